@@ -5,11 +5,11 @@
 Each job is a random program: compiled functions over data of other sizes on each rank (they
 recompile at other times), a function that only rank 0 compiles, pauses, collectives of the world
 and of a smaller group. In a planted one a random rank leaves a collective out, issues one more,
-another one, one of another size, or ends. Printed: seconds to the first report, from the fault and
-from when the rank that reports came to its collective (a fault may show many steps later), how often
-it names the rank and the line that was planted, and false alarms of the healthy jobs. A job
-whose fault does no harm (the last collective of a group left out by one that nobody waits for) is
-drawn again. A report of any rank counts; a rank that only waits is not a report.
+another one, one of another size, or ends. Printed: seconds to the first report, from the fault
+and from when the rank that reports came to its collective (a fault may show many steps later),
+how often it names the rank and the line that was planted, and false alarms of the healthy jobs. A
+job whose fault does no harm (a collective that nobody waits for is left out) is drawn again.
+A report of any rank counts; a rank that only waits is not a report.
 """
 
 from __future__ import annotations

@@ -221,7 +221,9 @@ def _options(
     ours = isinstance(compiler, Inductor)
     if has_fixed_sizes(backend):
         if dynamic:
-            trace.warn(f"dynamic=True changes nothing: backend {backend!r} gets graphs of fixed sizes")
+            trace.warn(
+                f"dynamic=True changes nothing: backend {backend!r} gets graphs of fixed sizes"
+            )
         dynamic = False
     return Options(
         backend=compiler,

@@ -40,7 +40,8 @@ def bucket_limits() -> tuple[int, ...]:
     if not isinstance(caps, int) or caps <= 0:
         return ()
     if getattr(ddp, "bucket_bytes_cap_default", False):
-        return torch.distributed._DEFAULT_FIRST_BUCKET_BYTES, caps
+        first = torch.distributed._DEFAULT_FIRST_BUCKET_BYTES  # type: ignore[attr-defined]
+        return first, caps
     return (caps,)
 
 
@@ -81,7 +82,8 @@ def parts_of(gm: fx.GraphModule, inputs: Sequence[Any], limits: Sequence[int]) -
             groups.setdefault(numbers[node], []).append(node)
     parts = [_part(gm, groups[number]) for number in sorted(groups)]
     crossing = [node for part in parts for node in part.gives]
-    if len(parts) < 2 or not all(map(_is_tensor, crossing)):
+    plain = all(isinstance(one, fx.Node) for one in _outputs(gm.graph))
+    if len(parts) < 2 or not plain or not all(map(_is_tensor, crossing)):
         return ()
     return tuple(parts)
 
@@ -100,21 +102,20 @@ def compile_parts(
         for node in part.gives:
             slots[node] = len(slots)
         steps.append((compile_part(part), takes))
-    outputs = fx.map_arg(gm.graph.output_node().args[0], lambda node: _Slot(slots[node]))
-    picks = [one.at if isinstance(one, _Slot) else None for one in outputs]
+    picks = [slots[node] for node in _outputs(gm.graph)]
 
     def run(*args: Any) -> tuple[Any, ...]:
         values = list(args)
         for compiled, takes in steps:
             values.extend(compiled(*(values[at] for at in takes)))
-        return tuple(values[at] if at is not None else None for at in picks)
+        return tuple(values[at] for at in picks)
 
     return run
 
 
-@dataclass(frozen=True)
-class _Slot:
-    at: int
+def _outputs(graph: fx.Graph) -> list[Any]:
+    given: Any = graph.output_node().args[0]
+    return list(given) if isinstance(given, (tuple, list)) else [given]
 
 
 def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Part:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
 
 from tc.compiler.ranks.positions import Position
 
@@ -25,7 +25,7 @@ class Board:
 
     def __init__(self, store: Any, rank: int) -> None:
         # A connection of its own: another thread may wait for a key, which holds a connection.
-        self._store = dist.PrefixStore(_PREFIX, store.clone())
+        self._store: Any = PrefixStore(_PREFIX, store.clone())
         self._rank = rank
 
     def ask(self) -> int:

@@ -70,7 +70,7 @@ class Observer:
 
     def __init__(self) -> None:
         self.listener: Listener | None = None
-        self._library = torch.library.Library("c10d", "IMPL")
+        self._library: Any = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]
 
     def install(self) -> None:
         """Wrap the kernels of all collectives."""

@@ -13,7 +13,7 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -149,7 +149,7 @@ class Decisions:
         self.count += 1
 
 
-_HANDLERS = {
+_HANDLERS: dict[str, Callable[..., None]] = {
     "Recompile": Decisions._recompiles,
     "FrameStart": Decisions._starts,
     "GraphBreak": Decisions._breaks,

@@ -121,7 +121,7 @@ class Guard:
         known = self._groups.get(name)
         if known is None:
             try:
-                before = int(group._get_sequence_number_for_group())
+                before = int(group._get_sequence_number_for_group())  # type: ignore[attr-defined]
             except RuntimeError:
                 before = -1
             members = tuple(dist.get_process_group_ranks(group))
@@ -135,7 +135,7 @@ class Guard:
                 under_way.append(one)
                 continue
             try:
-                one.work.wait()  # it is over: this raises what it failed with, and waits for nothing
+                one.work.wait()  # it is over: raises what it failed with
             except RuntimeError:
                 self._failed.append(one.collective)
         self._issued = under_way
@@ -157,7 +157,8 @@ class Guard:
 
     def _say_ended(self, board: Board) -> None:
         """Leave word that this rank has ended, and say why if collectives of it failed."""
-        if board is not self._board:
+        outlives = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun keeps it
+        if board is not self._board or not (outlives or dist.is_initialized()):
             return
         with suppress(Exception):
             mine = self._position(ended=True)
@@ -235,6 +236,8 @@ class Guard:
         answered = 0
         while board is self._board:
             time.sleep(TICK)
+            if not dist.is_initialized():
+                continue  # the job is over, or another one begins
             try:
                 question = board.question()
                 position = self._position(question)

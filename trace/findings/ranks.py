@@ -132,7 +132,7 @@ def _apart_event(compiled: Compile, note: Note, kind: str) -> Event:
 
 
 FIXES_APART: Final = {
-    "diverged": "make the decision that differs the same on all ranks, before the compiled function",
+    "diverged": "make the decision that differs the same on all ranks, before the function",
     "waits": "let ranks share one cache folder (TC_CACHE_DIR), or run one step before the job",
 }
 

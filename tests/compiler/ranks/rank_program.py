@@ -78,10 +78,8 @@ def missing_collective(rank: int, compile: Compile) -> None:
     def step(x):
         y = x.sin()
         if float(y.sum()) > 100:
-            y = y + 1
-        else:
-            y = y * 2
-        return y
+            return y + 1
+        return y * 2
 
     out = step(torch.full((1000,), 1.0 if rank == 0 else 0.01))
     dist.all_reduce(out)
@@ -168,7 +166,8 @@ def work(rank: int, world: int, port: int, plan: str, entrance: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=world)
     compile = {
-        "tc": tc.compile(backend="eager"), "full": tc.compile, "torch": torch.compile(backend=backend)
+        "tc": tc.compile(backend="eager"), "full": tc.compile,
+        "torch": torch.compile(backend=backend),
     }[entrance]  # fmt: skip
     name = f"{plan} rank {rank}"
     trace.add_sink(Printed(name))

@@ -59,7 +59,7 @@ def test_the_rows_of_a_program():
 def test_ranks_with_other_data_decide_the_same():
     rows = [decided((torch.ones(size),), (torch.ones(size + 1),)).rows() for size in (3, 30)]
     assert [one.operations for one in rows[0]] == [one.operations for one in rows[1]]
-    assert digest([one for one in rows[0][:2]]) == digest(rows[1][:2])
+    assert digest(rows[0][:2]) == digest(rows[1][:2])
     assert of_bytes(to_bytes(rows[0])) == rows[0]
 
 

@@ -13,7 +13,8 @@ import tc
 from tc.compiler.telemetry import debug_folder
 
 TEXTS = {"fx_graph_readable.py", "fx_graph_runnable.py", "fx_graph_transformed.py",
-         "ir_pre_fusion.txt", "ir_post_fusion.txt", "output_code.py", "output_kernels.c"}  # fmt: skip
+         "ir_pre_fusion.txt", "ir_post_fusion.txt", "output_code.py",
+         "output_kernels.c"}  # fmt: skip
 PICTURES = {"orig_fx_graph_diagram.svg", "graph_diagram.svg"}
 
 
