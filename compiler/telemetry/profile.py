@@ -101,11 +101,13 @@ class _Measured:
     Attributes:
         timed: calls of which the time was taken, ``seconds`` of these together, and ``times``
             those of the newest.
+        alone: those among the first `WINDOW` calls that came after no other in their thread.
         gaps: id of the program before -> what passed since then.
     """
 
     calls: int = 0
     timed: int = 0
+    alone: int = 0
     seconds: float = 0.0
     times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     sampled: int = 0
@@ -171,6 +173,8 @@ class Profiled:
         """Note what has passed since the program before, if that was timed, too."""
         last = _thread.last
         if last is None or not last.known:
+            if now.calls <= WINDOW:
+                now.alone += 1
             return
         passed = began - _thread.ended - (trace.staged_seconds() - _thread.staged)
         with self._lock:
@@ -205,7 +209,7 @@ class Profiled:
             scale = now.calls / max(now.timed, 1)  # from the timed calls to all of them
             lines = {line: one.copy() for line, one in now.lines.items()}
             counted = sum(gap.count for gap in now.gaps.values())
-            all_gaps = (now.calls - 1) / counted if now.calls > WINDOW and counted else 1.0
+            all_gaps = (now.calls - now.alone) / counted if counted else 1.0
             gaps = tuple(
                 trace.Gap(
                     str(gap.last.compile_id), gap.last.program.kind, round(gap.count * all_gaps),
