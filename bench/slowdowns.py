@@ -3,11 +3,12 @@
     python bench/slowdowns.py --count 40
     python bench/slowdowns.py --seed 7 --families item,layout --keep FOLDER
 
-Each program is a model of random width and depth, called some hundred times (thousands where a call
-takes microseconds), with one thing in it that makes its steps slow: family, shapes and place are drawn from the seed, which is printed. Each
-runs in a process of its own under `tc.compile` with TC_TRACE. It counts as named right if the first
-finding of the report has a code of the family and one of the planted lines, which are marked in the
-program. ``--keep`` leaves programs and traces in a folder.
+Each program is a model of random width and depth, called some hundred times (thousands where a
+call takes microseconds), with one thing in it that makes its steps slow: family, shapes and place
+are drawn from the seed, which is printed. Each runs in a process of its own under `tc.compile` with
+TC_TRACE. It counts as named right if the first finding of the report has a code of the family and
+one of the planted lines, which are marked in the program. ``--keep`` leaves programs and traces in
+a folder.
 
 Exit code 1 if fewer than nine of ten are named right.
 """

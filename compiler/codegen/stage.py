@@ -61,10 +61,11 @@ def costs_of(plan: Plan, printed: Wrapper) -> tuple[StepCost, ...]:
         made_of = () if isinstance(step, CopyInto) else step.origins
         places = tuple(dict.fromkeys(origin.place for origin in made_of if origin.line))
         work = None if buffers is None else work_of(step, buffers)
-        formulas = () if work is None else (python_index(work.moved), python_index(work.operations))
+        moved = "" if work is None else python_index(work.moved)
+        operations = "" if work is None else python_index(work.operations)
         copies = buffers is not None and only_copies(step)
-        mapped = fresh.get(id(step), 0)
-        costs.append(StepCost(line, name, places, *formulas, copies=copies, fresh=mapped))
+        known = moved, operations, copies, fresh.get(id(step), 0)
+        costs.append(StepCost(line, name, places, *known))
     return tuple(costs)
 
 

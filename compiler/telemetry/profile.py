@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from tc import trace
-from tc.compiler.core.artifacts import Program
+from tc.compiler.core.artifacts import Program, StepCost
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.runtime.tuned import machine_limits
 from tc.compiler.telemetry.marks import Mark, Marks
@@ -65,6 +65,24 @@ class _Line:
     moved: int = -1
     operations: int = -1
 
+    def copy(self) -> _Line:
+        """Return it as it is now."""
+        return _Line(self.marks.copy(), self.moved, self.operations)
+
+    @property
+    def seconds(self) -> float:
+        """What it usually takes."""
+        return _usual(mark.seconds for mark in self.marks)
+
+    def step(self, cost: StepCost) -> trace.StepTime:
+        """Return what was measured of the line that does a step."""
+        return trace.StepTime(
+            cost.line, cost.name, cost.places, self.seconds, self.moved, self.operations,
+            copies=cost.copies,
+            fresh=max(int(_usual(mark.fresh for mark in self.marks)), cost.fresh),
+            busy=_usual(mark.busy for mark in self.marks),
+        )  # fmt: skip
+
 
 @dataclass
 class _Gap:
@@ -83,11 +101,13 @@ class _Measured:
     Attributes:
         timed: calls of which the time was taken, ``seconds`` of these together, and ``times``
             those of the newest.
+        alone: those among the first `WINDOW` calls that came after no other in their thread.
         gaps: id of the program before -> what passed since then.
     """
 
     calls: int = 0
     timed: int = 0
+    alone: int = 0
     seconds: float = 0.0
     times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     sampled: int = 0
@@ -153,6 +173,8 @@ class Profiled:
         """Note what has passed since the program before, if that was timed, too."""
         last = _thread.last
         if last is None or not last.known:
+            if now.calls <= WINDOW:
+                now.alone += 1
             return
         passed = began - _thread.ended - (trace.staged_seconds() - _thread.staged)
         with self._lock:
@@ -185,12 +207,9 @@ class Profiled:
         with self._lock:
             now = self._now
             scale = now.calls / max(now.timed, 1)  # from the timed calls to all of them
-            lines = {
-                line: (tuple(one.marks), one.moved, one.operations)
-                for line, one in now.lines.items()
-            }
-            known = sum(gap.count for gap in now.gaps.values())
-            all_gaps = (now.calls - 1) / known if now.calls > WINDOW and known else 1.0
+            lines = {line: one.copy() for line, one in now.lines.items()}
+            counted = sum(gap.count for gap in now.gaps.values())
+            all_gaps = (now.calls - now.alone) / counted if counted else 1.0
             gaps = tuple(
                 trace.Gap(
                     str(gap.last.compile_id), gap.last.program.kind, round(gap.count * all_gaps),
@@ -201,21 +220,14 @@ class Profiled:
             calls, sampled, usual = now.calls, now.sampled, _usual(now.times)
             seconds = now.seconds * scale
         steps = []
-        for cost in self.program.costs:
-            marks, moved, operations = lines.pop(cost.line, ((), -1, -1))
-            if sampled:
-                fresh = max(int(_usual(mark.fresh for mark in marks)), cost.fresh)
-                took, busy = (
-                    _usual(mark.seconds for mark in marks), _usual(mark.busy for mark in marks),
-                )  # fmt: skip
-                known = took, moved, operations, cost.copies, fresh, busy
-                steps.append(trace.StepTime(cost.line, cost.name, cost.places, *known))
-        if sampled:  # what is left are allocations, sizes and views
-            rest = sum(_usual(m.seconds for m in marks) for marks, *_ in lines.values())
+        if sampled:
+            costs = self.program.costs
+            steps = [lines.pop(cost.line, _Line()).step(cost) for cost in costs]
+            rest = sum(one.seconds for one in lines.values())  # allocations, sizes and views
             steps.append(trace.StepTime(0, "wrapper", (), rest, -1, -1))
-        known: dict[str, Any] = {}
+        more: dict[str, Any] = {}
         if self.program.kind != "backward":
-            known = {
+            more = {
                 "guards": facts.guards,
                 "checked": facts.checked,
                 "whole": _usual(facts.whole),
@@ -225,7 +237,7 @@ class Profiled:
         place = facts.place
         return trace.ProgramTime(
             str(self.compile_id), place.name, place.file, place.line, self.program.kind,
-            calls, seconds, sampled, tuple(steps), gaps, usual, **known,
+            calls, seconds, sampled, tuple(steps), gaps, usual, **more,
         )  # fmt: skip
 
     def start_over(self) -> None:

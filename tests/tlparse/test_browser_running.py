@@ -62,7 +62,9 @@ def test_it_reports_programs_gaps_lines_and_steps(report: Reader) -> None:
     rows = [" ".join(text.split()) for text in report.texts("main tbody tr")]
     assert rows[0] == "43 % 1.00 s 50.00 ms 20 f [0/0] bound by arithmetic"
     assert rows[1].startswith("43 % 1.00 s 52.63 ms 19 between calls of f [0/0]")
-    assert rows[2].endswith("graph break at model.py:7: guards (1.00 ms), dispatch, autograd, Python")
+    assert rows[2].endswith(
+        "graph break at model.py:7: guards (1.00 ms), dispatch, autograd, Python"
+    )
     lines = [row for row in rows if "model.py:" in row and " ms " in row][1:5]
     assert [row.split()[0] for row in lines] == ["26", "9", "4", "4"]
     assert "↯ model.py:7" in lines[1]

@@ -72,8 +72,8 @@ def test_where_a_finding_is_listed_is_part_of_its_row(order: Order, tmp_path: Pa
     add(order)
     found = planted(tmp_path)
     (one,) = found.findings
-    assert one.timed == is_timed(one.id) == (order is Order.TIME)
-    assert bool(causes(found)) == (order not in (Order.TIME, Order.DAMAGE, Order.UNREAD))
+    assert one.timed == is_timed(one.id) == (order in (Order.TIME, Order.RUN))
+    assert bool(causes(found)) == (order not in (Order.TIME, Order.RUN, Order.DAMAGE, Order.UNREAD))
 
 
 def test_a_code_has_one_row() -> None:

@@ -21,13 +21,17 @@ class Order(IntEnum):
     LIMITS = 2
     CAUSES = 3
     TIME = 4
-    """Reported because something took long: another run of the same program may not report it."""
-    DAMAGE = 5
+    """Reported because something took long: another run of the same program may not report it.
+    They are listed among the causes, by what each cost."""
+    RUN = 5
+    """As `TIME`, about a run as a whole: what it cost is part of what the others cost."""
+    DAMAGE = 6
     """About the trace itself, not about the program."""
-    UNREAD = 6
+    UNREAD = 7
     """Part of the trace that no reader understands."""
 
 
+TIMED: Final = (Order.TIME, Order.RUN)
 OF_THE_TRACE: Final = (Order.DAMAGE, Order.UNREAD)
 
 
@@ -73,4 +77,4 @@ def code_of(name: str) -> Code:
 
 def is_timed(name: str) -> bool:
     """Whether a code, or an id, is of a finding that is reported because something took long."""
-    return code_of(name).order is Order.TIME
+    return code_of(name).order in TIMED

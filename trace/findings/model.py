@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tc.trace.cells import in_cell, source_in_cell, typed_line
 from tc.trace.compiles import Compile
-from tc.trace.findings.codes import Code, Order, code_of
+from tc.trace.findings.codes import TIMED, Code, code_of
 from tc.trace.fixes import NO_FIX, Fix, fixes_of
 from tc.trace.ids import cause_id, plain_function
 from tc.trace.notebook import Item, Shown, View
@@ -191,7 +191,7 @@ class Finding(Shown):
     @property
     def timed(self) -> bool:
         """Whether it is reported because something took long: another run may not report it."""
-        return self.kind.order is Order.TIME
+        return self.kind.order in TIMED
 
     def __str__(self) -> str:
         lines = [f"{self.id}  {self.title}  ({self.count}x)"]

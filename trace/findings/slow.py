@@ -186,7 +186,7 @@ def tuned(facts: Facts) -> list[Event]:
         "the caches were empty: all kernels were built",
         "keep TC_CACHE_DIR (TORCHINDUCTOR_CACHE_DIR) between runs",
     ),
-    order=Order.TIME,
+    order=Order.RUN,
 )
 def cold(facts: Facts) -> list[Event]:
     """Return a run whose time went to compilers of C++ and Triton: no cache had anything."""

@@ -154,7 +154,8 @@ def test_no_call_of_many_threads_is_lost() -> None:
         (program,) = reported(events).programs
     assert program.calls == 1201
     assert program.sampled == sum(map(profile.is_sampled, range(1, 1202)))
-    assert sum(gap.times for gap in program.gaps) == 1201 - 1  # extrapolated from those timed
+    # Extrapolated from those timed; none is before a thread's first.
+    assert 1201 - 5 <= sum(gap.times for gap in program.gaps) <= 1201 - 1
 
 
 def test_calls_that_are_not_timed_count_for_those_that_are() -> None:
