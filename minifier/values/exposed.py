@@ -211,8 +211,8 @@ class Graph:
 
 def _calls(gm: fx.GraphModule) -> list[fx.Node]:
     """Return the calls of a graph that compute a tensor."""
-    return [node for node in gm.graph.nodes
-            if node.op.startswith("call_") and isinstance(graphs._fake(node), torch.Tensor)]  # fmt: skip
+    calls = [node for node in gm.graph.nodes if node.op.startswith("call_")]
+    return [node for node in calls if isinstance(graphs._fake(node), torch.Tensor)]
 
 
 def _written(graph: fx.Graph) -> set[Any]:
