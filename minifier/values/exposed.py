@@ -143,8 +143,11 @@ class Graph:
         found: list[fx.Node] = []
         if not exposes:
             fx.map_arg(gm.graph.output_node().args, found.append)
-            calls = _calls(gm)
-            return cls(gm, gm, calls, [node for node in calls if node in found])
+            calls, written = _calls(gm), _written(gm.graph)
+            kept = [node for node in calls if node in found]
+            # what is returned of memory that is written later is not what the call computed
+            kept = [node for node in kept if _memory(graphs._fake(node)) not in written]
+            return cls(gm, gm, calls, kept)
         exposed = graphs.copied(gm)
         calls = _calls(exposed)
         found_graph = cls(exposed, gm, calls, calls[:EXPOSED])
