@@ -243,7 +243,8 @@ BODIES = {
     "indexing": "return x[[0, 2, 1]], x[:, ::3], w.gather(1, w.argsort(1))",
     "scatter": "return w.index_add(0, torch.tensor([0, 0, 5]), x[:3])",
     "cat": "return torch.cat([x, w[:3], x * 2]), torch.stack([x, x + 1])",
-    "attention": "q = x[None, None]; return F.scaled_dot_product_attention(q, q, w[None, None])",
+    "attention": "q = x[None, None]"
+    "; return F.scaled_dot_product_attention(q, q, w[None, None, : x.shape[0]])",
     "matmul": "return torch.relu(x @ w + w[0]) @ w.t()",
     "convolution": "return F.conv1d(x[None], w[:18].reshape(3, x.shape[0], -1)[..., :3])"
     " if x.shape[0] == 6 else x",

@@ -293,7 +293,8 @@ def _add_pair(verdict: Verdict, comparison: Comparison, pair: Pair, names: Seque
 
 def _add_counts(verdict: Verdict, comparison: Comparison, apart: Sequence[float]) -> None:
     total = len(comparison.pairs)
-    lonely = [len(log.events) - total for log in (comparison.one, comparison.other)]
+    logs = (comparison.one, comparison.other)
+    lonely = [sum(bool(event.dtype) for event in log.events) - total for log in logs]
     text = f"{total} values of both runs: {total - len(apart)} equal bit by bit"
     if apart and verdict.code == OK:
         text += f", the others at most {_size(max(apart))} apart"

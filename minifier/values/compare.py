@@ -101,7 +101,7 @@ def paired(one: Log, other: Log) -> dict[int, Pair]:
     found: dict[int, Pair] = {}
     for key in values[0].keys() & values[1].keys():
         for mine, theirs in aligned(values[0][key], values[1][key]):
-            pairs = [(mine, theirs)]
+            pairs = [(mine, theirs)] if mine.dtype and theirs.dtype else []
             pairs += aligned(gradients[0].get(mine.number, ()), gradients[1].get(theirs.number, ()))
             found |= {pair[0].number: Pair(*pair, distance(*pair)) for pair in pairs}
     return found

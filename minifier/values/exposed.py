@@ -125,13 +125,15 @@ class Graph:
     """A captured graph that returns its values beside its outputs.
 
     Attributes:
-        values: the calls whose values are returned, in their order.
+        calls: those that compute a tensor, in their order.
+        values: of these, those whose values are returned.
         taps: of these, those with a zero added; it is an input behind the graph's own.
         plain: the graph as it was captured.
     """
 
     module: fx.GraphModule
     plain: fx.GraphModule
+    calls: list[fx.Node]
     values: list[fx.Node]
     taps: list[fx.Node] = field(default_factory=list)
 
@@ -141,12 +143,14 @@ class Graph:
         found: list[fx.Node] = []
         if not exposes:
             fx.map_arg(gm.graph.output_node().args, found.append)
-            kept = [node for node in dict.fromkeys(found) if node.op.startswith("call_")]
-            return cls(gm, gm, kept)
+            calls, written = _calls(gm), _written(gm.graph)
+            kept = [node for node in calls if node in found]
+            # what is returned of memory that is written later is not what the call computed
+            kept = [node for node in kept if _memory(graphs._fake(node)) not in written]
+            return cls(gm, gm, calls, kept)
         exposed = graphs.copied(gm)
-        values = [node for node in exposed.graph.nodes if node.op.startswith("call_")]
-        values = [node for node in values if isinstance(graphs._fake(node), torch.Tensor)][:EXPOSED]
-        found_graph = cls(exposed, gm, values)
+        calls = _calls(exposed)
+        found_graph = cls(exposed, gm, calls, calls[:EXPOSED])
         found_graph._expose()
         return found_graph
 
@@ -208,6 +212,12 @@ class Graph:
         return made
 
 
+def _calls(gm: fx.GraphModule) -> list[fx.Node]:
+    """Return the calls of a graph that compute a tensor."""
+    calls = [node for node in gm.graph.nodes if node.op.startswith("call_")]
+    return [node for node in calls if isinstance(graphs._fake(node), torch.Tensor)]
+
+
 def _written(graph: fx.Graph) -> set[Any]:
     """Return the memories that some call of a graph writes to."""
     return {_memory(graphs._fake(node.args[0])) for node in graph.nodes
@@ -244,7 +254,7 @@ class Recorded:
         self.recorder = recorder
         self.graph = graph
         self.make = compiled
-        self.places = {node: self.place_of(node) for node in graph.values}
+        self.places = {node: self.place_of(node) for node in graph.calls}
         self.compiled: Callable[..., Any] | None = None
         self.compiles = 0
 
@@ -288,12 +298,16 @@ class Recorded:
         values: Sequence[Any] = made[len(own) :]
         if self.graph.own < 0:
             values = self._outputs(own)
-        for node, value in zip(self.graph.values, values, strict=True):
-            place = self.places[node]
-            if place is None or not isinstance(value, torch.Tensor):
+        known = dict(zip(self.graph.values, values, strict=True))
+        for node in self.graph.calls:
+            place, value = self.places[node], known.get(node)
+            if place is None:
                 continue
             source, part = _source(node)
             name = name_of(source)
+            if not isinstance(value, torch.Tensor):
+                recorder.unseen(place, name, part)
+                continue
             enters = [events[one.name] for one in source.all_input_nodes if one.name in events]
             if self.graph.own < 0:
                 events[node.name] = recorder.result(value, place, name, part, enters)

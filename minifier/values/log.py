@@ -43,6 +43,7 @@ class Event:
         number: in its log.
         kind: a result, a gradient, or what comes from outside of what is recorded.
         part: which of the results of a call.
+        dtype: empty for a value that could not be seen.
         enters: the events whose values the call takes; of a gradient, the event it is of.
         check: checksum of all bytes.
         sums: projections of blocks of its elements, see `recorder.summary`.

@@ -366,6 +366,11 @@ class Recorder(TorchFunctionMode):
                 return -1
             return self.log.event(self.places, [kind, place, name, part, list(enters), *found])
 
+    def unseen(self, place: int, name: str, part: int) -> None:
+        """Write that there was a call whose result cannot be seen: it counts among its like."""
+        with self.lock:
+            self.log.event(self.places, [VALUE, place, name, part, [], "", [], 0, 0.0, [], 0, []])
+
     def nudged(self, made: Any, args: Any) -> Any:
         """Move what a call has computed by a unit in the last place."""
         if isinstance(made, tuple | list) and type(made) in (tuple, list):

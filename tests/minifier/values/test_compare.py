@@ -129,3 +129,13 @@ def test_other_files_are_no_logs(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("no\n")
     with pytest.raises(NoLog, match="no log of values"):
         Log.read(tmp_path / "x")
+
+
+def test_calls_that_cannot_be_seen_count() -> None:
+    """Graphs as they are return the second of two sums of a line."""
+    one = log(*(event(n, n) for n in range(6)))
+    unseen = [event(99, n, dtype="") for n in range(0, 6, 2)]
+    seen = [event(n, n) for n in range(1, 6, 2)]
+    other = log(*(each for pair in zip(unseen, seen, strict=True) for each in pair))
+    comparison = Comparison(one, other)
+    assert comparison.first is None and sorted(comparison.pairs) == [1, 3, 5]

@@ -119,6 +119,17 @@ def test_memory_that_is_written_is_copied_as_it_was() -> None:
     torch.testing.assert_close(out, function(x, y))
 
 
+def test_what_is_written_later_is_not_what_a_call_computed() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        a = y * 2
+        a.add_(1)
+        return a, x * a
+
+    graph = Graph.of(graph_of(function), False)
+    assert [name_of(node) for node in graph.values] == ["mul"]
+    assert graph.values[0] is graph.calls[-1]
+
+
 def test_a_mode_is_left_out_from_among_others() -> None:
     class Mode(torch.overrides.TorchFunctionMode):
         pass
