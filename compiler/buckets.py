@@ -19,7 +19,8 @@ import torch
 from torch import fx
 
 from tc import trace
-from tc.compiler.aot_dispatch import EAGER_MARKS, PLACE
+from tc.compiler.aot_dispatch import EAGER_MARKS
+from tc.compiler.core.graphtext import PLACE
 from tc.compiler.capture.torch_api.modes import SETS_MODES
 from tc.compiler.capture.torch_api.transforms import LEVELLED
 

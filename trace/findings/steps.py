@@ -165,7 +165,7 @@ def copied(facts: Facts) -> list[Event]:
     ),
     order=Order.TIME,
 )
-def many_guards(facts: Facts) -> list[Event]:
+def costly_guards(facts: Facts) -> list[Event]:
     """Return the functions whose guards cost more than a tenth of the running time."""
     found = []
     for _, cost, row, compiled in _running(facts.session):

@@ -164,7 +164,7 @@ def test_calls_that_are_not_timed_count_for_those_that_are() -> None:
         compiled = tc.compile(chain)
         for _ in range(3 * profile.WINDOW):
             compiled(x, w)
-        (program,) = told(events).programs
+        (program,) = reported(events).programs
         (one,) = profile.programs.all
     timed = profile.WINDOW + 2 * profile.TIMED
     assert (program.calls, one._now.timed) == (3 * profile.WINDOW, timed)
@@ -184,7 +184,7 @@ def test_compiling_is_not_part_of_a_gap_and_guards_are_measured() -> None:
     with capture_events() as events:
         tc.compile(first)(torch.ones(8))
         spent = trace.staged_seconds()
-        programs = told(events).programs
+        programs = reported(events).programs
     (gap,) = (gap for one in programs for gap in one.gaps)
     assert 0 < gap.seconds < spent / 2  # the second graph was compiled in between
     assert all(one.guards > 0 and one.checked > 3 for one in programs)
