@@ -20,9 +20,9 @@ from torch import fx
 
 from tc import trace
 from tc.compiler.aot_dispatch import EAGER_MARKS
-from tc.compiler.core.graphtext import PLACE
 from tc.compiler.capture.torch_api.modes import SETS_MODES
 from tc.compiler.capture.torch_api.transforms import LEVELLED
+from tc.compiler.core.graphtext import PLACE
 
 Compiled = Callable[..., Any]
 #: marks of graphs whose parts would not be what they are together
