@@ -62,7 +62,7 @@ def test_short_rows_under_loops_and_broadcasts() -> None:
 
 def test_short_rows_in_parallel() -> None:
     x = torch.randn(40001, 5)
-    with tc.config.patch(cpp_threads=2):
+    with tc.config.patch(threads=2):
         for name in ("softmax", "two sums", "pointwise"):
             tc.reset()
             torch.testing.assert_close(tc.compile(ROWS[name])(x), ROWS[name](x))
