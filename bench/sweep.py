@@ -76,7 +76,7 @@ class Side:
         self.process.stdin.flush()
 
     def answer(self, seconds: float = PATIENCE) -> dict[str, Any]:
-        """Return the result of the last request; an error if it takes too long or the process dies."""
+        """Return the result of the last request, or an error if there is none in time."""
         import select
 
         assert self.process is not None and self.process.stdout is not None
@@ -108,7 +108,9 @@ def accepted(name: str, folder: Path) -> tuple[str, Any]:
         path.write_text(drawn.source)
         if _runs(drawn):
             return str(path), drawn
-    raise SystemExit(f"sweep: no program of seed {name} runs in eager; mend the tables of its family")
+    raise SystemExit(
+        f"sweep: no program of seed {name} runs in eager; mend the tables of its family"
+    )
 
 
 def _runs(drawn: Any) -> bool:
@@ -223,8 +225,9 @@ def _worst(rows: Sequence[tuple[dict[str, Any], float, float]], folder: Path) ->
         path.write_text(record["source"])
         kind = "".join(f", {k}" for k in ("trained", "symbolic") if record[k])
         mine = record["tc"]
-        print(f"\n{record['name']} {record['family']}{kind}: {better:.2f} of the better, {theirs:.2f} "
-              f"of torch.compile; tc {mine['compiled']:.1f} us, eager {mine['eager']:.1f} us")  # fmt: skip
+        times = f"tc {mine['compiled']:.1f} us, eager {mine['eager']:.1f} us"
+        ratio = f"{better:.2f} of the better, {theirs:.2f} of torch.compile"
+        print(f"\n{record['name']} {record['family']}{kind}: {ratio}; {times}")
         print(body(record))
         why = side.ask(do="explain", path=str(path), symbolic=record["symbolic"],
                        trained=record["trained"])  # fmt: skip
@@ -276,7 +279,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="by default a new one, which is printed")
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=20)
-    parser.add_argument("--out", type=Path, help="JSON lines; programs that it has are not run again")
+    parser.add_argument("--out", type=Path, help="JSON lines; what it has is not run again")
     parser.add_argument("--again", type=Path, help="JSON lines of another run, for tc alone")
     parser.add_argument("--family", action="append", help="of --again, only these families")
     parser.add_argument("--worst", type=int, default=20)

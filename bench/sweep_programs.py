@@ -23,20 +23,21 @@ LEAST, MOST = 16, 1 << 22
 TRAINED, SYMBOLIC = 0.2, 0.1
 
 UNARY = """
-    torch.exp(-x.abs())  torch.exp(x * 0.5)  torch.exp2(x)  torch.expm1(x)  torch.log(x.abs() + 0.1)
-    torch.log2(x.abs() + 0.1)  torch.log10(x.abs() + 0.1)  torch.log1p(x.abs())  torch.sqrt(x.abs())
-    torch.rsqrt(x.abs() + 0.1)  torch.sin(x)  torch.cos(x)  torch.tan(x)  torch.asin(x.clamp(-1, 1))
-    torch.acos(x.clamp(-1, 1))  torch.atan(x)  torch.sinh(x)  torch.cosh(x)  torch.tanh(x)
-    torch.asinh(x)  torch.acosh(x.abs() + 1)  torch.atanh(x.clamp(-0.9, 0.9))  torch.erf(x)
-    torch.erfc(x)  torch.erfinv(x.clamp(-0.9, 0.9))  torch.lgamma(x.abs() + 0.1)
-    torch.digamma(x.abs() + 0.1)  torch.special.ndtr(x)  torch.special.i0(x)  torch.sinc(x)
-    torch.sigmoid(x)  torch.special.logit(x, 0.01)  F.gelu(x)  F.gelu(x,approximate='tanh')
-    F.silu(x)  F.mish(x)  F.softplus(x)  F.logsigmoid(x)  F.elu(x)  F.selu(x)  F.celu(x)
-    F.hardswish(x)  F.hardsigmoid(x)  F.hardtanh(x)  F.leaky_relu(x)  F.relu6(x)  F.softsign(x)
-    F.tanhshrink(x)  F.softshrink(x)  F.hardshrink(x)  torch.relu(x)  x.abs()  -x  x.square()
-    x.reciprocal()  x**3  x.abs()**1.7  x.floor()  x.ceil()  x.round()  x.trunc()  x.frac()
-    x.sign()  x.clamp(-0.5, 0.8)  x*1.7+0.3  x/3  torch.nan_to_num(x)  torch.xlogy(x,x.abs()+0.1)
-    torch.logit(x.sigmoid())  torch.special.entr(x.abs())  torch.deg2rad(x)  torch.heaviside(x,x)
+    torch.exp(-x.abs())  torch.exp(x * 0.5)  torch.exp2(x)  torch.expm1(x)
+    torch.log(x.abs() + 0.1)  torch.log2(x.abs() + 0.1)  torch.log10(x.abs() + 0.1)
+    torch.log1p(x.abs())  torch.sqrt(x.abs())  torch.rsqrt(x.abs() + 0.1)  torch.sin(x)
+    torch.cos(x)  torch.tan(x)  torch.asin(x.clamp(-1, 1))  torch.acos(x.clamp(-1, 1))
+    torch.atan(x)  torch.sinh(x)  torch.cosh(x)  torch.tanh(x)  torch.asinh(x)
+    torch.acosh(x.abs() + 1)  torch.atanh(x.clamp(-0.9, 0.9))  torch.erf(x)  torch.erfc(x)
+    torch.erfinv(x.clamp(-0.9, 0.9))  torch.lgamma(x.abs() + 0.1)  torch.digamma(x.abs() + 0.1)
+    torch.special.ndtr(x)  torch.special.i0(x)  torch.sinc(x)  torch.sigmoid(x)
+    torch.special.logit(x, 0.01)  F.gelu(x)  F.gelu(x,approximate='tanh')  F.silu(x)  F.mish(x)
+    F.softplus(x)  F.logsigmoid(x)  F.elu(x)  F.selu(x)  F.celu(x)  F.hardswish(x)
+    F.hardsigmoid(x)  F.hardtanh(x)  F.leaky_relu(x)  F.relu6(x)  F.softsign(x)  F.tanhshrink(x)
+    F.softshrink(x)  F.hardshrink(x)  torch.relu(x)  x.abs()  -x  x.square()  x.reciprocal()  x**3
+    x.abs()**1.7  x.floor()  x.ceil()  x.round()  x.trunc()  x.frac()  x.sign()  x.clamp(-0.5, 0.8)
+    x*1.7+0.3  x/3  torch.nan_to_num(x)  torch.xlogy(x,x.abs()+0.1)  torch.logit(x.sigmoid())
+    torch.special.entr(x.abs())  torch.deg2rad(x)  torch.heaviside(x,x)
     torch.special.erfcx(x.abs())  torch.special.xlog1py(x,x.abs())  torch.polygamma(1,x.abs()+1)
 """
 BINARY = """
@@ -56,30 +57,32 @@ WHOLE = """
 """
 REDUCE = """
     x.sum(D)  x.mean(D)  x.amax(D)  x.amin(D)  x.var(D)  x.std(D)  torch.logsumexp(x,D)
-    torch.linalg.vector_norm(x,dim=D)  torch.linalg.vector_norm(x,ord=1,dim=D)  x.sum(D,keepdim=True)
-    torch.var_mean(x,D)  torch.std_mean(x,D)  x.nansum(D)  torch.linalg.vector_norm(x,ord=3,dim=D)
-    torch.count_nonzero(x>0,D)  torch.aminmax(x.flatten())  x.sum()  x.mean()  x.std()  x.max()
-    torch.quantile(x.float().flatten()[:9000],0.3)
+    torch.linalg.vector_norm(x,dim=D)  torch.linalg.vector_norm(x,ord=1,dim=D)
+    x.sum(D,keepdim=True)  torch.var_mean(x,D)  torch.std_mean(x,D)  x.nansum(D)
+    torch.linalg.vector_norm(x,ord=3,dim=D)  torch.count_nonzero(x>0,D)  torch.aminmax(x.flatten())
+    x.sum()  x.mean()  x.std()  x.max()  torch.quantile(x.float().flatten()[:9000],0.3)
 """
 ALONG = """
     x.max(K)  x.min(K)  x.argmax(K)  x.argmin(K)  x.prod(K)  (x>0).any(K)  (x>-3).all(K)
     torch.softmax(x,K)  torch.log_softmax(x,K)  F.softmin(x,K)  x.cumsum(K)  x.cumprod(K)
     x.cummax(K)  x.cummin(K)  x.logcumsumexp(K)  torch.diff(x,dim=K)  F.normalize(x,dim=K)
-    torch.renorm(x,2,K,1.0)  F.cosine_similarity(x,x.flip(0),dim=K)  F.glu(x,K)
-    x.median(K)  x.sort(K)  x.argsort(K)  x.topk(2,K)  x.kthvalue(2,K)  x.flip(K)  x.roll(3,K)
+    torch.renorm(x,2,K,1.0)  F.cosine_similarity(x,x.flip(0),dim=K)  F.glu(x,K)  x.median(K)
+    x.sort(K)  x.argsort(K)  x.topk(2,K)  x.kthvalue(2,K)  x.flip(K)  x.roll(3,K)
     torch.trapezoid(x,dim=K)  torch.linalg.norm(x,dim=K)  x.unfold(K,3,2)  x.mode(K)
     torch.cumulative_trapezoid(x,dim=K)  torch.nanmean(x,K)  x.msort()  x-x.mean(K,keepdim=True)
 """
 LOSSES = """
     F.mse_loss(x,t)  F.l1_loss(x,t)  F.smooth_l1_loss(x,t)  F.huber_loss(x,t,delta=0.7)
-    F.binary_cross_entropy_with_logits(x,t.sigmoid())  F.binary_cross_entropy(x.sigmoid(),t.sigmoid())
+    F.binary_cross_entropy_with_logits(x,t.sigmoid())
+    F.binary_cross_entropy(x.sigmoid(),t.sigmoid())
     F.kl_div(x.log_softmax(-1),t.softmax(-1),reduction='batchmean')  F.poisson_nll_loss(x,t.abs())
     F.gaussian_nll_loss(x,t,x.abs()+0.1)  F.soft_margin_loss(x,t.sign())
     F.hinge_embedding_loss(x,t.sign())  F.cross_entropy(x,t.softmax(-1))  F.cross_entropy(x,i)
-    F.nll_loss(x.log_softmax(-1),i)  F.multi_margin_loss(x,i)  F.cross_entropy(x,i,label_smoothing=0.1)
-    F.cosine_embedding_loss(x,t,i.sign()*2-1)  F.triplet_margin_loss(x,t,t.flip(0))
-    F.margin_ranking_loss(x,t,t.sign())  F.multilabel_soft_margin_loss(x,(t>0).to(x.dtype))
-    F.mse_loss(x,t,reduction='none')  F.pairwise_distance(x,t)
+    F.nll_loss(x.log_softmax(-1),i)  F.multi_margin_loss(x,i)
+    F.cross_entropy(x,i,label_smoothing=0.1)  F.cosine_embedding_loss(x,t,i.sign()*2-1)
+    F.triplet_margin_loss(x,t,t.flip(0))  F.margin_ranking_loss(x,t,t.sign())
+    F.multilabel_soft_margin_loss(x,(t>0).to(x.dtype))  F.mse_loss(x,t,reduction='none')
+    F.pairwise_distance(x,t)
 """
 NORMS = """
     F.layer_norm(x,x.shape[1:])  F.layer_norm(x,x.shape[-1:])  F.rms_norm(x,x.shape[-1:])
@@ -88,32 +91,37 @@ NORMS = """
     F.local_response_norm(x,3)  F.relu(F.batch_norm(x,w*0,w.abs()+0.5,w,b))+x
 """
 IMAGES = """
-    F.interpolate(x,scale_factor=2,mode='nearest')  F.interpolate(x,scale_factor=0.5,mode='bilinear')
+    F.interpolate(x,scale_factor=2,mode='nearest')
+    F.interpolate(x,scale_factor=0.5,mode='bilinear')
     F.interpolate(x,size=(OH,OW),mode='bilinear')  F.interpolate(x,size=(OH,OW),mode='bicubic')
     F.interpolate(x,size=(OH,OW),mode='bilinear',align_corners=True)
-    F.interpolate(x,size=(OH,OW),mode='area')  F.interpolate(x,size=(OH,OW),mode='bilinear',antialias=True)
-    F.interpolate(x,size=(OH,OW),mode='nearest-exact')
-    F.grid_sample(x,g,align_corners=False)  F.grid_sample(x,g,mode='nearest',align_corners=False)
+    F.interpolate(x,size=(OH,OW),mode='area')
+    F.interpolate(x,size=(OH,OW),mode='bilinear',antialias=True)
+    F.interpolate(x,size=(OH,OW),mode='nearest-exact')  F.grid_sample(x,g,align_corners=False)
+    F.grid_sample(x,g,mode='nearest',align_corners=False)
     F.grid_sample(x,g,padding_mode='border',align_corners=True)
     F.grid_sample(x,F.affine_grid(g[:,0,:2,:].repeat(1,1,2)[:,:,:3],x.shape,False),align_corners=False)
-    F.unfold(x,3,padding=1)  F.unfold(x,2,stride=2)  F.fold(F.unfold(x,3,padding=1),x.shape[2:],3,padding=1)
-    F.max_pool2d(x,2)  F.max_pool2d(x,3,stride=2,padding=1)  F.avg_pool2d(x,2)
-    F.avg_pool2d(x,3,stride=1,padding=1)  F.adaptive_avg_pool2d(x,(3,2))  F.adaptive_avg_pool2d(x,1)
-    F.adaptive_max_pool2d(x,2)  F.lp_pool2d(x,2,2)  F.pixel_shuffle(x.repeat(1,4,1,1),2)
+    F.unfold(x,3,padding=1)  F.unfold(x,2,stride=2)
+    F.fold(F.unfold(x,3,padding=1),x.shape[2:],3,padding=1)  F.max_pool2d(x,2)
+    F.max_pool2d(x,3,stride=2,padding=1)  F.avg_pool2d(x,2)  F.avg_pool2d(x,3,stride=1,padding=1)
+    F.adaptive_avg_pool2d(x,(3,2))  F.adaptive_avg_pool2d(x,1)  F.adaptive_max_pool2d(x,2)
+    F.lp_pool2d(x,2,2)  F.pixel_shuffle(x.repeat(1,4,1,1),2)
     F.pixel_unshuffle(F.pad(x,(0,x.shape[3]%2,0,x.shape[2]%2)),2)  F.pad(x,(1,2,0,3))
-    F.pad(x,(1,1,1,1),mode='reflect')  F.pad(x,(2,1,1,2),mode='replicate')  F.pad(x,(1,1,1,1),mode='circular')
-    F.conv2d(x,c,padding=1)  F.relu(F.batch_norm(F.conv2d(x,c),m,m.abs()+1))
-    F.conv2d(x,d,padding=1,groups=x.shape[1])  F.conv_transpose2d(x,c.transpose(0,1),stride=2)
-    F.channel_shuffle(torch.cat([x,x],1),2)  F.max_unpool2d(*F.max_pool2d(x,2,return_indices=True),2)
+    F.pad(x,(1,1,1,1),mode='reflect')  F.pad(x,(2,1,1,2),mode='replicate')
+    F.pad(x,(1,1,1,1),mode='circular')  F.conv2d(x,c,padding=1)
+    F.relu(F.batch_norm(F.conv2d(x,c),m,m.abs()+1))  F.conv2d(x,d,padding=1,groups=x.shape[1])
+    F.conv_transpose2d(x,c.transpose(0,1),stride=2)  F.channel_shuffle(torch.cat([x,x],1),2)
+    F.max_unpool2d(*F.max_pool2d(x,2,return_indices=True),2)
 """
 GATHERS = """
     x[i]  x[:,j]  x.index_select(0,i)  x.index_select(1,j)  x[i,j[:1]]  F.embedding(i,x)
-    x.gather(1,k)  torch.take_along_dim(x,k,1)  x.take(k)  x.scatter(1,k,1.5)
-    x.scatter_add(1,k,s)  x.index_add(0,i,x[i]*2)  x.index_put((i,),x[i]*2)  x.index_fill(0,i,0.5)
-    x.index_copy(0,i,x[i]+1)  x[i]*x[i.flip(0)]+x[:1]  torch.stack([x[i],x[i]+1])  x.scatter_reduce(1,k,s,'amax')
-    torch.cat([x,x[i]])  torch.cat([x*2,x],1)  x.repeat_interleave(2,0)  x.repeat(2,3)  x.tril()
-    x.triu(1)  x.t().contiguous()  x.t()+1  x.flip(1)*2  x.roll((1,2),(0,1))  x[::2]*3  x[:,1::2].exp()
-    F.one_hot(i,64)  torch.bincount(i,minlength=64)  torch.searchsorted(x.sort(1)[0],s)
+    x.gather(1,k)  torch.take_along_dim(x,k,1)  x.take(k)  x.scatter(1,k,1.5)  x.scatter_add(1,k,s)
+    x.index_add(0,i,x[i]*2)  x.index_put((i,),x[i]*2)  x.index_fill(0,i,0.5)
+    x.index_copy(0,i,x[i]+1)  x[i]*x[i.flip(0)]+x[:1]  torch.stack([x[i],x[i]+1])
+    x.scatter_reduce(1,k,s,'amax')  torch.cat([x,x[i]])  torch.cat([x*2,x],1)
+    x.repeat_interleave(2,0)  x.repeat(2,3)  x.tril()  x.triu(1)  x.t().contiguous()  x.t()+1
+    x.flip(1)*2  x.roll((1,2),(0,1))  x[::2]*3  x[:,1::2].exp()  F.one_hot(i,64)
+    torch.bincount(i,minlength=64)  torch.searchsorted(x.sort(1)[0],s)
     torch.bucketize(x,torch.linspace(-1,1,9,dtype=x.dtype))  x.masked_fill(x>0.5,0)  x.diagonal()
     torch.where(k[:,:1]>3,x,0.5)  x.expand(3,*x.shape).sum(0)  torch.histc(x.float(),20)
 """
@@ -124,16 +132,20 @@ BAGS = """
 """
 PRODUCTS = """
     x@w  F.linear(x,w.t(),b)  F.relu(x@w+b)  F.gelu(F.linear(x,w.t(),b))  torch.addmm(b,x,w)
-    x@w[:,0]  torch.einsum('ij,jk->ki',x,w)  (x@w).softmax(-1)  (x@w).sum(0)  x.t()@x  torch.outer(x[0],b)
-    torch.bmm(x.view(1,*x.shape).expand(3,-1,-1),w.view(1,*w.shape).expand(3,-1,-1))  torch.cdist(x,w.t())
-    torch.einsum('ij,jk,k->i',x,w,b)  F.bilinear(x,x,w.t().unsqueeze(0).expand(3,-1,-1)[:,:x.shape[1],:1].expand(-1,-1,x.shape[1]))
-    torch.kron(x[:4,:4],w[:4,:4])  F.layer_norm(x+(x@w)@w.t(),x.shape[-1:])  torch.tensordot(x,w,1)+b
-    F.scaled_dot_product_attention(x[None],x[None],x[None])  (x@w).tanh()*torch.sigmoid(x@w)  torch.linalg.vecdot(x,x)
+    x@w[:,0]  torch.einsum('ij,jk->ki',x,w)  (x@w).softmax(-1)  (x@w).sum(0)  x.t()@x
+    torch.outer(x[0],b)
+    torch.bmm(x.view(1,*x.shape).expand(3,-1,-1),w.view(1,*w.shape).expand(3,-1,-1))
+    torch.cdist(x,w.t())  torch.einsum('ij,jk,k->i',x,w,b)
+    F.bilinear(x,x,w.new_ones(3,x.shape[1],x.shape[1]))
+    torch.kron(x[:4,:4],w[:4,:4])  F.layer_norm(x+(x@w)@w.t(),x.shape[-1:])
+    torch.tensordot(x,w,1)+b  F.scaled_dot_product_attention(x[None],x[None],x[None])
+    (x@w).tanh()*torch.sigmoid(x@w)  torch.linalg.vecdot(x,x)
 """
 COMPLEX = """
-    x+y  x*y  x*y.conj()  x.abs()  x.angle()  torch.exp(x*0.1)  x.real*y.imag  torch.view_as_real(x)*2
-    (x*y).sum(-1)  torch.polar(x.abs(),y.angle())  x.mean(0)  torch.fft.fft(x)  torch.fft.ifft(x*y).real
-    x/y  torch.stack([x.real,x.imag],-1)  torch.complex(x.real,y.real)*2  x.conj().flip(0)  torch.sqrt(x)
+    x+y  x*y  x*y.conj()  x.abs()  x.angle()  torch.exp(x*0.1)  x.real*y.imag
+    torch.view_as_real(x)*2  (x*y).sum(-1)  torch.polar(x.abs(),y.angle())  x.mean(0)
+    torch.fft.fft(x)  torch.fft.ifft(x*y).real  x/y  torch.stack([x.real,x.imag],-1)
+    torch.complex(x.real,y.real)*2  x.conj().flip(0)  torch.sqrt(x)
 """
 CELLS = ("LSTMCell", "GRUCell", "RNNCell", "LSTM", "GRU", "RNN")
 
@@ -167,8 +179,11 @@ class Draw:
     def one(self, table: str | Sequence[str]) -> str:
         """Return an entry of a table."""
         # Entries are apart by two blanks; a single one belongs to an expression.
-        entries = [e.strip() for line in table.splitlines() for e in line.split("  ") if e.strip()] \
-            if isinstance(table, str) else list(table)
+        entries = (
+            [e.strip() for line in table.splitlines() for e in line.split("  ") if e.strip()]
+            if isinstance(table, str)
+            else list(table)
+        )
         return self.rng.choice(entries)
 
     def between(self, low: int, high: int) -> int:
@@ -411,13 +426,15 @@ def _product(d: Draw) -> None:
 def _complex(d: Draw) -> None:
     shape = d.shape(d.rng.randint(1, 2), MOST // 8)
     for name in "xy":
-        d.argument(name, f"randn({shape}, {d.rng.choice(('complex64', 'complex64', 'complex128'))})")
+        d.argument(
+            name, f"randn({shape}, {d.rng.choice(('complex64', 'complex64', 'complex128'))})"
+        )
     d.then("x", d.one(COMPLEX))
     if d.rng.random() < 0.5:
         d.then("x", d.one(("x.abs() * 2", "x.real.exp()", "x + 1", "x.sum()")))
 
 
-HEAD = '''import torch
+HEAD = """import torch
 import torch.nn.functional as F
 
 float16, bfloat16, float32, float64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
@@ -431,7 +448,7 @@ def randn(shape, dtype):
 
 def whole(shape, low, high):
     return torch.randint(low, high, shape)
-'''
+"""
 
 
 def draw(seed: str) -> Drawn:

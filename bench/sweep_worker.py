@@ -23,6 +23,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,8 @@ class Case:
         judges = [self._judge(scale) for scale in (0.0, 1.0, -1.0)]
         for k, (mine, eager) in enumerate(zip(got, want, strict=True)):
             if (mine.shape, mine.dtype) != (eager.shape, eager.dtype):
-                return f"result {k}: {mine.dtype}{list(mine.shape)}, eager {eager.dtype}{list(eager.shape)}"
+                kinds = [f"{t.dtype}{list(t.shape)}" for t in (mine, eager)]
+                return f"result {k}: {kinds[0]}, eager {kinds[1]}"
             found = differs(mine, eager, [judge[k] if judge else eager for judge in judges])
             if found:
                 return f"result {k}: {found}"
@@ -132,6 +134,7 @@ class Case:
 
     def _judge(self, scale: float) -> list[torch.Tensor] | None:
         """Return the results in float64, inputs changed by so many units of rounding."""
+
         def change(t: torch.Tensor) -> torch.Tensor:
             return wider(t) * (1 + scale * torch.finfo(t.dtype).eps)
 
@@ -163,7 +166,10 @@ def differs(mine: torch.Tensor, eager: torch.Tensor, judges: list[torch.Tensor])
         return ""
     at = int(off.flatten().nonzero()[0])
     values = (one.flatten()[at].item(), other.flatten()[at].item(), exact.flatten()[at].item())
-    return f"{int(off.sum())} of {off.numel()} values differ, the first %r, eager %r, exact %r" % values
+    return (
+        f"{int(off.sum())} of {off.numel()} values differ, the first %r, eager %r, exact %r"
+        % values
+    )
 
 
 def fastest(call: Callable[[], Any], seconds: float) -> float:
@@ -204,7 +210,7 @@ class Worker:
 
     def compile(self, path: str, symbolic: bool, trained: bool) -> dict[str, Any]:
         """Compile a program and compare its results."""
-        (self.compiler if self.which == "tc" else torch._dynamo).reset()
+        (self.compiler if self.which == "tc" else self.compiler.compiler).reset()
         torch.manual_seed(0)
         case = Case(path, trained)
         used = cpu_seconds()
@@ -244,7 +250,7 @@ class Worker:
                     found["calls"] += [c for c in line["calls"] if c not in found["calls"]]
             elif name == "Fusion":
                 found["refused"] += [
-                    f"{'+'.join(sum(d['nodes'], []))}: {d['reason']}"
+                    f"{'+'.join(chain.from_iterable(d['nodes']))}: {d['reason']}"
                     for d in event.facts["decisions"]
                     if d["kind"] == "lower" and not d["taken"]
                 ]
@@ -270,8 +276,12 @@ def kernels(code: str) -> list[str]:
         Path(path).write_text(source)
         compiler = find_compiler()
         flags = [*kernel_flags(compiler), f"-fopt-info-vec-optimized={report}"]
-        subprocess.run([*compiler.command, *flags, path, "-o", made], check=True, capture_output=True)
-        places = [int(n) for n in re.findall(r"k\.c:(\d+):\d+: optimized: loop", Path(report).read_text())]
+        subprocess.run(
+            [*compiler.command, *flags, path, "-o", made], check=True, capture_output=True
+        )
+        places = [
+            int(n) for n in re.findall(r"k\.c:(\d+):\d+: optimized: loop", Path(report).read_text())
+        ]
         listed = subprocess.run(["nm", "-D", "-u", made], capture_output=True, text=True).stdout
     libm = sorted(set(re.findall(r"U (\w+)(?:@GLIBC\S*)?$", listed, re.M)) - {"memcpy", "memset"})
     found, lines = [], source.splitlines()
@@ -280,7 +290,8 @@ def kernels(code: str) -> list[str]:
         name = re.findall(r"\b(k\d+_\w*)", lines[first])[0]
         loops = sum("for (" in line for line in lines[first:after])
         vector = sum(first < place <= after for place in places)
-        found.append(f"{name}: {vector} of {loops} loops vectorised" if loops else name)
+        shown = f"{vector} vectorised" if vector else "scalar"
+        found.append(f"{name}: {loops} loops, {shown}" if loops else name)
     return found + ([f"calls {', '.join(libm)}"] if libm else [])
 
 

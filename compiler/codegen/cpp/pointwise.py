@@ -143,9 +143,8 @@ class PointwiseWriter(Writer):
             isinstance(s, Store | Let) and all(n.op not in UNFLAT for n in walk(s.value))
             for s in statements
         )
-        apart = not set(self.kernel.stored()) & set(self.kernel.loaded())
         cost = sum(s.value.cost() for s in statements) + self.conversions()
-        return plain and apart and cost >= FLAT_COST * len(self.kernel.loaded())
+        return plain and self.apart() and cost >= FLAT_COST * len(self.kernel.loaded())
 
     def _flat_nest(self, statements: Sequence[Statement]) -> None:
         """Print loops over blocks of rows, whose operands are copied so that they are one loop.

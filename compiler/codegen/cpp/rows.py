@@ -41,7 +41,7 @@ LANES = 64
 # The longest rows that are transposed.
 LONGEST = 32
 # Operations of a row longer than `SHORT` from which on copying it pays.
-DEAR = 25
+DEAR = 16
 # Reductions to a position -> the reductions to the value there.
 POSITIONS = {"argmax": "max", "argmin": "min"}
 
@@ -100,12 +100,12 @@ class RowWriter(Writer):
         kinds = {n.op for s in kernel.statements() for n in walk(s.value)}
         plain = all(a.kind in OMP for a in self.accumulators.values())
         scans = any(isinstance(s, Running) for s in kernel.statements())
-        private = {scratch.name for scratch in kernel.scratch}
-        apart = not (set(kernel.stored()) - private) & set(kernel.loaded())
         cost = sum(s.value.cost() for s in kernel.statements()) + self.conversions()
         least = WIDE_COST if length <= SHORT else DEAR
         pays = least < cost <= UNROLLED // length and at_least(kernel.outer[-1], LANES)
-        return plain and apart and pays and not scans and not kinds & {"at", "into", "select"}
+        return (
+            plain and self.apart() and pays and not scans and not kinds & {"at", "into", "select"}
+        )
 
     def _transposed_rows(self) -> None:
         """Print blocks of rows, copied so that the same element of all rows is adjacent."""

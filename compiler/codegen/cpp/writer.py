@@ -304,6 +304,8 @@ class Writer(Block):
         length = ix.product([ix.extent(v) for v in short]).constant
         if length is None or length > SHORT or not at_least(over, LEAST_ROWS):
             return False
+        if not self.apart():
+            return False
         cost = sum(s.value.cost() for s in self.kernel.statements()) + self.conversions()
         stored = [s.value.dtype.itemsize for s in statements if isinstance(s, Store)]
         if length * cost > UNROLLED or any(size * length > BACK for size in stored):
@@ -315,6 +317,16 @@ class Writer(Block):
         self.count("of", "0", "rows", braces=False)
         self.each("in", "0", length, "", line)
         self._leave()
+
+    def apart(self) -> bool:
+        """Return whether no buffer that is stored to is read, or stored to by several statements.
+
+        Otherwise the order of stores and loads of one iteration would have to be kept.
+        """
+        private = {scratch.name for scratch in self.kernel.scratch}
+        stored = [s.buffer for s in self.kernel.statements() if isinstance(s, Store)]
+        shared = (set(stored) - private) & set(self.kernel.loaded())
+        return not shared and len(set(stored)) == len(stored)
 
     def conversions(self) -> int:
         """Return about how many operations widen operands of low precision."""

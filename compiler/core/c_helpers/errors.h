@@ -63,8 +63,8 @@ TC_INLINE double tc_erf_near_f64(double x) {
 /* helper: tc_erf_f64 */
 TC_INLINE double tc_erf_f64(double x) {
 #ifdef __FMA__
-  double a = __builtin_fabs(x), far = tc_copysign_f64(1.0 - tc_erfc_far_f64(a), x);
-  return a < 1.0 ? tc_erf_near_f64(x) : far;
+  double a = __builtin_fabs(x), far = 1.0 - tc_erfc_far_f64(a);
+  return tc_copysign_f64(a < 1.0 ? tc_erf_near_f64(a) : far, x);
 #else
   return __builtin_erf(x);
 #endif

@@ -9,6 +9,7 @@
 #pragma once /* these lines are for editors, and are not pasted */
 #include "prelude.h"
 #include "bits.h"
+#include "floats.h"
 #define QUARTERS 0
 
 /* helper: tc_quarter_f32 */
@@ -100,14 +101,14 @@ TC_INLINE float tc_tan_f32(float x) { return tc_sin_f32(x) / tc_cos_f32(x); }
 
 /* helper: tc_turn_near_f64
    Up to 2^30: the products with three parts of pi/2 of 53 bits each are rounded once, so that the rest
-   is right to its last bit but one even next to a multiple. */
+   is right to its last bit but one even next to a multiple. They have one sign, so that -0 stays. */
 TC_INLINE double tc_turn_near_f64(double x, const int quarters) {
   /* sine of so many quarter turns more; of -1 the tangent */
   double shifted = tc_fma_f64(x, 0.63661977236758134, 6755399441055744.0);
   double n = shifted - 6755399441055744.0;
   double r = tc_fma_f64(n, -1.5707963267948966, x);
-  r = tc_fma_f64(n, -6.123233995736766e-17, r);
-  r = tc_fma_f64(n, 1.4973849048591698e-33, r);
+  r = tc_fma_f64(n, -6.123233995736765e-17, r);
+  r = tc_fma_f64(n, -1.082856673921914e-32, r);
   long long q = tc_bits_f64(shifted) + (quarters > 0 ? quarters : 0);
   double s = r * r;
   double a = -7.586094789672523e-13;
@@ -124,7 +125,7 @@ TC_INLINE double tc_turn_near_f64(double x, const int quarters) {
   b = tc_fma_f64(b, s, 2.480158730158451e-05);
   b = tc_fma_f64(b, s, -0.0013888888888888887);
   b = tc_fma_f64(b, s, 0.041666666666666664);
-  double sine = tc_fma_f64(a * s, r, r);
+  double sine = tc_copysign_f64(tc_fma_f64(a * s, r, r), r);
   double cosine = tc_fma_f64(b * s, s, tc_fma_f64(-0.5, s, 1.0));
   if (quarters < 0) return (q & 1 ? -cosine : sine) / (q & 1 ? sine : cosine);
   double y = (q & 1) ? cosine : sine;

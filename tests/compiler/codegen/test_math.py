@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable
 
+import mpmath
 import pytest
 import torch
 
@@ -182,6 +184,131 @@ def test_float64_agrees(op: ScalarOp) -> None:
     torch.testing.assert_close(got, want, equal_nan=True, rtol=1e-12, atol=1e-14)
 
 
+# The functions that tc computes in float64: arguments, and the largest error that was met, rounded
+# up, in units in the last place.
+RANGES: dict[str, tuple[float, float, float]] = {
+    "exp": (-708, 709, 1.5),
+    "exp2": (-1020, 1023, 1.5),
+    "expm1": (-40, 700, 2.5),
+    "log": (1e-300, 1e300, 1.5),
+    "log2": (1e-300, 1e300, 1.5),
+    "log10": (1e-300, 1e300, 1.5),
+    "log1p": (-0.999, 1e3, 2),
+    "sin": (-1e6, 1e6, 2),
+    "cos": (-1e6, 1e6, 2),
+    "tan": (-1e6, 1e6, 4),
+    "asin": (-1, 1, 3),
+    "acos": (-1, 1, 2),
+    "atan": (-30, 30, 2.5),
+    "sinh": (-700, 700, 4),
+    "cosh": (-700, 700, 4),
+    "tanh": (-22, 22, 4),
+    "asinh": (-1e5, 1e5, 3),
+    "acosh": (1, 1e5, 3),
+    "atanh": (-0.999, 0.999, 3),
+    "erf": (-6, 6, 3),
+    "erfc": (-5, 26, 6),
+}
+
+
+def exactly(name: str, x: float) -> mpmath.mpf:
+    """A function of one number, with 140 bits."""
+    with mpmath.workprec(140):
+        value = mpmath.mpf(x)
+        spelled: dict[str, Callable[[mpmath.mpf], mpmath.mpf]] = {
+            "exp2": lambda v: mpmath.power(2, v),
+            "log2": lambda v: mpmath.log(v) / mpmath.log(2),
+        }
+        result: mpmath.mpf = spelled.get(name, getattr(mpmath, name, None))(value)  # type: ignore[misc]
+        return result
+
+
+def worst(got: torch.Tensor, exact: list[mpmath.mpf]) -> float:
+    """Largest error in units in the last place of the exact results."""
+    found = 0.0
+    for value, want in zip(got.tolist(), exact, strict=True):
+        if 1e-307 < abs(want) < 1.7e308:
+            found = max(found, float(abs(mpmath.mpf(value) - want) / math.ulp(float(abs(want)))))
+    return found
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_float64_keeps_its_bound(name: str) -> None:
+    low, high, bound = RANGES[name]
+    draw = random.Random(name)
+    numbers = [draw.uniform(low, high) for _ in range(300)]
+    numbers += [draw.uniform(max(low, -1.2), min(high, 1.2)) for _ in range(300)]
+    numbers += [math.exp(draw.uniform(-27, math.log(high))) for _ in range(300)]
+    if name in ("log", "log2", "log10"):
+        numbers += [1 + draw.uniform(-1, 1) * 10 ** draw.uniform(-8, -1) for _ in range(300)]
+    if name in ("sin", "cos", "tan"):
+        numbers += [k * math.pi / 2 for k in range(1, 300)]
+    numbers = [number for number in numbers if low <= number <= high]
+    got = run(SCALAR_OPS[name], torch.tensor(numbers, dtype=torch.float64))
+    assert worst(got, [exactly(name, number) for number in numbers]) <= bound
+
+
+@pytest.mark.parametrize("name", ["pow", "atan2", "hypot"])
+def test_float64_of_two_keeps_its_bound(name: str) -> None:
+    draw = random.Random(name)
+    left = [draw.choice((-1, 1)) * 10 ** draw.uniform(-3, 3) for _ in range(900)]
+    right = [draw.choice((-1, 1)) * 10 ** draw.uniform(-3, 3) for _ in range(900)]
+    if name == "pow":
+        left = [abs(a) for a in left]
+        ends = [700 / max(abs(math.log(a)), 1e-3) for a in left]
+        right = [draw.uniform(-end, end) for end in ends]
+    tensors = [torch.tensor(side, dtype=torch.float64) for side in (left, right)]
+    functions = {"pow": mpmath.power, "atan2": mpmath.atan2, "hypot": mpmath.hypot}
+    with mpmath.workprec(140):
+        exact = [
+            functions[name](mpmath.mpf(a), mpmath.mpf(b)) for a, b in zip(left, right, strict=True)
+        ]
+    assert worst(run(SCALAR_OPS[name], *tensors), exact) <= 2
+
+
+EDGES = [0.0, 1.0, 0.5, 2.0, 3.0, math.inf, math.nan, 5e-324, 1e-310, 2.3e-308, 1e308, 1.7e308]
+EDGES += [2.0**30, 2.0**31, 1e22, 709.78, 745.2, 1023.5, 1075.0, 27.3, 1 / 3]
+
+
+@pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
+def test_edges_of_float64(op: ScalarOp) -> None:
+    """Signs of zero, infinities, NaN, subnormal and huge numbers, beside each other in vectors."""
+    numbers = torch.tensor([*EDGES, *(-edge for edge in EDGES)], dtype=torch.float64)
+    args: tuple[torch.Tensor, ...] = (numbers,)
+    if op.arity == 2:
+        left, right = torch.meshgrid(numbers, numbers, indexing="ij")
+        args = left.reshape(-1), right.reshape(-1)
+    got, want = run(op, *args), op.python(*args)
+    if op.result == "bool":
+        assert torch.equal(got, want)
+        return
+    kept = want.isfinite() | (op.name not in CANCELLING)  # eager's lose large quotients
+    got, want = got[kept], want[kept]
+    torch.testing.assert_close(got, want, equal_nan=True, rtol=1e-12, atol=5e-308)
+    known = ~want.isnan() & ((want == 0) == (got == 0))
+    if op.name not in CANCELLING:
+        assert torch.equal(got.signbit()[known], want.signbit()[known])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_large_quotients_are_exact(dtype: torch.dtype) -> None:
+    """Those that libm computes stand among those that vectors compute."""
+    torch.manual_seed(0)
+    a, b = (torch.randn(999).to(dtype) * 10.0 ** torch.randint(-9, 9, (999,)) for _ in "ab")
+    for name in ("fmod", "remainder"):
+        want = SCALAR_OPS[name].python(a.double(), b.double()).to(dtype)
+        got = run(SCALAR_OPS[name], a, b)
+        if name == "fmod":
+            assert torch.equal(
+                got,
+                torch.tensor(
+                    [math.fmod(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)],
+                    dtype=dtype,
+                ),
+            )
+        torch.testing.assert_close(got, want)
+
+
 INTS: list[tuple[ScalarOp, torch.dtype]] = [
     (row, dtype)
     for _, row in SCALAR_OPS.rows()
@@ -240,3 +367,12 @@ def test_narrowing_rounds_as_eager(dtype: torch.dtype) -> None:
     compiled = tc.compile(lambda x: x.to(dtype))
     for numbers in (bits.view(torch.float32), around, halves):
         assert same_bits(compiled(numbers), numbers.to(dtype), torch.int16)
+
+
+def test_rounding_to_float16_between_operations() -> None:
+    """Each result is rounded; eager's own kernels differ by processor in how they round 0.3."""
+    numbers = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(torch.float16)
+    got = tc.compile(lambda x: (x * 1.1 + 0.3) * 0.7)(numbers)
+    product = (numbers.float() * 1.1).half().float()
+    want = ((product + 0.3).half().float() * 0.7).half()
+    assert same_bits(got, want, torch.int16)
