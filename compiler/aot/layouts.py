@@ -52,6 +52,54 @@ def layout_key(value: torch.Tensor) -> tuple[Any, ...]:
     return tuple(map(dim_key, (*value.shape, *value.stride())))
 
 
+#: layouts that an operation may ask for by name, and how many dimensions they are for; None: any
+FORMS = (
+    (torch.contiguous_format, None),
+    (torch.channels_last, 4),
+    (torch.channels_last_3d, 5),
+)
+
+
+def is_row_major(value: torch.Tensor) -> bool:
+    """Return whether a tensor is evidently contiguous; guards on nothing."""
+    return _strides(value) == _strides_in(value, torch.contiguous_format)
+
+
+def differ_in_layout_alone(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether tensors of one shape have strides that differ where it matters.
+
+    The stride of a dimension of size one says nothing.
+    """
+    if tuple(map(dim_key, one.shape)) != tuple(map(dim_key, other.shape)):
+        return False
+    rows = zip(map(dim_key, one.shape), _strides(one), _strides(other), strict=True)
+    return any(a != b for size, a, b in rows if size != 1)
+
+
+def form_of(value: torch.Tensor) -> torch.memory_format | None:
+    """Return the named layout that a tensor evidently has; None: another one."""
+    for form, rank in FORMS:
+        if rank in (None, value.dim()) and _strides(value) == _strides_in(value, form):
+            return form
+    return None
+
+
+def _strides(value: torch.Tensor) -> tuple[Hashable, ...]:
+    return tuple(map(dim_key, value.stride()))
+
+
+def _strides_in(value: torch.Tensor, form: torch.memory_format) -> tuple[Hashable, ...]:
+    order = list(range(value.dim()))
+    if form is not torch.contiguous_format:
+        order = [0, *order[2:], 1]
+    strides: dict[int, Any] = {}
+    step: Any = 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step = step * dim_key(value.shape[dim])  # type: ignore[operator]
+    return tuple(strides[dim] for dim in range(value.dim()))
+
+
 def dim_key(dim: Any) -> Hashable:
     """Return a size as a value that compares without guarding: a number or an expression."""
     return dim.node.expr if isinstance(dim, torch.SymInt) else int(dim)

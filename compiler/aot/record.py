@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tc.compiler.aot.artifact import Fallback, first_line
 from tc.compiler.aot.checks import Checks
 from tc.compiler.aot.decompositions import Chosen, decomposition_of
+from tc.compiler.aot.layouts import differ_in_layout_alone, form_of, is_row_major
 from tc.compiler.aot.regions import KEEP, REGION, Region
 from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
 from tc.compiler.core import levels
@@ -161,10 +162,40 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 result = _decomposed(func, simpler, args, kwargs)
             if result is not NotImplemented:
                 self.decomposed[str(func)] += 1
-                return result
+                composite = simpler == func.decompose  # eager runs the same
+                return result if composite else self._laid_out(result, func, args, kwargs)
         if func is aten.lift_fresh.default:
             func = aten.lift_fresh_copy.default  # each call of the program makes a new tensor
         return self._record(func, args, kwargs)
+
+    def _laid_out(
+        self, result: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Give the results of a decomposition the layouts of the op's, in which eager has them.
+
+        Programs see layouts by strides, and by the order in which random numbers are drawn. From
+        row-major operands decompositions make row-major results, as kernels do.
+        """
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+        strided = all(value.layout is torch.strided for value in given)
+        if func._schema.is_mutable or not strided or all(map(is_row_major, given)):
+            return result
+        wanted = func(*args, **kwargs)
+        if isinstance(result, torch.Tensor):
+            return self._in_layout_of(wanted, result)
+        if not isinstance(result, (list, tuple)):
+            return result
+        pairs = zip(wanted, result, strict=True)
+        return type(result)(self._in_layout_of(like, one) for like, one in pairs)
+
+    def _in_layout_of(self, like: Any, value: Any) -> Any:
+        if not isinstance(like, torch.Tensor) or not isinstance(value, torch.Tensor):
+            return value
+        form = form_of(like)
+        if form is None or not differ_in_layout_alone(like, value):
+            return value
+        with self:
+            return aten.clone.default(value, memory_format=form)
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fx_args = map_aggregate(args, self.node_of)

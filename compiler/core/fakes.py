@@ -91,6 +91,17 @@ def _as_first(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Te
     return made
 
 
+def _as_input(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """A gradient: as the input of the op, its second argument, in one of the named layouts."""
+    return _as_first(call, result, args[1:])
+
+
+def _contiguous(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    options = {"dtype": result.dtype, "device": result.device}
+    made: torch.Tensor = call(aten.empty.memory_format, list(result.shape), **options)
+    return made
+
+
 def _rolled(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
     """Pieces put together, as in concatenation; the flat form is contiguous."""
     along = args[2] if len(args) > 2 else ()
@@ -119,6 +130,10 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.native_batch_norm.default: _as_first,
     aten._native_batch_norm_legit.default: _as_first,
     aten._native_batch_norm_legit.no_stats: _as_first,
+    aten._native_batch_norm_legit_functional.default: _as_first,
+    aten.native_batch_norm_backward.default: _as_input,
+    aten.native_group_norm_backward.default: _as_input,
+    aten.native_layer_norm_backward.default: _contiguous,
     aten._batch_norm_with_update.default: _as_first,
     aten.floor_divide.default: _elementwise,
     aten.div.Tensor_mode: _elementwise,

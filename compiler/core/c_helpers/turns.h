@@ -20,7 +20,7 @@ TC_INLINE float tc_quarter_f32(float r, unsigned q) {
   a = tc_fma_f32(a, s, -0.166666542253512f);
   float b = tc_fma_f32(2.4431203143804147e-05f, s, -0.0013887306024715548f);
   b = tc_fma_f32(b, s, 0.04166664565242636f);
-  float sine = tc_fma_f32(a * s, r, r);
+  float sine = tc_copysign_f32(tc_fma_f32(a * s, r, r), r);
   float cosine = tc_fma_f32(b * s, s, tc_fma_f32(-0.5f, s, 1.0f));
   float y = (q & 1) ? cosine : sine;
   return tc_float_bits(tc_bits_f32(y) ^ (q & 2) << 30);
@@ -30,9 +30,9 @@ TC_INLINE float tc_quarter_f32(float r, unsigned q) {
 TC_INLINE float tc_turn_near_f32(float x, unsigned q) {
   /* n, the low bits of t, quarter turns are taken off */
   float t = tc_fma_f32(x, 0.636619772367581343f, 12582912.0f), n = t - 12582912.0f;
-  float r = tc_fma_f32(n, -1.57079637050628662109375f, x);
-  r = tc_fma_f32(n, 4.37113900018624283e-8f, r);
-  r = tc_fma_f32(n, 1.71512451e-15f, r);
+  float r = tc_fma_f32(n, -1.57079625129699707f, x); /* parts of one sign: -0 stays */
+  r = tc_fma_f32(n, -7.54978941586159635e-8f, r);
+  r = tc_fma_f32(n, -5.39030252995776477e-15f, r);
   return tc_quarter_f32(r, tc_bits_f32(t) + q);
 }
 

@@ -290,6 +290,15 @@ def test_edges_of_float64(op: ScalarOp) -> None:
         assert torch.equal(got.signbit()[known], want.signbit()[known])
 
 
+@pytest.mark.parametrize("op", [op for op in FLOATS if op.arity == 1], ids=lambda row: row.name)
+def test_signs_of_zero_in_float32(op: ScalarOp) -> None:
+    zeros = torch.tensor([0.0, -0.0] * 20)
+    got, want = run(op, zeros), op.python(zeros)
+    assert torch.equal(got, want) or want.isnan().all()
+    if op.result != "bool":
+        assert torch.equal(got.signbit(), want.signbit()) or want.isnan().all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_large_quotients_are_exact(dtype: torch.dtype) -> None:
     """Those that libm computes stand among those that vectors compute."""
