@@ -136,3 +136,45 @@ def test_views_of_windows_add_one_guard_and_simplify_no_quotients(monkeypatch):
             x = torch.randn(n, h, w, 11)
             assert torch.equal(compiled(x), windows(x))
     assert not simplified
+
+
+BEFORE_DROPOUT = {
+    **CALLS,
+    "batch_norm with weights": lambda x: F.batch_norm(
+        x, torch.zeros(x.shape[1]), torch.ones(x.shape[1]), torch.ones(x.shape[1]), training=True
+    ),
+    "batch_norm in inference": lambda x: F.batch_norm(
+        x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])
+    ),
+    "instance_norm": lambda x: F.instance_norm(x) if x.dim() > 2 else x + 1,
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "rms_norm": lambda x: F.rms_norm(x, x.shape[-1:]),
+    "group_norm": lambda x: F.group_norm(x.contiguous(), 1),
+    "softmax": lambda x: x.softmax(1),
+    "gelu": F.gelu,
+    "hardswish": F.hardswish,
+    "glu": lambda x: F.glu(torch.cat([x, x]), 0),
+    "logsumexp": lambda x: x.logsumexp(0),
+    "cumsum": lambda x: x.cumsum(1),
+    "cat": lambda x: torch.cat([x, x.contiguous()]),
+    "where": lambda x: torch.where(x > 0, x, x.contiguous()),
+    "lerp": lambda x: torch.lerp(x, x.contiguous(), 0.3),
+    "clamp": lambda x: x.clamp(-1, 1),
+}
+
+
+@pytest.mark.parametrize("layout", INPUTS)
+@pytest.mark.parametrize("grad", [False, True])
+def test_masks_of_dropout_are_eagers_whatever_was_computed_before(layout, grad):
+    """Numbers are drawn in the order of memory: decompositions must keep an op's layout."""
+    x = INPUTS[layout]().requires_grad_(grad)
+
+    def dropped(x):
+        return [F.dropout(call(x).sigmoid() + 1, 0.5) == 0 for call in BEFORE_DROPOUT.values()]
+
+    torch.manual_seed(5)
+    want = dropped(x)
+    torch.manual_seed(5)
+    got = tc.compile(dropped)(x)
+    differ = [name for name, a, b in zip(BEFORE_DROPOUT, got, want, strict=True) if (a != b).any()]
+    assert not differ
