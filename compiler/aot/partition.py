@@ -155,26 +155,30 @@ def _forward(
                and n not in cut.backward]  # fmt: skip
     outputs = [*returned, *kept]
     wanted = _ancestors([n for n in [*outputs, *effects] if isinstance(n, fx.Node)])
+    number = {node: i for i, node in enumerate(inputs)}
     for node in joint.nodes:
-        if node in inputs or (node in wanted and node.op != "placeholder"):
+        if node in number or (node in wanted and node.op != "placeholder"):
             copies[node] = graph.node_copy(node, copies.__getitem__)
     results = [copies[out] if isinstance(out, fx.Node) else out for out in returned]
+    found: dict[fx.Node, int] = {}
+    for i, result in enumerate(results):
+        if isinstance(result, fx.Node):
+            found.setdefault(result, i)
     places: list[tuple[str, int]] = []
     for node in kept:
-        if node in inputs and inputs.index(node) not in mutated:
-            places.append(("input", inputs.index(node)))
+        if node in number and number[node] not in mutated:
+            places.append(("input", number[node]))
             continue
         value = copies[node]
-        if node in inputs:  # its value before forward writes to it
+        if node in number:  # its value before forward writes to it
             first = next(n for n in graph.nodes if n.op != "placeholder")
             with graph.inserting_before(first):
                 value = graph.call_function(aten.clone.default, (value,))
             value.meta.update(node.meta)
-        if value in results:
-            places.append(("output", results.index(value)))
-        else:
-            places.append(("output", len(results)))
+        if value not in found:
+            found[value] = len(results)
             results.append(value)
+        places.append(("output", found[value]))
     graph.output(results)
     return graph, places
 

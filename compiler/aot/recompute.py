@@ -31,7 +31,7 @@ class Formula:
         parts = [user for user in op.users if user.target is operator.getitem]
         self.parts = {user.args[1]: user for user in parts}
         self.made: list[fx.Node] = []
-        self.after = next(node for node in reversed(op.graph.nodes) if node in parts)
+        self.after = max(parts)  # nodes are ordered as their graph is
 
     def part(self, index: int) -> fx.Node:
         """Return another result of the same op."""

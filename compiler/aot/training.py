@@ -277,20 +277,18 @@ def _take_as_made(parts: Partition) -> None:
 def _backward_graph(parts: Partition, recorder: Recorder, gate: Gate) -> AotGraph:
     """Return backward's artifact, in which gradients that are the same tensor are computed once."""
     graph = parts.backward
-    inputs = graph.find_nodes(op="placeholder")
+    inputs = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
     output = graph.output_node()
     plan: list[Output] = []
-    fresh: list[fx.Node] = []
+    fresh: dict[fx.Node, int] = {}
     for value in output.args[0]:  # type: ignore[union-attr]
         if not isinstance(value, fx.Node):
             plan.append(Constant(value))
         elif value in inputs:
-            plan.append(SameInput(inputs.index(value)))
+            plan.append(SameInput(inputs[value]))
         else:
-            if value not in fresh:
-                fresh.append(value)
-            plan.append(Fresh(fresh.index(value)))
-    output.args = (fresh,)
+            plan.append(Fresh(fresh.setdefault(value, len(fresh))))
+    output.args = (list(fresh),)
     run_passes(graph, gate, "backward")
     module = as_module(graph, recorder.constants)
     return AotGraph(kind="backward", module=module, outputs=tuple(plan))
