@@ -17,10 +17,10 @@ from torch import fx
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 
 from tc import trace
+from tc.compiler.backends.buckets import bucket_limits, compile_parts, parts_of
 from tc.compiler.backends.builtin import aot_eager
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
-from tc.compiler.buckets import bucket_limits, compile_parts, parts_of
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import fast_path

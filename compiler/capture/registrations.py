@@ -11,7 +11,15 @@ from tc.compiler.capture.torch_api import (
     pytrees,
     transforms,
 )
-from tc.compiler.capture.values import class_checks, copies, hooks, iteration, pure, signatures
+from tc.compiler.capture.values import (
+    class_checks,
+    copies,
+    hooks,
+    indexing,
+    iteration,
+    pure,
+    signatures,
+)
 
 __all__ = [
     "class_checks",
@@ -19,6 +27,7 @@ __all__ = [
     "flex",
     "higher_order",
     "hooks",
+    "indexing",
     "iteration",
     "looping",
     "opcodes",

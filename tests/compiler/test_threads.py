@@ -279,7 +279,7 @@ def test_an_answer_that_c_never_got_is_forgotten():
     f = tc.compile(affine, backend=(backend := Counting(0)))
     x, w = given(3)
     with pytest.MonkeyPatch.context() as patch:
-        made = hook._answer
+        made = hook._result_for_c
 
         def stop(outcome, *rest):
             answer = made(outcome, *rest)
@@ -289,7 +289,7 @@ def test_an_answer_that_c_never_got_is_forgotten():
                 raise KeyboardInterrupt
             return answer
 
-        patch.setattr(hook, "_answer", stop)
+        patch.setattr(hook, "_result_for_c", stop)
         with pytest.raises(KeyboardInterrupt):
             f(x, w)
     for _ in range(3):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,8 +11,6 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import TupleValue
-from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.core.sources import AttrSource, Source
 
 if TYPE_CHECKING:
@@ -222,32 +219,10 @@ class TensorValue(NodeValue):
             found = t.item_of_tensor(t, self, key)
             if found is not None:
                 return found
-        view, rest = self._at_symbols(t, key)
-        return view if rest is None else t.output.call_torch(operator.getitem, [view, rest], {})
+        return METHODS["__getitem__"](t, self, [key], {})
 
     def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
-        view, rest = self._at_symbols(t, key)
-        if rest is None:
-            rest = ConstValue(...)
-        t.output.call_torch(operator.setitem, [view, rest, value], {})
-
-    def _at_symbols(self, t: Interpreter, key: Value) -> tuple[Value, Value | None]:
-        """Return the view at the symbolic numbers of an index, and the rest of the index.
-
-        torch's indexing makes constants of symbolic numbers; its `select` does not. The rest is
-        None where nothing is left of the index.
-        """
-        keys = key.values(t) if isinstance(key, TupleValue) and key.kind is tuple else [key]
-        symbolic = [isinstance(one, SymValue) and one.python_type() is int for one in keys]
-        plain = self.kind in (torch.Tensor, torch.nn.Parameter) and not t.overrides.modes
-        if not plain or not any(symbolic) or not _is_basic_index(keys):
-            return self, key
-        view: Value = self
-        for at in reversed([i for i, one in enumerate(symbolic) if one]):
-            dim = ConstValue(_dimension_of(keys, at))
-            view = t.output.call_torch("select", [view, dim, keys[at]], {}, method=True)
-        left = [one for one, taken in zip(keys, symbolic, strict=True) if not taken]
-        return view, TupleValue(left) if left else None
+        METHODS["__setitem__"](t, self, [key, value], {})
 
     def truth(self, t: Interpreter) -> bool:
         contents = getattr(self.example, "constant", None)  # known where made of constants
@@ -327,29 +302,6 @@ class SymValue(NodeValue):
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.specialise(t).method(t, name, args, kwargs)
-
-
-def _is_basic_index(keys: Sequence[Value]) -> bool:
-    """Return whether an index has only numbers, slices, None and one ellipsis at most."""
-    constants = [one.obj for one in keys if isinstance(one, ConstValue)]
-    known = all(one is None or one is ... or type(one) is int for one in constants)
-    kinds = all(isinstance(one, ConstValue | SliceValue | SymValue) for one in keys)
-    return known and kinds and constants.count(...) <= 1
-
-
-def _dimension_of(keys: Sequence[Value], at: int) -> int:
-    """Return the dimension that a symbolic number in an index is for.
-
-    Behind an ellipsis dimensions are counted from the end, without those of later symbolic numbers.
-    """
-    before, after = keys[:at], keys[at + 1 :]
-    if not any(_is_constant(one, ...) for one in before):
-        return sum(not _is_constant(one, None) for one in before)
-    return -1 - sum(not _is_constant(one, None) and not isinstance(one, SymValue) for one in after)
-
-
-def _is_constant(value: Value, constant: Any) -> bool:
-    return isinstance(value, ConstValue) and value.obj is constant
 
 
 def _size(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:

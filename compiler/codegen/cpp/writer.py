@@ -324,8 +324,11 @@ class Writer(Block):
         Otherwise the order of stores and loads of one iteration would have to be kept.
         """
         private = {scratch.name for scratch in self.kernel.scratch}
-        stored = [s.buffer for s in self.kernel.statements() if isinstance(s, Store)]
-        shared = (set(stored) - private) & set(self.kernel.loaded())
+        statements = self.kernel.statements()
+        stored = [s.buffer for s in statements if isinstance(s, Store)]
+        # `Kernel.loaded` lacks what the kernel itself stores before it reads it.
+        read = {use.data[0] for s in statements for use in s.value.loads()}
+        shared = (set(stored) - private) & read
         return not shared and len(set(stored)) == len(stored)
 
     def conversions(self) -> int:

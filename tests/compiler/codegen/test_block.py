@@ -62,7 +62,7 @@ def test_right_code_is_printed() -> None:
     block.open("if (s0 > 1)")
     block.emit("tc_stream_end();")
     block.otherwise()
-    block.declare("float", "i", room="[4]")
+    block.declare("float", "i", length="[4]")
     block.emit('i[0] = __builtin_nanf("");')
     block.close()
     assert block.text() == (

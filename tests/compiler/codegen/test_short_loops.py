@@ -83,3 +83,26 @@ def test_the_loop_over_rows_is_the_vectorised_one() -> None:
     assert re.search(r"#pragma omp simd\n +for \(long long of", code)
     code = code_of(lambda x: torch.erf(x), torch.randn(600, 8)[:, 1:-2])
     assert re.search(r"#pragma omp simd\n +for \(long long flat", code)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("length", [3, 6, 31])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_rows_that_are_stored_and_read_again(
+    dtype: torch.dtype, length: int, dynamic: bool
+) -> None:
+    """What a kernel returns as well, and reads in a later loop over the row."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        z = x + y * 2
+        normal = torch.nn.functional.layer_norm(z, (length,))
+        return z, normal, (z * z).sum(-1), torch.softmax(z, -1)
+
+    tc.reset()
+    run = tc.compile(program, dynamic=dynamic)
+    for rows in (70, 5):
+        x, y = torch.randn(rows, length, dtype=dtype), torch.randn(rows, length, dtype=dtype)
+        wanted = program(*(a.double() for a in (x, y)))
+        bound = 8 * torch.finfo(dtype).eps * max(length, 8)
+        for got, want in zip(run(x, y), wanted, strict=True):
+            torch.testing.assert_close(got.double(), want, rtol=bound, atol=bound)
