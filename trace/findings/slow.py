@@ -72,7 +72,7 @@ def started_over(facts: Facts) -> list[Event]:
         "the same graph was compiled several times",
         "compile it once, outside of the loop or constructor that makes the copies",
     ),
-    order=Order.TIME,
+    order=Order.RUN,
 )
 def compiled_alike(facts: Facts) -> list[Event]:
     """Return the compiles that made a graph which another compile had made already."""
