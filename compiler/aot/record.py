@@ -186,7 +186,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not isinstance(result, (list, tuple)):
             return result
         pairs = zip(wanted, result, strict=True)
-        return type(result)(self._in_layout_of(like, one) for like, one in pairs)
+        laid_out = [self._in_layout_of(like, one) for like, one in pairs]
+        return laid_out if isinstance(result, list) else tuple(laid_out)
 
     def _in_layout_of(self, like: Any, value: Any) -> Any:
         if not isinstance(like, torch.Tensor) or not isinstance(value, torch.Tensor):

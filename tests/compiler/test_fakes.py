@@ -160,6 +160,7 @@ BEFORE_DROPOUT = {
     "where": lambda x: torch.where(x > 0, x, x.contiguous()),
     "lerp": lambda x: torch.lerp(x, x.contiguous(), 0.3),
     "clamp": lambda x: x.clamp(-1, 1),
+    "aminmax": lambda x: x.aminmax(dim=1)[1],
 }
 
 

@@ -95,7 +95,7 @@ class RowWriter(Writer):
         """Return whether rows are short, and so much is computed that copying them first pays."""
         kernel = self.kernel
         length = ix.product([ix.extent(v) for v in kernel.inner]).constant
-        if not kernel.outer or length is None or length > LONGEST or self.checked:
+        if not kernel.outer or not length or length > LONGEST or self.checked:
             return False
         kinds = {n.op for s in kernel.statements() for n in walk(s.value)}
         plain = all(a.kind in OMP for a in self.accumulators.values())

@@ -100,9 +100,19 @@ def test_rows_that_are_stored_and_read_again(
 
     tc.reset()
     run = tc.compile(program, dynamic=dynamic)
-    for rows in (70, 5):
+    for rows in (70, 5, 0):
         x, y = torch.randn(rows, length, dtype=dtype), torch.randn(rows, length, dtype=dtype)
         wanted = program(*(a.double() for a in (x, y)))
         bound = 8 * torch.finfo(dtype).eps * max(length, 8)
         for got, want in zip(run(x, y), wanted, strict=True):
             torch.testing.assert_close(got.double(), want, rtol=bound, atol=bound)
+
+
+def test_rows_without_elements() -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.sum(-1), torch.erf(x).sum((0, 1)), torch.softmax(x, -1)
+
+    x = torch.randn(70, 40, 0)
+    tc.reset()
+    for got, want in zip(tc.compile(program)(x), program(x), strict=True):
+        assert got.equal(want)
