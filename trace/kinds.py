@@ -83,6 +83,7 @@ for _kind in (
     Kind("tc_ddp_buckets", "split at DDP's buckets", "graph passes", topic="schedule"),
     Kind("tc_no_gpu_kernels", "no kernels for the GPU", "code", topic="perf_hints"),
     Kind("tc_graph_cache_bypass", "cache not asked", "cache", topic="cache"),
+    Kind("tc_background", "compiled in the background", "code", topic="schedule"),
     Kind("tc_version", "versions", "metrics", loose=True),
     # What PyTorch writes: the texts of breaks and recompiles, which tc writes beside its own facts.
     Kind("dynamo_graph_break_reason", "graph break", "capture", kept=True),

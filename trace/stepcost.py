@@ -32,7 +32,7 @@ MEMORY, FRESH, ARITHMETIC, CALLS, PYTHON, NEITHER, UNKNOWN, EAGER = (
 )  # fmt: skip
 VERDICTS: Final = {
     MEMORY: "bound by memory",
-    FRESH: "bound by memory, which the system gives anew in each call",
+    FRESH: "bound by memory, which the system gives again in each call",
     ARITHMETIC: "bound by arithmetic",
     CALLS: "bound by calls: steps as short as calling them",
     PYTHON: "bound by its wrapper, in Python",
