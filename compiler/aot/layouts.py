@@ -96,7 +96,7 @@ def _strides_in(value: torch.Tensor, form: torch.memory_format) -> tuple[Hashabl
     step: Any = 1
     for dim in reversed(order):
         strides[dim] = step
-        step = step * dim_key(value.shape[dim])  # type: ignore[operator]
+        step = step * dim_key(value.shape[dim])
     return tuple(strides[dim] for dim in range(value.dim()))
 
 

@@ -47,7 +47,7 @@ def _at_symbols(t: Interpreter, tensor: TensorValue, key: Value) -> tuple[Value,
         dim = ConstValue(_dimension_of(keys, at))
         view = t.output.call_torch("select", [view, dim, keys[at]], {}, method=True)
     left = [one for one, taken in zip(keys, symbolic, strict=True) if not taken]
-    return view, TupleValue(left) if left else None
+    return view, t.values.new_tuple(left) if left else None
 
 
 def _is_basic(keys: Sequence[Value]) -> bool:
