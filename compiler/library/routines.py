@@ -35,7 +35,9 @@ def choose_routines(editor: Editor) -> None:
     if not tuner.thorough and _fastest(tuner, *PROBE) == "aten":
         return
     transposed: dict[fx.Node, fx.Node] = {}
-    for node, product in products.items():
+    for node, found in products.items():
+        # Operands are read again: those that are products themselves may have been replaced.
+        product = found and _product(node)
         if product is None:
             continue
         rows, matrix, bias = product

@@ -15,6 +15,7 @@ import tc
 from tc.compiler import library
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.tune import Way
+from tc.compiler.library import routines
 from tc.compiler.library.routines import ONEDNN
 from tc.compiler.routines import products
 from tc.compiler.runtime.tuned import tuner
@@ -196,3 +197,11 @@ def test_times_are_reported_again_where_a_graph_is_found_on_disk(
     ((made,), first), ((again,), second) = reported
     assert (first, second) == (False, True)
     assert again == replace(made, known=True)
+
+
+def test_a_product_of_a_product_that_was_replaced(monkeypatch):
+    monkeypatch.setattr(routines, "_fastest", lambda *_: "onednn")
+    x, w = torch.randn(256, 256), torch.randn(256, 256)
+    tc.reset()
+    got = tc.compile(lambda x, w: x @ w @ w.t())(x, w)
+    torch.testing.assert_close(got, x @ w @ w.t(), rtol=1e-3, atol=1e-2)
