@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
+from torch._prims_common import make_channels_last_strides_for, make_contiguous_strides_for
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 
@@ -52,17 +53,17 @@ def layout_key(value: torch.Tensor) -> tuple[Any, ...]:
     return tuple(map(dim_key, (*value.shape, *value.stride())))
 
 
-#: layouts that an operation may ask for by name, and how many dimensions they are for; None: any
+#: layouts that an operation may ask for by name: its number of dimensions (None: any), its strides
 FORMS = (
-    (torch.contiguous_format, None),
-    (torch.channels_last, 4),
-    (torch.channels_last_3d, 5),
+    (torch.contiguous_format, None, make_contiguous_strides_for),
+    (torch.channels_last, 4, make_channels_last_strides_for),
+    (torch.channels_last_3d, 5, make_channels_last_strides_for),
 )
 
 
 def is_row_major(value: torch.Tensor) -> bool:
     """Return whether a tensor is evidently contiguous; guards on nothing."""
-    return _strides(value) == _strides_in(value, torch.contiguous_format)
+    return form_of(value) is torch.contiguous_format
 
 
 def differ_in_layout_alone(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -78,26 +79,15 @@ def differ_in_layout_alone(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def form_of(value: torch.Tensor) -> torch.memory_format | None:
     """Return the named layout that a tensor evidently has; None: another one."""
-    for form, rank in FORMS:
-        if rank in (None, value.dim()) and _strides(value) == _strides_in(value, form):
+    for form, rank, strides_for in FORMS:
+        fits = rank in (None, value.dim())
+        if fits and _strides(value) == tuple(map(dim_key, strides_for(value.shape))):
             return form
     return None
 
 
 def _strides(value: torch.Tensor) -> tuple[Hashable, ...]:
     return tuple(map(dim_key, value.stride()))
-
-
-def _strides_in(value: torch.Tensor, form: torch.memory_format) -> tuple[Hashable, ...]:
-    order = list(range(value.dim()))
-    if form is not torch.contiguous_format:
-        order = [0, *order[2:], 1]
-    strides: dict[int, Any] = {}
-    step: Any = 1
-    for dim in reversed(order):
-        strides[dim] = step
-        step = step * dim_key(value.shape[dim])
-    return tuple(strides[dim] for dim in range(value.dim()))
 
 
 def dim_key(dim: Any) -> Hashable:
