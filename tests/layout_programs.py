@@ -147,12 +147,18 @@ class Value:
 
 @dataclass
 class Draw:
-    """A program being drawn."""
+    """A program being drawn.
+
+    Attributes:
+        raises: whether eager raises at some of the sizes.
+        gaps: whether some memory holds what nobody has written, so that nothing may read all of it.
+    """
 
     rng: random.Random
     values: list[Value]
     lines: list[str] = field(default_factory=list)
     raises: bool = False
+    gaps: bool = False
 
     def dim(self, v: Value) -> int:
         """A dimension, from the front or from the back."""
@@ -225,7 +231,7 @@ def _expand(d: Draw, v: Value) -> str:
 
 def _strided(d: Draw, v: Value) -> str:
     a = v.name
-    if d.rng.random() < 0.7:
+    if d.gaps or d.rng.random() < 0.7:
         a = f"{a}.contiguous()"
     n = f"{v.name}.numel()"
     return d.one(
@@ -368,6 +374,7 @@ def _matmul(d: Draw, v: Value) -> str | None:
 
 def _with_gaps(d: Draw, v: Value) -> str:
     """The same elements in memory of which some is nobody's, in rows or in columns."""
+    d.gaps = True
     rows = [f"{v.name}.size({k})" for k in range(v.rank)]
     if d.rng.random() < 0.5:
         steps = [" * ".join(["2", *rows[k + 1 :]]) for k in range(v.rank)]
