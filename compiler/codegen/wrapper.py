@@ -36,7 +36,7 @@ EXACT = (
     *(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot")),
     *(f"aten.{name}.default" for name in ("topk", "sort", "cumsum", "cumprod")),
     "aten._scaled_dot_product_flash_attention_for_cpu.default",
-    "mkldnn._linear_pointwise.",
+    "torch.ops.mkldnn._linear_pointwise.",
     *(call for _, row in ROUTINES.rows() for call in row.calls),
 )
 
@@ -120,6 +120,7 @@ class Wrapper:
         self.at: list[tuple[Kernel | Extern | CopyInto, int]] = []
         self.shapes = {b.name: b for b in plan.buffers}
         self.shapes.update((i.buffer.name, i.buffer) for i in plan.inputs if i.buffer is not None)
+        self.constants = dict(plan.constants)
         self.uses_pinned = False
         self.bound: dict[str, str] = {}
         self.known_sizes: set[str] = set()
@@ -371,6 +372,8 @@ class Wrapper:
         return repr(value)
 
     def _whole(self, view: View) -> bool:
+        if view.buffer in self.constants:
+            return _is_constant(view, self.constants[view.buffer])
         buffer = self.shapes.get(view.buffer)
         same = buffer is not None and view.offset is ix.ZERO and buffer.sizes == view.sizes
         return same and buffer is not None and _strides_agree(buffer, view)
@@ -385,6 +388,16 @@ class Wrapper:
 def _strides_agree(buffer: Buffer, view: View) -> bool:
     pairs = zip(buffer.sizes, buffer.strides, view.strides, strict=True)
     return all(extent is ix.ONE or mine is yours for extent, mine, yours in pairs)
+
+
+def _is_constant(view: View, held: torch.Tensor) -> bool:
+    """Return whether a view is a constant as it lies; of a packed one, there is no other."""
+    if held.layout is not torch.strided:
+        return True
+    sizes = tuple(n.constant for n in view.sizes)
+    strides = tuple(n.constant for n in view.strides)
+    same = sizes == tuple(held.shape) and strides == held.stride()
+    return same and view.offset is ix.ZERO and view.dtype is held.dtype
 
 
 def _covers(view: View, buffer: Buffer) -> bool:

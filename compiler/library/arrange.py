@@ -13,13 +13,16 @@ from tc.compiler.core.tune import Tuner
 from tc.compiler.library.attention import attend
 from tc.compiler.library.dropout import draw_numbers
 from tc.compiler.library.editor import Editor
-from tc.compiler.library.freeze import freeze, lay_out_constants
+from tc.compiler.library.fold import fold_scales
+from tc.compiler.library.freeze import drop_unread_constants, freeze, lay_out_constants
 from tc.compiler.library.layouts import keep_channels_last, train_channels_last
+from tc.compiler.library.prepack import pack_kernels
 from tc.compiler.library.products import add_bias_later, merge_slices, turn_matrices
 from tc.compiler.library.routines import choose_routines
 from tc.compiler.library.rows import compute_few_rows, compute_tiny
 
 PASSES: tuple[Callable[[Editor], None], ...] = (
+    fold_scales,
     merge_slices,
     turn_matrices,
     compute_few_rows,
@@ -28,6 +31,7 @@ PASSES: tuple[Callable[[Editor], None], ...] = (
     draw_numbers,
     keep_channels_last,
     lay_out_constants,
+    pack_kernels,
     choose_routines,
     attend,
 )
@@ -73,5 +77,6 @@ def arrange(
     for graph_pass in PASSES:
         with gate.watching(f"library.{graph_pass.__name__}", module.graph):
             graph_pass(editor)
+    drop_unread_constants(module)
     module.graph.lint()
     return (*folded, *editor.decisions)

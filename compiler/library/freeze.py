@@ -16,6 +16,10 @@ from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.library.editor import Editor, aten, fake, static_shape
 from tc.compiler.library.products import FEW_ROWS, PRODUCTS
+from tc.compiler.loops.lower.registry import made_of_loops
+
+#: what the names of constants begin with
+NAMED = "frozen_"
 
 
 def freeze(
@@ -40,7 +44,7 @@ def freeze(
                 known[node] = found
     for node, held in known.items():
         if any(user not in known for user in node.users):
-            made = _constant(editor, node, held)
+            made = add_constant(editor, node, held)
             node.replace_all_uses_with(made, delete_user_cb=lambda user: user not in known)
     for node in reversed(known):
         if node.op != "placeholder" and not node.users:
@@ -74,17 +78,40 @@ def _computed(node: fx.Node, known: Mapping[fx.Node, torch.Tensor]) -> torch.Ten
     return found if same and found.dtype == promised.dtype else None
 
 
-def _constant(editor: Editor, before: fx.Node, held: torch.Tensor) -> fx.Node:
-    """Add a constant to a graph."""
+def add_constant(editor: Editor, like: fx.Node | None, held: torch.Tensor) -> fx.Node:
+    """Add a constant to a graph.
+
+    Args:
+        editor: of a graph with an owning module, whose buffer the constant becomes.
+        like: a node that it stands for, whose fake value and origin it shares; None: it is new.
+        held: its value; where `like` is given, of that shape.
+    """
     module = editor.graph.owning_module
     assert module is not None
-    name = f"frozen_{sum(1 for _ in module.buffers(recurse=False))}"
+    name = f"{NAMED}{sum(1 for _ in module.buffers(recurse=False))}"
     module.register_buffer(name, held, persistent=False)
     first = next(n for n in editor.graph.nodes if n.op not in ("placeholder", "get_attr"))
     with editor.graph.inserting_before(first):
         made = editor.graph.get_attr(name)
-    made.meta.update(before.meta)
+    if like is not None:
+        made.meta.update(like.meta)
+    else:
+        mode = next(mode for n in editor.graph.nodes if (mode := _mode(n)) is not None)
+        made.meta["val"] = mode.from_tensor(held)
     return made
+
+
+def _mode(node: fx.Node) -> Any:
+    return getattr(fake(node), "fake_mode", None)
+
+
+def held_constant(node: Any) -> torch.Tensor | None:
+    """Return the value of a constant; None for any other node or argument."""
+    if not isinstance(node, fx.Node) or node.op != "get_attr" or "." in str(node.target):
+        return None
+    module = node.graph.owning_module
+    held = getattr(module, str(node.target), None)
+    return held if isinstance(held, torch.Tensor) and held.layout is torch.strided else None
 
 
 def lay_out_constants(editor: Editor) -> None:
@@ -101,19 +128,28 @@ def lay_out_constants(editor: Editor) -> None:
             if not editor.decide("lay_out", [operand], True, f"{node.name} reads it as {layout}"):
                 continue
             held = getattr(module, name).contiguous(memory_format=layout)
-            made = _constant(editor, operand, held)
+            made = add_constant(editor, operand, held)
             made.meta["val"] = operand.meta["val"].contiguous(memory_format=layout)
             copies[name, layout] = made
         node.replace_input_with(operand, copies[name, layout])
-        if not operand.users:
-            editor.graph.erase_node(operand)
+
+
+def drop_unread_constants(module: fx.GraphModule) -> None:
+    """Remove constants that something else has taken the place of, and free their memory."""
+    for node in list(module.graph.find_nodes(op="get_attr")):
+        if not node.users:
+            module.graph.erase_node(node)
+    read = {str(node.target) for node in module.graph.find_nodes(op="get_attr")}
+    for name, _ in list(module.named_buffers(recurse=False)):
+        if name.startswith(NAMED) and name not in read:
+            delattr(module, name)
 
 
 def _wanted(node: fx.Node) -> tuple[fx.Node, torch.memory_format] | None:
     """Return the constant operand of a call that should lie otherwise, and how."""
     if node.target in PRODUCTS:
         matrix, shape = node.args[-1], static_shape(node)
-        few = shape is not None and shape[0] <= FEW_ROWS
+        few = shape is not None and shape[0] <= FEW_ROWS and not made_of_loops(node)
         if few and _frozen(matrix) and not fake(matrix).is_contiguous():  # type: ignore[union-attr]
             return matrix, torch.contiguous_format  # type: ignore[return-value]
     if node.target is aten.convolution.default and static_shape(node.args[0]) is not None:
@@ -128,4 +164,4 @@ def _wanted(node: fx.Node) -> tuple[fx.Node, torch.memory_format] | None:
 
 
 def _frozen(node: Any) -> bool:
-    return isinstance(node, fx.Node) and node.op == "get_attr" and "." not in str(node.target)
+    return held_constant(node) is not None

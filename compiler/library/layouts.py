@@ -14,6 +14,7 @@ from torch import fx
 
 from tc.compiler.core.tune import Tuner, Way
 from tc.compiler.library.editor import Editor, aten, fake, static_shape, value_of
+from tc.compiler.library.freeze import held_constant
 from tc.compiler.library.moments import grouped_moments, moments_of_channels
 from tc.compiler.loops.lower.registry import LOWERINGS
 
@@ -82,13 +83,20 @@ def _fits(node: fx.Node) -> bool:
     result, shape = static_shape(node), static_shape(image)
     if result is None or shape is None or len(result) != 4 or static_shape(kernel) is None:
         return False
-    if transposed or groups != 1 or not all(_plain(part) for part in (node, image)):
+    if transposed or not all(_plain(part) for part in (node, image)):
+        return False
+    if groups != 1 and held_constant(kernel) is None:  # ATen copies kernels of groups each time
         return False
     return all(_reads_either(user) for user in node.users)
 
 
 def _gains(node: fx.Node, tuner: Tuner | None) -> bool:
-    """Return whether a convolution alone is faster channels last."""
+    """Return whether a convolution alone is faster channels last.
+
+    A constant kernel is laid out once, so that only the images count.
+    """
+    if held_constant(node.args[1]) is not None:
+        return True
     if tuner is not None and tuner.thorough and len(node.all_input_nodes) <= 3:
         return _fastest(tuner, node) == "channels_last"
     result = fake(node)

@@ -13,6 +13,8 @@ from torch import fx
 
 from tc.compiler.core.tune import Tuner, Way
 from tc.compiler.library.editor import Editor, aten, fake, static_shape
+from tc.compiler.library.freeze import add_constant, held_constant
+from tc.compiler.library.prepack import NOTHING_MORE, onednn_computes_alike, packed_matrix
 from tc.compiler.library.products import PRODUCTS
 from tc.compiler.loops.lower.registry import made_of_loops
 
@@ -20,20 +22,20 @@ ONEDNN = torch.ops.mkldnn._linear_pointwise.default
 #: multiplications from which on a product is worth a question: below, the call costs most, and
 #: that of oneDNN takes 20 us
 MIN_WORK = 1 << 21
-#: the product whose times show whether oneDNN is worth any question on this machine
-PROBE = ((256, 512), (512, 1), (512, 256), (1, 512))
+#: the product whose times show whether oneDNN is worth any question on this machine: large, so
+#: that arithmetic takes all of the time
+PROBE = ((256, 1024), (1024, 1), (1024, 1024), (1, 1024))
 
 
 def choose_routines(editor: Editor) -> None:
-    """Give products to the library that is fastest at them here."""
+    """Give products to the library that is fastest at them here, constant matrices packed."""
     tuner = editor.tuner
     if tuner is None or not onednn_computes_alike():
         return
     products = {node: _product(node) for node in editor.graph.nodes}
     if not any(products.values()):
         return
-    if not tuner.thorough and _fastest(tuner, *PROBE) == "aten":
-        return
+    asks = tuner.thorough or _fastest(tuner, *PROBE) != "aten"
     transposed: dict[fx.Node, fx.Node] = {}
     for node, found in products.items():
         # Operands are read again: those that are products themselves may have been replaced.
@@ -41,18 +43,16 @@ def choose_routines(editor: Editor) -> None:
         if product is None:
             continue
         rows, matrix, bias = product
-        best = _fastest(tuner, *_layout(rows), *_layout(matrix))
-        if best == "onednn":
+        constant = held_constant(matrix)
+        if constant is None and not asks:
+            continue
+        best = _fastest(tuner, *_layout(rows), *_layout(matrix), constant is not None)
+        if best == "packed" and constant is not None:
+            _pack(editor, node, rows, matrix, bias, constant)
+        elif best == "onednn":
             _reroute(editor, node, rows, matrix, bias)
         elif best == "transposed":
             _transpose(editor, node, matrix, transposed)
-
-
-def onednn_computes_alike() -> bool:
-    """Return whether oneDNN is there and multiplies 32-bit floats as such."""
-    backend: Any = torch.backends.mkldnn
-    full = backend.matmul.fp32_precision in ("none", "ieee")
-    return full and torch._C._has_mkldnn and torch._C._get_mkldnn_enabled()
 
 
 def _product(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node | None] | None:
@@ -91,10 +91,13 @@ def _layout(matrix: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _fastest(
     tuner: Tuner, size: tuple[int, ...], stride: tuple[int, ...], size2: tuple[int, ...],
-    stride2: tuple[int, ...],
+    stride2: tuple[int, ...], constant: bool = False,
 ) -> str:  # fmt: skip
-    """Return the fastest for matrices of these layouts: ``aten``, ``onednn`` or ``transposed``."""
-    names = ["aten", "onednn"]
+    """Return the fastest for matrices of these layouts.
+
+    One of ``aten``, ``onednn``, ``transposed``, and ``packed`` where the second is a constant.
+    """
+    names = ["aten", "onednn", *["packed"] * constant]
     if tuner.thorough and stride2[0] == 1 and 1 not in size2:
         names.append("transposed")
 
@@ -103,9 +106,12 @@ def _fastest(
         matrix = torch.empty_strided(size2, stride2).fill_(0.5)
         made: dict[str, Way] = {
             "aten": lambda: torch.mm(rows, matrix),
-            "onednn": lambda: ONEDNN(rows, matrix.t(), None, "none", [], ""),
+            "onednn": lambda: ONEDNN(rows, matrix.t(), None, *NOTHING_MORE),
             "transposed": lambda: torch.mm(rows, matrix.contiguous()),
         }
+        if constant:
+            packed = packed_matrix(matrix, size[0])
+            made["packed"] = lambda: ONEDNN(rows, packed, None, *NOTHING_MORE)
         return {name: made[name] for name in names}
 
     question = f"mm {size}:{stride} @ {size2}:{stride2} float32, {' or '.join(names)}"
@@ -118,7 +124,20 @@ def _reroute(
     if not editor.decide("onednn", [node], True, "measured: faster here than ATen's routine"):
         return
     transposed = editor.call(node, aten.permute.default, matrix, [1, 0])
-    made = editor.call(node, ONEDNN, rows, transposed, bias, "none", [], "")
+    made = editor.call(node, ONEDNN, rows, transposed, bias, *NOTHING_MORE)
+    node.replace_all_uses_with(made)
+    editor.graph.erase_node(node)
+
+
+def _pack(
+    editor: Editor, node: fx.Node, rows: fx.Node, matrix: fx.Node, bias: fx.Node | None,
+    constant: torch.Tensor,
+) -> None:  # fmt: skip
+    if not editor.decide("pack", [node], True, "measured: faster here with a packed matrix"):
+        return
+    packed = add_constant(editor, matrix, packed_matrix(constant, rows.meta["val"].shape[0]))
+    packed.meta["val"] = matrix.meta["val"].t()
+    made = editor.call(node, ONEDNN, rows, packed, bias, *NOTHING_MORE)
     node.replace_all_uses_with(made)
     editor.graph.erase_node(node)
 

@@ -124,7 +124,7 @@ def _loop_nest(node: Nest, env: Env) -> torch.Tensor:
         scope[str(variable)] = grid(len(shape), position, torch.arange(shape[position]))
     if isinstance(node, Scatter):
         return scattered(env[node.base].clone(), node.kind, node.index, node.body, scope, shape)
-    value = evaluate(node.body, scope, {}, checked=True)
+    value = evaluate(node.body, scope, {}, checked=0 not in shape)  # no iterations: no reads
     value = value.expand(shape) if value.dim() else value.new_full(shape, value.item())
     if isinstance(node, Reduction):
         value = value.reshape([*shape[: len(node.vars)], -1])
@@ -260,6 +260,8 @@ def read_value(value: Any, env: Env) -> Any:
     """Return an argument or output, its views, sizes and references looked up."""
     if isinstance(value, View):
         tensor: torch.Tensor = env[value.buffer]
+        if tensor.layout is not torch.strided:
+            return tensor  # a packed constant, read by the library that packed it
         start = int(ix.evaluate(value.offset, env)) + tensor.storage_offset()
         return torch.as_strided(tensor, ints(value.sizes, env), ints(value.strides, env), start)
     if isinstance(value, SymValue):

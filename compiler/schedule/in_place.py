@@ -33,7 +33,7 @@ from tc.compiler.schedule.plan import BumpVersions, Kernel, Let, Section, Store
 # ATen ops whose results never share memory with their arguments.
 FRESH = (
     *(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "convolution")),
-    *("mkldnn._linear_pointwise.", "mkldnn._convolution_pointwise."),
+    *("torch.ops.mkldnn._linear_pointwise.", "torch.ops.mkldnn._convolution_pointwise."),
 )
 
 

@@ -185,6 +185,8 @@ class _Walk:
             raise NotLowered(f"{node.target} is no tensor")
         name = str(node.target).replace(".", "_")
         self.builder.constants[name] = held
+        if held.layout is not torch.strided:
+            held = node.meta["val"]  # packed: the library that reads it knows how it lies
         buffer = Buffer(name, held.dtype, self.reader.sizes(held), self.reader.strides(held))
         return self.builder.memory(buffer)
 
