@@ -226,7 +226,8 @@ def _fits(same: bool, what: str) -> None:
 
 
 def _result(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.ops._c10d_functional.wait_tensor(tensor)
+    result: torch.Tensor = torch.ops._c10d_functional.wait_tensor(tensor)
+    return result
 
 
 def all_reduce(tensor: torch.Tensor, op: str, name: str, ranks: int) -> None:

@@ -40,7 +40,7 @@ def used(step: Work) -> list[str]:
 
 
 #: a call in this namespace may read its operands until its result is waited for, or return them
-COLLECTIVES = "_c10d_functional."
+COLLECTIVES = "torch.ops._c10d_functional."
 
 
 def read_later(step: Work) -> list[str]:
