@@ -45,8 +45,9 @@ COLLECTIVES = "torch.ops._c10d_functional."
 
 def read_later(step: Work) -> list[str]:
     """Return the buffers that a call may still read after it has returned."""
-    late = isinstance(step, Extern) and step.target.startswith(COLLECTIVES)
-    return list(reads(step)) if late else []
+    if not isinstance(step, Extern) or not step.target.startswith(COLLECTIVES):
+        return []
+    return list(reads(step))
 
 
 def refs_in(value: Any) -> list[str]:
