@@ -26,6 +26,9 @@ CHECKS = (
     aten._assert_async.default,
 )
 
+# Namespaces of collectives, which another rank may need though this one does not use the result.
+COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "_dtensor")
+
 # Data-dependent results, each of which has an unbacked symbol.
 OF_DATA = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
@@ -57,6 +60,8 @@ def has_effect(node: fx.Node) -> bool:
     if node.target in CHECKS[:1]:
         return False
     if is_mutable(node.target) or draws_random_numbers(node.target):
+        return True
+    if node.target.namespace in COLLECTIVES:
         return True
     return not node.target._schema.returns or node.target in CHECKS
 

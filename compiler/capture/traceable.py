@@ -217,3 +217,70 @@ def dense_attention(
     weights = torch._safe_softmax(changed, -1).to(query.dtype)
     sums, largest = changed.logsumexp(-1), changed.amax(-1)
     return weights @ value.to(query.dtype), sums / math.log(2), largest / math.log(2)
+
+
+# -- collectives that write into tensors, by functional operations ---------------------------------
+def _fits(same: bool, what: str) -> None:
+    if not same:  # eager raises, or does what the functional form cannot
+        raise RuntimeError(f"{what} of tensors that do not fit")
+
+
+def _result(tensor: torch.Tensor) -> torch.Tensor:
+    result: torch.Tensor = torch.ops._c10d_functional.wait_tensor(tensor)
+    return result
+
+
+def all_reduce(tensor: torch.Tensor, op: str, name: str, ranks: int) -> None:
+    """See `torch.distributed.all_reduce`; ``name`` is that of the group of so many ``ranks``."""
+    tensor.copy_(_result(torch.ops._c10d_functional.all_reduce(tensor, op, name)))
+
+
+def _gathered(tensor: torch.Tensor, name: str, ranks: int) -> torch.Tensor:
+    flat = tensor.detach().reshape(-1)
+    return _result(torch.ops._c10d_functional.all_gather_into_tensor(flat, ranks, name))
+
+
+def all_gather_into(
+    output_tensor: torch.Tensor, input_tensor: torch.Tensor, name: str, ranks: int
+) -> None:
+    """See `torch.distributed.all_gather_into_tensor`: one after the other, in memory."""
+    _fits(output_tensor.dtype == input_tensor.dtype, "all_gather")
+    output_tensor.copy_(_gathered(input_tensor, name, ranks).view(output_tensor.shape))
+
+
+def all_gather(
+    tensor_list: list[torch.Tensor], tensor: torch.Tensor, name: str, ranks: int
+) -> None:
+    """See `torch.distributed.all_gather`, of tensors of one size."""
+    same = all(t.shape == tensor.shape and t.dtype == tensor.dtype for t in tensor_list)
+    _fits(same and len(tensor_list) == ranks, "all_gather")
+    gathered = _gathered(tensor, name, ranks).view(ranks, *tensor.shape)
+    for number, target in enumerate(tensor_list):
+        target.copy_(gathered[number])
+
+
+def reduce_scatter_into(
+    output: torch.Tensor, input: torch.Tensor, op: str, name: str, ranks: int
+) -> None:
+    """See `torch.distributed.reduce_scatter_tensor`: the ranks' parts lie one after the other."""
+    _fits(output.dtype == input.dtype, "reduce_scatter")
+    flat = input.detach().reshape(-1)
+    part = torch.ops._c10d_functional.reduce_scatter_tensor(flat, op, ranks, name)
+    output.copy_(_result(part).view(output.shape))
+
+
+def all_to_all_into(
+    output: torch.Tensor,
+    input: torch.Tensor,
+    name: str,
+    ranks: int,
+    output_split_sizes: list[int] | None = None,
+    input_split_sizes: list[int] | None = None,
+) -> None:
+    """See `torch.distributed.all_to_all_single`: parts along the first dimension."""
+    sent = input_split_sizes or [input.shape[0] // ranks] * ranks
+    got = output_split_sizes or [output.shape[0] // ranks] * ranks
+    _fits(output.dtype == input.dtype and sum(sent) == input.shape[0], "all_to_all")
+    _fits(sum(got) == output.shape[0] and output.shape[1:] == input.shape[1:], "all_to_all")
+    exchanged = torch.ops._c10d_functional.all_to_all_single(input.detach(), got, sent, name)
+    output.copy_(_result(exchanged))

@@ -20,6 +20,7 @@ _hooks = torch._C._autograd
 _MODES = ContextVar("modes", default=False)
 #: how many dispatch modes were in force where the block of `dispatch_modes_unseen` began
 _DISPATCH_MODES: ContextVar[int | None] = ContextVar("dispatch modes", default=None)
+_ANOMALIES: ContextVar[tuple[bool, bool] | None] = ContextVar("anomaly search", default=None)
 
 
 def depth() -> int:
@@ -77,13 +78,23 @@ def frames_unseen() -> Iterator[None]:
 @contextmanager
 def autograd_unseen() -> Iterator[None]:
     """Keep hooks of saved tensors, and the search for anomalies, from what a block does."""
+    token = _ANOMALIES.set(anomaly_search())
     before = _hooks._saved_tensors_hooks_set_tracing(True)
     try:
         # The search is on for all threads: it is touched only where it is.
         with torch.autograd.set_detect_anomaly(False) if torch.is_anomaly_enabled() else noop():
             yield
     finally:
+        _ANOMALIES.reset(token)
         _hooks._saved_tensors_hooks_set_tracing(before)
+
+
+def anomaly_search() -> tuple[bool, bool]:
+    """Return whether the program searches for anomalies of autograd, and whether for NaN."""
+    outside = _ANOMALIES.get()
+    if outside is not None:
+        return outside
+    return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 In: ``config.rank_check``, a time limit in seconds. Out: `RanksDiverged` before the first collective
 after a compile, where another rank has issued another one in its place; the end of the process
-where a collective is under way already; a sentence where a rank only waits.
+where a collective is under way already; a sentence where one has failed, since its peers have gone,
+or where a rank only waits.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Guard:
         self._issued: list[_Issued] = []
         self._failed: list[Collective] = []
         self._compared = self._written = 0
-        self._reported = False
+        self._reported = self._ended = False
         self._noticed: set[tuple[str, int]] = set()
 
     # -- collectives ---------------------------------------------------------------------------
@@ -107,7 +108,9 @@ class Guard:
         def after(outcome: Any) -> None:
             with self._lock:
                 self._forget_ended()
-                if isinstance(outcome, BaseException):
+                if isinstance(outcome, dist.DistError):
+                    self._failed.append(collective)  # it was issued, and its peers are gone
+                elif isinstance(outcome, BaseException):
                     if group.recent and group.recent[-1] is collective:
                         group.recent.pop()
                         group.count -= 1
@@ -149,6 +152,7 @@ class Guard:
                 return
             self._job, self._rank = store, dist.get_rank()
             self._groups, self._issued, self._failed, self._noticed = {}, [], [], set()
+            self._ended = False
             self._board = board = Board(store, self._rank)
         thread = threading.Thread(target=self._watch, args=(board,), name="tc ranks", daemon=True)
         thread.start()
@@ -157,17 +161,51 @@ class Guard:
 
     def _say_ended(self, board: Board) -> None:
         """Leave word that this rank has ended, and say why if collectives of it failed."""
-        outlives = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun keeps it
-        if board is not self._board or not (outlives or dist.is_initialized()):
+        if board is not self._board or not (_store_outlives() or dist.is_initialized()):
             return
-        with suppress(Exception):
-            mine = self._position(ended=True)
-            self._write(board, mine)
-            if self._failed and not self._reported:
-                time.sleep(3 * TICK)  # others end for the same reason
-                self._look(board, replace(mine, waiting=self._failed[:1]))
+        self._ended = True
+        try:
+            self._write(board, self._position())
+            self._explain(board)
+        except RanksDiverged as error:
+            trace.warn(str(error))
+        except Exception:
+            return  # the store is gone: the job has ended
 
-    def _position(self, question: int = 0, ended: bool = False) -> Position:
+    def _explain(self, board: Board) -> None:
+        """Find out why collectives of a process that ends have not ended well.
+
+        The process ends because one failed, most likely, and who waits for it hears of that before
+        its `Work` says so. So what is under way counts as failed, until its end shows otherwise.
+        """
+        began, asked = time.monotonic(), 0
+        while self.limit and not self._reported:
+            left = self._open()
+            if not left:
+                return
+            number = self._look(board, self._position(), left)
+            asked = asked or number
+            if time.monotonic() - began > self.limit:
+                return self._blame_silent(board, asked)
+
+    def _open(self) -> list[Collective]:
+        """Return the collectives that have failed or are under way."""
+        with self._lock:
+            self._forget_ended()
+            return [*self._failed, *(one.collective for one in self._issued)]
+
+    def _blame_silent(self, board: Board, asked: int) -> None:
+        """Report a rank that a failed collective needed, and that has not answered a question."""
+        for one in self._failed:
+            for rank in self._members()[one.group]:
+                theirs = board.read(rank) or Position(rank)
+                if rank == self._rank or theirs.ended or theirs.question >= asked:
+                    continue
+                doing = "no longer answers"
+                doing += theirs.doing and f"; by its last word it {theirs.doing}"
+                self._fail(board, self._position(), Difference(one, None, rank, doing))
+
+    def _position(self, question: int = 0) -> Position:
         now = time.monotonic()
         with self._lock:
             self._forget_ended()
@@ -178,7 +216,7 @@ class Guard:
                 [one.collective for one in self._issued if now - one.since > self.limit],
                 [name for name, group in self._groups.items() if not group.exact],
                 self._doing(),
-                ended,
+                self._ended,
                 decisions.digest(self.decisions.rows()),
             )
 
@@ -223,7 +261,7 @@ class Guard:
         mine = self._position()
         found = difference(mine, theirs, self._members())
         if found is not None:
-            self._fail(board, mine, theirs, found)
+            self._fail(board, mine, found)
         return theirs.last(collective.group) >= collective.number
 
     def _members(self) -> dict[str, Sequence[int]]:
@@ -236,40 +274,59 @@ class Guard:
         answered = 0
         while board is self._board:
             time.sleep(TICK)
-            if not dist.is_initialized():
-                continue  # the job is over, or another one begins
             try:
+                if not dist.is_initialized():
+                    return self._leave(board)
                 question = board.question()
                 position = self._position(question)
                 if question != answered:
                     self._write(board, position)
                     answered = question
-                if position.waiting and self.limit and not self._reported:
-                    self._look(board, position)
+                with self._lock:
+                    failed = [] if self._reported or self._ended else list(self._failed)
+                if (position.waiting or failed) and self.limit:
+                    self._look(board, position, failed)
             except RanksDiverged as error:
-                _end_process(error)
+                if position.waiting:
+                    _end_process(error)
+                trace.warn(str(error))  # the main thread hears of the failure as well
             except Exception:
                 return  # the store is gone: the job ends
 
-    def _look(self, board: Board, mine: Position) -> None:
-        """Ask where the ranks are that a collective waits for."""
-        board.ask()
+    def _leave(self, board: Board) -> None:
+        """Leave word that the groups of this rank are gone, though its process may go on."""
+        if board is self._board and _store_outlives():
+            self._ended = True
+            self._write(board, self._position())
+
+    def _look(self, board: Board, mine: Position, failed: Sequence[Collective]) -> int:
+        """Ask where the ranks are that a collective waits for, or of which one has failed.
+
+        Returns:
+            The number of the question.
+
+        Raises:
+            RanksDiverged: one of them will never come.
+        """
+        asked = board.ask()
         self._write(board, mine)
         time.sleep(2 * TICK)  # they answer
-        for one in mine.waiting:
+        stuck = replace(mine, waiting=[*mine.waiting, *failed])
+        for one in stuck.waiting:
             late: list[Position] = []
             for rank in self._members()[one.group]:
                 theirs = board.read(rank) if rank != self._rank else None
                 if theirs is None:
                     continue
-                found = difference(mine, theirs, self._members())
-                if found is not None and one in (*self._position().waiting, *self._failed):
-                    self._fail(board, mine, theirs, found)
+                found = difference(stuck, theirs, self._members())
+                if found is not None and one in self._open():
+                    self._fail(board, mine, found)
                 if theirs.last(one.group) < one.number:
                     late.append(theirs)
-            if late and (one.group, one.number) not in self._noticed:
+            if late and one in mine.waiting and (one.group, one.number) not in self._noticed:
                 self._noticed.add((one.group, one.number))
                 self._notice(board, one, late)
+        return asked
 
     def _notice(self, board: Board, one: Collective, late: Sequence[Position]) -> None:
         first = late[0]
@@ -286,7 +343,7 @@ class Guard:
             trace.warn(f"{message}{'; what they compiled: ' + cause if cause else ''}")
 
     # -- reports -------------------------------------------------------------------------------
-    def _fail(self, board: Board, mine: Position, theirs: Position, found: Difference) -> NoReturn:
+    def _fail(self, board: Board, mine: Position, found: Difference) -> NoReturn:
         ours, other = found.ours, found.theirs
         where = f"issued {other}" if other is not None else found.doing
         cause = self._cause(board, found.rank, ours)
@@ -324,6 +381,11 @@ class Guard:
 
     def _stop(self) -> None:
         self._board = None
+
+
+def _store_outlives() -> bool:
+    """Return whether the store is there when all ranks have ended: torchrun keeps it."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def _end_process(error: RanksDiverged) -> None:

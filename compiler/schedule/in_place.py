@@ -27,7 +27,7 @@ from tc.compiler.loops.ir import (
     reads,
     views_in,
 )
-from tc.compiler.schedule.memory import Work
+from tc.compiler.schedule.memory import Work, read_later
 from tc.compiler.schedule.plan import BumpVersions, Kernel, Let, Section, Store
 
 # ATen ops whose results never share memory with their arguments.
@@ -55,6 +55,7 @@ def in_place(
     returned = {v.buffer for v in views_in(tuple(outputs))}
     returned |= {o.name for o in outputs if isinstance(o, Ref)}
     shared = {n for s in steps if isinstance(s, Extern) for n in s.takes_over}
+    shared |= {name for step in steps for name in read_later(step)}
     safe_from = _nothing_fails_from(steps)
     over: dict[str, str] = {}
     copies = [at for at, step in enumerate(steps) if isinstance(step, CopyInto)]

@@ -39,6 +39,17 @@ def used(step: Work) -> list[str]:
     return [*(reads(step)), *refs_in(values)]
 
 
+#: a call in this namespace may read its operands until its result is waited for, or return them
+COLLECTIVES = "torch.ops._c10d_functional."
+
+
+def read_later(step: Work) -> list[str]:
+    """Return the buffers that a call may still read after it has returned."""
+    if not isinstance(step, Extern) or not step.target.startswith(COLLECTIVES):
+        return []
+    return list(reads(step))
+
+
 def refs_in(value: Any) -> list[str]:
     """Return names of all `Ref` in a nested argument."""
     if isinstance(value, Ref):
@@ -121,11 +132,23 @@ class Lives:
         kept.update(refs_in(tuple(outputs)))
         for name in (*kept, *over, *over.values()):
             self.last.pop(name, None)
+        self._keep_what_is_read_later()
         self._ending: list[list[str]] = [[] for _ in steps]
         for name, at in self.last.items():
             if name in self.buffers:
                 self._ending[at].append(name)
         self.bytes = self._bytes()
+
+    def _keep_what_is_read_later(self) -> None:
+        """Let operands live as long as the results of the calls that read them later."""
+        for step in reversed(self.steps):
+            for name in read_later(step):
+                assert isinstance(step, Extern)
+                ends = [self.last.get(b.name) for b in step.results if b is not None]
+                if None in ends:
+                    self.last.pop(name, None)
+                elif name in self.last:
+                    self.last[name] = max([self.last[name], *(end for end in ends if end)])
 
     def ending(self, at: int) -> list[str]:
         """Return the buffers whose last use is a step."""

@@ -23,7 +23,7 @@ from tc.compiler.capture.guards.facts import is_heap_type
 from tc.compiler.capture.guards.guard_list import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
 from tc.compiler.capture.shapes import free_size, free_stride
-from tc.compiler.capture.torch_api import torch_functions, wrappers
+from tc.compiler.capture.torch_api import collectives, torch_functions, wrappers
 from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.values import (
     context_vars,
@@ -456,5 +456,6 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (lambda obj: isinstance(obj, types.ModuleType), _python_module),
     (lambda obj: isinstance(obj, torch.nn.Module), _nn_module),
     (triton_kernels.is_kernel, triton_kernels.wrap_kernel),
+    (collectives.is_group, collectives.wrap_group),
     (_is_plain_object, _object),
 )

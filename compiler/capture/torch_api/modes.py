@@ -304,9 +304,11 @@ def _dispatch_modes(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return ConstValue(found)
 
 
-def _detects_anomalies(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """Return the search for anomalies is off while a frame is compiled: Python has to ask."""
-    raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch.is_anomaly_enabled()")
+def _detects_anomalies(t: Interpreter, index: int) -> Value:
+    """Return whether the program searches for anomalies (0), or for NaN (1), and guard that."""
+    found = levels.anomaly_search()
+    t.guards.ask_process_again(levels.anomaly_search, "anomaly_search", found)
+    return ConstValue(found[index])
 
 
 def _precision(handler: Callable[..., Value]) -> Callable[..., Value]:
@@ -362,8 +364,8 @@ handles(_C._is_torch_function_mode_enabled)(_override_modes)
 handles(_C._InferenceMode)(_inference)
 handles(_C._len_torch_dispatch_stack)(_dispatch_modes)
 handles(torch.is_inference_mode_enabled)(_in_inference)
-handles(torch.is_anomaly_enabled)(_detects_anomalies)
-handles(torch.is_anomaly_check_nan_enabled)(_detects_anomalies)
+handles(torch.is_anomaly_enabled)(lambda t, args, kwargs: _detects_anomalies(t, 0))
+handles(torch.is_anomaly_check_nan_enabled)(lambda t, args, kwargs: _detects_anomalies(t, 1))
 handles(torch.autograd.profiler.record_function)(_no_profile)
 handles(torch.fx.traceback.annotate)(_no_profile)
 handles(_C._get_float32_matmul_precision)(_precision(_asking(PRECISION, MODES[PRECISION])))

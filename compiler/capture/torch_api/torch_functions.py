@@ -18,7 +18,7 @@ from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles
-from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -145,6 +145,14 @@ for _name in (
     "statically_known_false", "definitely_true", "definitely_false",
 ):  # fmt: skip
     BY_NAME.add(f"{SYMBOLIC_SHAPES}.{_name}", _of_condition(_name))
+
+
+def _has_unknown_sizes(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    found = importlib.import_module(SYMBOLIC_SHAPES).has_free_unbacked_symbols
+    return ConstValue(isinstance(args[0], NodeValue) and bool(found(args[0].example)))
+
+
+BY_NAME.add(f"{SYMBOLIC_SHAPES}.has_free_unbacked_symbols", _has_unknown_sizes)
 BY_NAME.add("torch._dynamo.external_utils.is_compiling", lambda t, args, kwargs: ConstValue(True))
 
 
@@ -237,7 +245,7 @@ for _name in (
     "_C._is_fwd_grad_enabled", "_C._get_graph_exec_group",
     "autograd._is_checkpoint_valid", "_C._get_cublas_allow_tf32",
     "_C._are_functorch_transforms_active",
-    "backends.mkldnn.is_available", "distributed.is_available", "distributed.is_initialized",
+    "backends.mkldnn.is_available", "distributed.is_available",
     "_C._get_privateuse1_backend_name", "_C._get_accelerator", "backends.opt_einsum.is_available",
 ):  # fmt: skip
     if (_function := _find(_name)) is not None and _name != "result_type":

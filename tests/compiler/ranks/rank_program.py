@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -131,6 +132,66 @@ def in_backward(rank: int, compile: Compile) -> None:
         step(torch.ones(2 + number, 3)).sum().backward()
 
 
+def silent(rank: int, compile: Compile) -> None:
+    """Rank 1 ends without a word before the last collective, as one that is killed does."""
+    step = compile(lambda x: x.sin())
+    for _ in range(2):
+        out = step(torch.ones(3))
+        dist.all_reduce(out)
+    if rank == 1:
+        os._exit(0)
+    dist.all_reduce(out)
+
+
+def caught(rank: int, compile: Compile) -> None:
+    """Rank 1 ends; rank 0 catches the error of its last collective and goes on."""
+    step = compile(lambda x: x.sin())
+    out = step(torch.ones(3))
+    dist.all_reduce(out)
+    if rank == 1:
+        return
+    with suppress(RuntimeError):
+        dist.all_reduce(out)
+    time.sleep(3)
+    os._exit(0)  # what is reported now is reported while the job runs
+
+
+def left(rank: int, compile: Compile) -> None:
+    """Rank 1 destroys its groups and lives on."""
+    step = compile(lambda x: x.sin())
+    out = step(torch.ones(3))
+    dist.all_reduce(out)
+    if rank == 1:
+        dist.destroy_process_group()
+        time.sleep(4)
+    else:
+        dist.all_reduce(out)
+
+
+def again(rank: int, compile: Compile) -> None:
+    """A second job in the same processes, with other collectives: nothing to report."""
+    step = compile(lambda x: x.sin())
+    dist.all_reduce(step(torch.ones(3)))
+    dist.destroy_process_group()
+    time.sleep(0.5 * rank)
+    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=False)
+    store = dist.PrefixStore("again", store)  # as PyTorch itself needs it
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    dist.broadcast(step(torch.ones(4)), 0)
+    dist.barrier()
+
+
+def unwaited(rank: int, compile: Compile) -> None:
+    """Rank 0 ends while its last collective is under way, for which rank 1 comes later."""
+    step = compile(lambda x: x.sin())
+    out = step(torch.ones(3))
+    if rank == 1:
+        time.sleep(1.5)
+    work = dist.all_reduce(out, async_op=True)
+    if rank == 1:
+        work.wait()
+
+
 def training(rank: int, compile: Compile) -> None:
     """DDP with other batches on each rank, the last one uneven: nothing to report."""
     torch.manual_seed(0)
@@ -142,7 +203,7 @@ def training(rank: int, compile: Compile) -> None:
 
 PLANS = (
     healthy, other_collective, missing_collective, late, without_compile, in_a_graph, in_backward,
-    training,
+    silent, caught, left, again, unwaited, training,
 )  # fmt: skip
 
 

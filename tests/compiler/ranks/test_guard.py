@@ -34,6 +34,17 @@ def test_jobs_of_two_ranks():
     assert not any("hung" in text for text in found.values())
 
 
+def test_a_peer_that_is_gone_is_named_however_the_failure_comes():
+    plans = ("again", "unwaited", "silent", "caught", "left")
+    found = run("2", "tc", *plans)
+    for plan in ("again", "unwaited"):
+        assert f"{plan}: ended well" in found[plan] and "diverged" not in found[plan], plan
+    assert "where rank 1 no longer answers; by its last word it is at" in found["silent"]
+    assert "where rank 1 has ended" in found["caught"]
+    assert "where rank 1 has ended" in found["left"]
+    assert not any("hung" in text for text in found.values())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("entrance", ["full", "torch"])
 def test_jobs_of_three_ranks(entrance: str):

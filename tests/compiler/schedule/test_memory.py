@@ -12,7 +12,7 @@ from tc.compiler import schedule
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops.ir import Extern, Input
 from tc.compiler.runtime.load import load
-from tc.compiler.schedule.memory import size_in_bytes
+from tc.compiler.schedule.memory import read_later, size_in_bytes
 from tc.compiler.schedule.plan import Allocate, Free, Plan
 
 
@@ -94,3 +94,24 @@ def test_inputs_are_freed_after_their_last_use() -> None:
     assert names[1] not in freed  # the last step reads it
     assert names[2] not in freed  # it is returned
     check(load(program(lowered(fn, args)))(copied(args)), fn(*args))
+
+
+def test_what_a_collective_reads_is_kept_until_it_is_waited_for() -> None:
+    collective = torch.ops._c10d_functional
+
+    def fn(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        whole = collective.all_gather_into_tensor(x.sin(), 2, "0")  # it may begin to read later
+        y = ((x @ w).cos() @ w).tanh() @ w
+        waited = collective.wait_tensor(whole)
+        return waited[:16] @ y, (y.exp() @ w).sin()
+
+    plan = schedule.plan(lowered(fn, (torch.randn(16, 16), torch.randn(16, 16))), Gate())
+    steps = list(plan.steps)
+    gather, wait = (
+        next(at for at, step in enumerate(steps) if isinstance(step, Extern) and name in str(step))
+        for name in ("all_gather", "wait_tensor")
+    )
+    [read] = read_later(steps[gather])
+    reused = [at for at, s in enumerate(steps) if isinstance(s, Allocate) and s.reuse == read]
+    freed = [at for at, s in enumerate(steps) if isinstance(s, Free) and read in s.names]
+    assert min([*reused, *freed, len(steps)]) > wait > gather

@@ -271,3 +271,16 @@ def test_attention_asks_for_dispatch_modes_without_a_break():
     run = tc.compile(layer, backend="eager", fullgraph=True)
     with torch.no_grad():
         assert torch.equal(run(x), layer(x))
+
+
+def test_the_search_for_anomalies_is_a_guarded_fact():
+    def searching(x):
+        nan = torch.is_anomaly_check_nan_enabled()
+        return x + 1 if torch.is_anomaly_enabled() and nan else x - (2 if nan else 3)
+
+    run, x = tc.compile(searching, fullgraph=True), torch.zeros(2)
+    for _ in range(2):
+        assert torch.equal(run(x), searching(x))
+        for nan in (True, False):
+            with pytest.warns(UserWarning, match="Anomaly"), torch.autograd.detect_anomaly(nan):
+                assert torch.equal(run(x), searching(x))
