@@ -205,6 +205,10 @@ def _diverge(most: Group, group: Group, causes: Mapping[int, str]) -> Divergence
     return Divergence(most, group, at, ours, theirs, tuple(chain))
 
 
+def _decisions(group: Group) -> list[Step]:
+    return [step for step in group.steps if step.kind in _DECISIONS]
+
+
 def _first_unlike(ours: Sequence[Step], theirs: Sequence[Step]) -> tuple[Step | None, Step | None]:
     """Return the first steps that differ; None for a side that has no more."""
     for mine, other in zip_longest(ours, theirs):
