@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
     images, labels = draw(300, torch.Generator().manual_seed(2))
     with torch.no_grad():
         right = (model.eval()(images).argmax(-1) == labels).float().mean()
-    print(f"loss      {history[0]:.2f} at first, {history[-1]:.2f} after {options.steps} steps")
+    print(f"loss      {history[0]:.1f} at first, {history[-1]:.1f} after {options.steps} steps")
     print(f"right     {right:.0%} of 300 new images")
     print("matches   eager, loss by loss over the first steps")
 

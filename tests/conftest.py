@@ -18,6 +18,9 @@ for _name in ("TC_LOGS", "TC_TRACE", "TC_BISECT", "TC_DISABLE", "TORCH_LOGS", "T
 os.environ["TC_FX_GRAPH_CACHE"] = "0"
 # Triton asks for it where its own functions are defined, and some test modules load triton.
 os.environ.setdefault("TRITON_INTERPRET", "1")
+# Threads that wait for a kernel sleep: beside other workers they would spin in their way, for
+# more processor time than some tests need. Read when torch is loaded, here and in children.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # `nohup make test &` and scripts start tests with Ctrl-C ignored, which all children inherit: tests
 # that send it to one would wait in vain.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from warm import Warm, fits
+
 ROOT = Path(__file__).resolve().parent.parent
 # The variables that would make a child process log, trace, or take another path than asked for.
 OURS = ("TC_", "TORCH_LOGS", "TORCH_TRACE", "TORCHINDUCTOR_", "TRITON_INTERPRET")
+WARM = Warm()
+atexit.register(WARM.close)
 
 
 def python(
@@ -18,13 +23,24 @@ def python(
     cwd: Path | str | None = None,
     variables: dict[str, str] | None = None,
     encoding: str | None = None,
+    warm: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run this interpreter with arguments, in a clean environment that can import ``tc``."""
+    """Run this interpreter with arguments, in a clean environment that can import ``tc``.
+
+    Args:
+        warm: fork it from a process that has loaded torch (see `warm`), where that makes no
+            difference to the program. It is not for tests of what is loaded, or read at the start.
+    """
     environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
     if cache := os.environ.get("TC_CACHE_DIR"):
         environment["TC_CACHE_DIR"] = cache
     environment.setdefault("PYTHONPATH", str(ROOT))
+    base = dict(environment)
     environment.update(variables or {})
+    if warm and fits(arguments, environment, base):
+        code, *texts = WARM.run(arguments, str(cwd or ROOT), environment, base, timeout)
+        out, err = (text.decode(encoding or "utf-8") for text in texts)
+        return subprocess.CompletedProcess([sys.executable, *arguments], code, out, err)
     return subprocess.run(
         [sys.executable, *arguments],
         capture_output=True,

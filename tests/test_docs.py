@@ -140,7 +140,7 @@ def test_every_option_of_the_report_is_documented() -> None:
 def test_example_of_a_document_runs(document: str, tmp_path: Path) -> None:
     (program,) = re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / document).read_text())
     (tmp_path / "program.py").write_text(program)
-    succeed(str(tmp_path / "program.py"))
+    succeed(str(tmp_path / "program.py"), warm=True)
 
 
 def test_every_option_setting_and_variable_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:

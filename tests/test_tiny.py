@@ -32,7 +32,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The trace of a small program with one graph break and one new size."""
     place = tmp_path_factory.mktemp("tiny")
     (place / "tiny.py").write_text(PROGRAM)
-    said = succeed(str(place / "tiny.py"), variables={"TC_TRACE": str(place / "trace")})
+    said = succeed(str(place / "tiny.py"), variables={"TC_TRACE": str(place / "trace")}, warm=True)
     assert said == "same as eager\n"
     return place / "trace"
 

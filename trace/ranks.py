@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any, Final
 
 from tc.trace.compiles import Compile, Lane
@@ -25,6 +26,9 @@ _CACHE: Final = re.compile(r"(\w+)_cache_(hit|miss|bypass)")
 _BREAKS: Final = ("tc_graph_break", "dynamo_graph_break_reason")
 _WAIT: Final = "wait_tensor"
 _MOST_RUNS: Final = 4
+#: What capture decides. A rank that finds in the cache what another has just compiled differs only
+#: after that, so such a race is no news beside a compile that the other does not have.
+_DECISIONS: Final = ("compile", "graph", "break")
 _LOOKED: Final = {"hit": "hit", "miss": "missed", "bypass": "bypassed"}
 
 
@@ -70,8 +74,9 @@ class Divergence:
     """Where a group first does otherwise than most ranks do.
 
     Attributes:
-        at: how many steps were the same until then.
+        at: how many steps there are until then.
         ours, theirs: the first step that differs, of most ranks and of this group; None: no more.
+            One that capture decides comes before one that a cache does.
         chain: from the cause to what follows from it, a sentence each.
     """
 
@@ -192,13 +197,24 @@ def _collectives(steps: Sequence[Step]) -> dict[str, int]:
 
 
 def _diverge(most: Group, group: Group, causes: Mapping[int, str]) -> Divergence:
-    pairs = zip(most.steps, group.steps, strict=False)
-    at = next((n for n, (a, b) in enumerate(pairs) if a.digest != b.digest),
-              min(len(most.steps), len(group.steps)))  # fmt: skip
-    ours = most.steps[at] if at < len(most.steps) else None
-    theirs = group.steps[at] if at < len(group.steps) else None
+    ours, theirs = _first_unlike(_decisions(most), _decisions(group))
+    if ours is theirs is None:
+        ours, theirs = _first_unlike(most.steps, group.steps)
+    at = min(of.steps.index(step) for of, step in ((most, ours), (group, theirs)) if step)
     chain = [*_first(most, group, ours, theirs, causes), *_then(most, group)]
     return Divergence(most, group, at, ours, theirs, tuple(chain))
+
+
+def _decisions(group: Group) -> list[Step]:
+    return [step for step in group.steps if step.kind in _DECISIONS]
+
+
+def _first_unlike(ours: Sequence[Step], theirs: Sequence[Step]) -> tuple[Step | None, Step | None]:
+    """Return the first steps that differ; None for a side that has no more."""
+    for mine, other in zip_longest(ours, theirs):
+        if mine is None or other is None or mine.digest != other.digest:
+            return mine, other
+    return None, None
 
 
 def _first(

@@ -269,7 +269,7 @@ for k in range(-4, TRIES):
     assert results == [True], k
 print("stopped", stopped)
 """
-    done = python("-c", program)
+    done = python("-c", program, warm=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) > 3
 
@@ -445,7 +445,7 @@ print("failed", failed)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forks_after_and_in_the_middle_of_compiles_and_calls():
-    done = python("-c", FORKING)
+    done = python("-c", FORKING, warm=True)
     assert done.returncode == 0 and done.stdout.endswith("failed []\n"), done.stderr + done.stdout
 
 

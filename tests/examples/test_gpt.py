@@ -57,7 +57,7 @@ def test_a_wrong_compiler_is_noticed() -> None:
 # with tc, the demo runs it
 @pytest.mark.parametrize("compiler", ["eager", pytest.param("tc", marks=pytest.mark.slow)])
 def test_runs_as_a_program(compiler: str) -> None:
-    said = succeed(str(ROOT / "examples/gpt.py"), "--compiler", compiler, *SMALL)
+    said = succeed(str(ROOT / "examples/gpt.py"), "--compiler", compiler, *SMALL, warm=True)
     assert "matches    eager, all 6 steps" in said
 
 
@@ -72,7 +72,7 @@ def test_too_long_a_prompt_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder that a short demo wrote, and what it printed."""
     out = tmp_path_factory.mktemp("demo") / "out"
-    return out, succeed(str(ROOT / "examples/demo.py"), "--out", str(out), "--", *SMALL)
+    return out, succeed(str(ROOT / "examples/demo.py"), "--out", str(out), "--", *SMALL, warm=True)
 
 
 def test_demo_has_one_break_and_one_recompile(demo: tuple[Path, str]) -> None:

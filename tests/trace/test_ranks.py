@@ -113,6 +113,17 @@ def test_most_ranks_are_the_measure_and_each_difference_has_its_words(tmp_path: 
     assert [alike for alike, _, _ in rows] == [3]
 
 
+def test_another_compile_comes_before_another_cache(tmp_path: Path) -> None:
+    """Which of two ranks finds what the other has compiled is a race, its compiles are not."""
+    for cache in ("miss", "hit"):
+        folder = tmp_path / cache
+        folder.mkdir()
+        write_rank(folder, 0)
+        write_rank(folder, 1, ops=("sin", "cos"), cache=cache)
+        (finding,) = [one for one in diagnose(load(folder)).findings if one.code == "TC601"]
+        assert finding.title == "rank 1 compiled step [1/0], rank 0 did not", cache
+
+
 def test_the_id_of_a_divergence_names_no_rank(tmp_path: Path) -> None:
     ids = set()
     for odd in (1, 3):

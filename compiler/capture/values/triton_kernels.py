@@ -16,6 +16,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Lazy, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import Source
 from tc.compiler.core.user_kernels import (
@@ -135,8 +136,6 @@ class LaunchValue(Value):
         return frozenset(k for k, v in tensors.items() if any(v is tensors[w] for w in written))
 
     def _grid(self, t: Interpreter, named: dict[str, Value]) -> list[Value]:
-        from tc.compiler.capture.values.dicts import DictValue
-
         grid = self.grid
         if not isinstance(grid, TupleValue | ListValue):
             meta = t.inline_object(dict, [], named)

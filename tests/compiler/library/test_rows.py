@@ -143,11 +143,11 @@ def test_any_number_of_rows_of_a_small_matrix(rows: int) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("rows", [5, 64])
 def test_any_width_of_a_small_matrix(rows: int, width: int, threads: int) -> None:
-    args = r(rows, 113) / 8, r(113, width), r(width)
-    graph = arranged(lambda x, w, b: torch.addmm(b, x, w), args, threads)
-    assert externs(graph) == []
-    graph = arranged(lambda x, w, b: x @ w, args, threads)
-    assert externs(graph) == []
+    def both(x: Any, w: Any, b: Any, other: Any) -> Any:
+        return torch.addmm(b, x, w), (x + 1) @ other
+
+    args = r(rows, 113) / 8, r(113, width), r(width), r(113, width)
+    assert externs(arranged(both, args, threads)) == []
 
 
 @wide

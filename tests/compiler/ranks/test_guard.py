@@ -13,7 +13,7 @@ TRAINING = str(ROOT / "tests/compiler/ranks/training_program.py")
 
 def run(*arguments: str) -> dict[str, str]:
     """Return what the ranks of each plan print."""
-    out = succeed(PROGRAM, *arguments, timeout=250)
+    out = succeed(PROGRAM, *arguments, timeout=250, warm=True)
     found: dict[str, str] = {}
     for row in out.splitlines():
         plan = re.match(r"(\w+)(?: rank \d+)?: ", row)
@@ -65,7 +65,7 @@ GRAPHS = {"ddp": 4, "ddp_inside": 4, "ddp_normed": 1, "ddp_broken": 3, "ddp_dyna
 
 
 def check_training(ranks: int, *kinds: str) -> None:
-    out = succeed(TRAINING, str(ranks), *kinds, timeout=250)
+    out = succeed(TRAINING, str(ranks), *kinds, timeout=250, warm=True)
     for kind in kinds:
         for rank in range(ranks):
             assert f"{kind} rank {rank}: {GRAPHS[kind]} graphs" in out

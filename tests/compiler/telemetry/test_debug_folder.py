@@ -68,7 +68,7 @@ def test_the_runnable_program_runs(folders):
         return torch.softmax(x, -1).index_select(0, index).clone().topk(2)[0]
 
     found = folders(f, torch.randn(4, 5), torch.tensor([1, 0, 1]), enabled=True)
-    done = python(str(found["inference"] / "fx_graph_runnable.py"))
+    done = python(str(found["inference"] / "fx_graph_runnable.py"), warm=True)
     assert done.returncode == 0, done.stderr
     assert "tensor" in done.stdout
 
