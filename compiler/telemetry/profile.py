@@ -40,6 +40,9 @@ LONG = 200e-6
 #: of each `WINDOW` calls of a program the first `TIMED` are timed as a whole, and of the first
 #: `WINDOW` all: programs that follow each other come to these together
 WINDOW, TIMED = 128, 16
+#: checks of guards that are timed when they are made, at least two: no more than `CHECKS`, and none
+#: once they have taken `CHECKING` seconds
+CHECKS, CHECKING = 8, 100e-6
 #: the number of measurements of a line that are kept, the newest
 KEPT = 64
 #: names in the measured wrapper that no generated name is like
@@ -144,6 +147,7 @@ class Profiled:
         self.known = True
         self._by_line: Callable[..., Any] | None = None
         self._period = SAMPLED
+        self._handed = 0
         self._whole = isinstance(program, GpuProgram) and program.replay
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
@@ -189,6 +193,7 @@ class Profiled:
         """Run the wrapper line by line, and add what its lines took."""
         if self._by_line is None:
             self._by_line = timed(self.call, self.program)
+        self._handed = sum(isinstance(one, torch.Tensor) for one in args)
         marks = Marks(torch.cuda.synchronize if isinstance(self.program, GpuProgram) else None)
         result, work = self._by_line(args, marks)
         self._period = OFTEN if marks.seconds >= LONG * len(marks.rows) else SAMPLED
@@ -233,6 +238,7 @@ class Profiled:
                 "whole": _usual(facts.whole),
                 "eager": _usual(facts.eager),
                 "instead": _usual(facts.instead),
+                "handed": self._handed,
             }
         place = facts.place
         return trace.ProgramTime(
@@ -243,6 +249,12 @@ class Profiled:
     def start_over(self) -> None:
         """Forget what was measured, and who had the lock."""
         self._lock, self._now = threading.Lock(), _Measured()
+
+
+def _check_seconds(holds: Callable[[], object]) -> float:
+    began = time.thread_time()
+    holds()
+    return time.thread_time() - began
 
 
 def _usual(measured: Iterable[float]) -> float:
@@ -334,19 +346,17 @@ class _Programs:
         return self._facts.setdefault(compile_id, Facts(place))
 
     def guarded(self, compile_id: CompileId, holds: Callable[[], object], count: int) -> None:
-        """Measure one check of a compile's guards: the shorter of two, as the first is cold.
+        """Measure one check of a compile's guards: the shortest of some, as the first is cold.
 
         Args:
             holds: checks them; ``count`` is their number.
         """
         facts = self._facts.get(compile_id)
         if facts is not None:
-            began = time.thread_time()
-            holds()
-            between = time.thread_time()
-            holds()
-            facts.guards = min(between - began, time.thread_time() - between)
-            facts.checked = count
+            times = [_check_seconds(holds), _check_seconds(holds)]
+            while len(times) < CHECKS and sum(times) < CHECKING:
+                times.append(_check_seconds(holds))
+            facts.guards, facts.checked = min(times), count
 
     def add(self, call: Boxed, program: Program) -> Boxed:
         """Return what calls a program and measures it; the program itself if nobody listens."""
