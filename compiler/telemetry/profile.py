@@ -24,6 +24,7 @@ from tc import trace
 from tc.compiler.core.artifacts import Program, StepCost
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.runtime.tuned import machine_limits
+from tc.compiler.telemetry.calls import CallCount
 from tc.compiler.telemetry.marks import Mark, Marks
 from tc.trace import CompileId, StackFrame
 
@@ -108,7 +109,6 @@ class _Measured:
         gaps: id of the program before -> what passed since then.
     """
 
-    calls: int = 0
     timed: int = 0
     alone: int = 0
     seconds: float = 0.0
@@ -142,6 +142,7 @@ class Profiled:
 
     def __init__(self, call: Boxed, program: Program, compile_id: CompileId) -> None:
         self.call, self.program, self.compile_id = call, program, compile_id
+        self.calls = CallCount()
         self._lock = threading.Lock()
         self._now = _Measured()
         self.known = True
@@ -150,15 +151,23 @@ class Profiled:
         self._handed = 0
         self._whole = isinstance(program, GpuProgram) and program.replay
 
-    def __call__(self, args: list[Any]) -> tuple[Any, ...]:
-        with self._lock:
-            now = self._now
-            now.calls = number = now.calls + 1
-        if number > WINDOW and number % WINDOW >= TIMED and self._period != OFTEN:
-            _thread.last = None
-            return self.call(args)
-        began = _clock()
-        self._since_last(now, began)
+    def caller(self) -> Boxed:
+        """Return what calls the program, counts that, and sometimes measures it."""
+        calls, call, thread = self.calls, self.call, _thread
+
+        def counted(args: list[Any]) -> tuple[Any, ...]:
+            number = next(calls.numbers)
+            if number % WINDOW >= TIMED and number > WINDOW and self._period != OFTEN:
+                thread.last = None
+                return call(args)
+            return self._timed(args, number)
+
+        return counted
+
+    def _timed(self, args: list[Any], number: int) -> tuple[Any, ...]:
+        """Call the program and take the time, with what passed since the program before."""
+        now, began = self._now, _clock()
+        self._since_last(now, began, number)
         try:
             watched = torch.autograd.profiler._is_profiler_enabled  # then its steps are events
             sampled = is_sampled(number, self._period)
@@ -173,11 +182,11 @@ class Profiled:
                 now.times.append(ended - began)
             _thread.last, _thread.ended, _thread.staged = self, ended, trace.staged_seconds()
 
-    def _since_last(self, now: _Measured, began: float) -> None:
+    def _since_last(self, now: _Measured, began: float, number: int) -> None:
         """Note what has passed since the program before, if that was timed, too."""
         last = _thread.last
         if last is None or not last.known:
-            if now.calls <= WINDOW:
+            if number <= WINDOW:
                 now.alone += 1
             return
         passed = began - _thread.ended - (trace.staged_seconds() - _thread.staged)
@@ -210,11 +219,11 @@ class Profiled:
     def row(self, facts: Facts) -> trace.ProgramTime:
         """Return what is known so far."""
         with self._lock:
-            now = self._now
-            scale = now.calls / max(now.timed, 1)  # from the timed calls to all of them
+            now, calls = self._now, int(self.calls)
+            scale = calls / max(now.timed, 1)  # from the timed calls to all of them
             lines = {line: one.copy() for line, one in now.lines.items()}
             counted = sum(gap.count for gap in now.gaps.values())
-            all_gaps = (now.calls - now.alone) / counted if counted else 1.0
+            all_gaps = (calls - now.alone) / counted if counted else 1.0
             gaps = tuple(
                 trace.Gap(
                     str(gap.last.compile_id), gap.last.program.kind, round(gap.count * all_gaps),
@@ -222,7 +231,7 @@ class Profiled:
                 )
                 for gap in now.gaps.values()
             )  # fmt: skip
-            calls, sampled, usual = now.calls, now.sampled, _usual(now.times)
+            sampled, usual = now.sampled, _usual(now.times)
             seconds = now.seconds * scale
         steps = []
         if sampled:
@@ -249,6 +258,7 @@ class Profiled:
     def start_over(self) -> None:
         """Forget what was measured, and who had the lock."""
         self._lock, self._now = threading.Lock(), _Measured()
+        self.calls.start_over()
 
 
 def _check_seconds(holds: Callable[[], object]) -> float:
@@ -368,7 +378,7 @@ class _Programs:
             atexit.unregister(self.report)
             atexit.register(self.report)
         self.all.append(made)
-        return made
+        return made.caller()
 
     def forget(self) -> None:
         """Forget the programs: other compiles get their ids."""
