@@ -7,8 +7,9 @@ One process compiles the same model anew in every round, without and with an ope
 the other in changing order. ``cold`` begins with an empty cache folder each time (the C compiler's
 seconds count, too), ``warm`` finds its graphs there, ``train`` is a warm forward and backward.
 ``step`` is what running costs: training steps of the model compiled without a trace and with one,
-in turns of `TURN`, far behind the first calls, which are measured more often than later ones. A
-round is `STEPS` of each, so that the calls which are measured line by line have their share in it.
+in turns of `TURN`, behind the first calls, which are measured more often than later ones. A round
+is `STEPS` of each, so that the calls which are measured line by line have their share in it, and
+compiles anew: two compiles of one model may differ by 2 % in where their memory lies.
 
 What is reported is the median of the rounds' differences, in percent of the median without a trace,
 and the interval that holds it at 95 %: two order statistics, which ask nothing of how the noise is
@@ -38,7 +39,7 @@ from collections.abc import Callable, Sequence
 LIMITS = {"warm": 3.0, "cold": 3.0, "train": 3.0, "step": 1.0}
 CASES = tuple(LIMITS)
 #: steps of a round, of a turn in it, and before the first
-STEPS, TURN, BEFORE = 1024, 32, 1024
+STEPS, TURN, BEFORE = 1024, 32, 600
 
 
 Turn = Callable[[int], float]
@@ -109,23 +110,24 @@ def steps(running: Callable[[], Turn], count: int) -> dict[bool, list[float]]:
 
     found: dict[bool, list[float]] = {False: [], True: []}
     with tempfile.TemporaryDirectory(prefix="tc-tracing-") as folder:
-        tc.reset()
-        without = running()
         writer = TraceWriter(f"{folder}/trace")
-        add_sink(writer)
-        try:
-            turns = {False: without, True: running()}
-            for number in range(count):
-                spent = {False: 0.0, True: 0.0}
-                for part in range(STEPS // TURN):
-                    order = (False, True) if (number + part) % 2 else (True, False)
-                    for traced in order:
-                        spent[traced] += turns[traced](TURN)
-                for traced, used in spent.items():
-                    found[traced].append(used / STEPS)
-        finally:
-            remove_sink(writer)
-            writer.close()
+        for number in range(count):
+            tc.reset()
+            turns: dict[bool, Turn] = {}
+            for traced in (False, True) if number % 2 else (True, False):
+                if traced:
+                    add_sink(writer)
+                try:
+                    turns[traced] = running()
+                finally:
+                    remove_sink(writer)
+            spent = {False: 0.0, True: 0.0}
+            for part in range(STEPS // TURN):
+                for traced in (False, True) if (number + part) % 2 else (True, False):
+                    spent[traced] += turns[traced](TURN)
+            for traced, used in spent.items():
+                found[traced].append(used / STEPS)
+        writer.close()
     return found
 
 

@@ -15,7 +15,7 @@ from tc.compiler.capture.guards.guard_list import CheckedGuards, Failure
 from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
-from tc.compiler.core.graphtext import UNTOLD
+from tc.compiler.core.graphtext import UNREPORTED
 from tc.compiler.errors import StageError, TcError, error_context, user_place, where_text
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
@@ -125,7 +125,7 @@ class CompileReporter:
         if functions:
             trace.emit(trace.SourceLines(functions))
         if captured.module is not None:
-            captured.module.meta[UNTOLD] = "captured"  # the backend may find its text on disk
+            captured.module.meta[UNREPORTED] = "captured"  # the backend may find its text on disk
 
     def report_guards(self, guards: CheckedGuards) -> None:
         """Tell what the compiled code rests on."""
