@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from tc.trace.branches import fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Note, own
 from tc.trace.findings.advice import OTHER, ROWS, advise
 from tc.trace.findings.codes import OTHER_BREAK, Code
@@ -199,6 +200,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     explained = _EXPLAIN.search(text)
     why = advice.why
     fix = first_of(text.partition("\nTraceback (most recent")[0], advice.fix)
+    fix = fixes_at(advice.code, where.file, where.line, where.source, fix)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
     if advice.code == OTHER_BREAK:
