@@ -163,12 +163,13 @@ def _child(program: Program, side: str, folder: Path) -> None:
         os.environ["TORCH_TRACE"] = str(folder / "trace")
         import torch._logging._internal as logging
 
+        logging.LOG_TRACE_HANDLER = None  # that of the process this one is a fork of
         logging._init_logs()
     else:
-        os.environ["TC_TRACE"] = str(folder / "trace")
-        from tc.trace.setup import setup_from_environment
+        from tc.trace import add_sink
+        from tc.trace.writer import TraceWriter
 
-        setup_from_environment()
+        add_sink(TraceWriter(str(folder / "trace")))
     script, code = folder / f"{program.name}.py", 0
     os.chdir(folder)
     try:

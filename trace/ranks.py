@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any, Final
 
 from tc.trace.compiles import Compile, Lane
@@ -192,13 +193,25 @@ def _collectives(steps: Sequence[Step]) -> dict[str, int]:
 
 
 def _diverge(most: Group, group: Group, causes: Mapping[int, str]) -> Divergence:
-    pairs = zip(most.steps, group.steps, strict=False)
-    at = next((n for n, (a, b) in enumerate(pairs) if a.digest != b.digest),
-              min(len(most.steps), len(group.steps)))  # fmt: skip
-    ours = most.steps[at] if at < len(most.steps) else None
-    theirs = group.steps[at] if at < len(group.steps) else None
+    # What a rank found in a cache is its luck in a race: it counts where nothing else differs.
+    done = [[one for one in of.steps if one.kind != "cache"] for of in (most, group)]
+    if not _differ(*done):
+        done = [list(most.steps), list(group.steps)]
+    ours, theirs = _first_difference(*done)
+    at = next((n for n, one in enumerate(most.steps) if one is ours), len(most.steps))
     chain = [*_first(most, group, ours, theirs, causes), *_then(most, group)]
     return Divergence(most, group, at, ours, theirs, tuple(chain))
+
+
+def _differ(a: Sequence[Step], b: Sequence[Step]) -> bool:
+    return [one.digest for one in a] != [one.digest for one in b]
+
+
+def _first_difference(a: Sequence[Step], b: Sequence[Step]) -> tuple[Step | None, Step | None]:
+    """Return the first steps that are not alike; None behind the end of one."""
+    pairs = zip_longest(a, b)
+    differ = (pair for pair in pairs if None in pair or pair[0].digest != pair[1].digest)
+    return next(differ, (None, None))
 
 
 def _first(

@@ -11,13 +11,12 @@ from tc.trace.branches import fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Note, own
 from tc.trace.findings.advice import OTHER, ROWS, advise
 from tc.trace.findings.codes import OTHER_BREAK, Code
-from tc.trace.findings.hints import first_of, remedies_in, without_fake
+from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import is_resumed, resume_names
 from tc.trace.session import Session, all_compiles
 
-NO_FAKE: Final = "the compiler cannot know the shape of its result without running it"
 _PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
 _REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)$", re.MULTILINE)
 _OUTER: Final = re.compile(r"^Encountered graph break|^Graph break .*:$")
