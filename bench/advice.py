@@ -40,7 +40,7 @@ NEEDED: Final = 0.95
 LIMIT: Final = 300.0
 #: codes of findings about one run, or about what its machine did in it: no edit of a program
 OF_RUNS: Final = ("TC30", "TC40", "TC31")
-_EDIT: Final = re.compile(r"^==== *(?P<head>.*)$\n(?P<body>.*?)(?=^====|\Z)", re.M | re.S)
+_EDIT: Final = re.compile(r"^==== *(?P<head>[^\n]*)$\n(?P<body>.*?)(?=^====|\Z)", re.M | re.S)
 _PAIR: Final = re.compile(r"^<<<<\n(.*?)^----\n(.*?)^>>>>$", re.M | re.S)
 
 
@@ -214,16 +214,15 @@ def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str
 
 
 def _happened(found: Any, before: Ran, after: Ran) -> str:
-    same = [one for one in after.findings if (one.code, one.title) == (found.code, found.title)
+    from tc.tlparse.outputs import difference, same
+
+    left = [one for one in after.findings if (one.code, one.title) == (found.code, found.title)
             and one.where.function == found.where.function]  # fmt: skip
-    count = sum(one.count for one in same)
+    count = sum(one.count for one in left)
     if after.code and not before.code:
         return f"FAILED: exit code {after.code}"
-    if not before.code and after.output != before.output:
-        return "DIFFERS: " + " ".join(
-            row for row in difflib.ndiff(before.output.split(), after.output.split())
-            if row[0] in "+-"
-        )[:100]  # fmt: skip
+    if not before.code and not same(before.output, after.output):
+        return f"DIFFERS: {difference(before.output, after.output)}"
     if count >= found.count:
         return f"NO HELP: still met {count} times"
     new = {one.code for one in after.findings} - {one.code for one in before.findings}

@@ -10,7 +10,9 @@ _HINT: Final = re.compile(r"^\s*(?:Hint|HINT): (?P<hint>\S.*)$", re.MULTILINE)
 # A hint is a remedy where it names something to write or to set, not where it says to look again.
 _CONCRETE: Final = re.compile(r"\btorch\.|\bconfig\.|\bTORCH|register|\bexport [A-Z]|\bset [A-Z]")
 _EMPTY: Final = re.compile(
-    r"https?://\S+ for how to fix|report an issue|dont_skip_tracing|double check that your code",
+    # what to look into, or what else it may be
+    r"https?://\S+ for how to fix|report an issue|dont_skip_tracing|double check that your code"
+    r"|third-party|seems like it should",
     re.IGNORECASE,
 )
 _MOST: Final = 3

@@ -40,13 +40,15 @@ _LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$"
 _LENGTH_NOT: Final = re.compile(r"^len\((?P<source>.+?)\) != (?P<old>\d+)$")
 _EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) (?:==|is) (?P<old>[^=].*)$")
 _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
+_GONE: Final = re.compile(r"Cache line invalidated because (?P<source>.+) got deallocated")
+_EMPTY: Final = re.compile(r"^not (?P<source>[\w.\[\]'\"]+)$")
 _RACED: Final = re.compile(r"Unexpected recompilation:")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
 _USER_STACK: Final = "User stack trace:"
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _OURS: Final = ("tc_recompile", "tc_recompile_limit")
-PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _RACED)  # PyTorch's words that are read here
+PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _GONE, _RACED)  # PyTorch's words
 
 
 def recompiles(session: Session) -> list[Recompile]:
@@ -224,6 +226,10 @@ def parse_reason(text: str) -> Cause:
         source = f"dispatch keys of {name}" if what == _KEYS else f"{name}.{what}"
         old, new = (_word(match[side] or "", what) for side in ("old", "new"))
         return Cause(source, old, new, "tensor", guard)
+    if match := _GONE.match(guard):
+        return Cause(guardtext.readable(match["source"]), "", "another object", "type", guard)
+    if match := _EMPTY.match(guard):
+        return Cause(f"len({guardtext.readable(match['source'])})", "0", "", "length", guard)
     if match := _GLOBAL.search(guard):
         name = "autocast_state" if match["what"].startswith("autocast") else match["what"]
         return Cause(name, "", "", "global", guard)
@@ -395,6 +401,8 @@ def _where(one: Recompile, data: Any, lead: Cause) -> Where:
             return Where(*compiled.own_place, function=compiled.alias or function)
         return Where(file, line if isinstance(line, int) else compiled.line, function=function)
     function = compiled.alias or compiled.function
+    if lead not in one.causes[:1]:  # the line that PyTorch names is that of the first
+        return Where(*compiled.own_place, function=function)
     mine = own(_stack(one))
     if mine is not None and not LIBRARY.search(mine.file):
         return replace(mine, function=function)

@@ -130,6 +130,14 @@ def _shape(subject: Subject, cause: Cause) -> tuple[str, str]:
     )
 
 
+def _held(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} is held to one number",
+        f"the compiled code holds only where {cause.old}: a loop over this size, an RNN, or a test "
+        "of it needs the number, so each has its own graph",
+    )
+
+
 def _length(subject: Subject, cause: Cause) -> tuple[str, str]:
     return f"{cause.source} changes", "a loop over it is unrolled, so each length is its own graph"
 
@@ -150,7 +158,8 @@ def _raced(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _handed_on(subject: Subject, cause: Cause) -> tuple[str, str]:
-    change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
+    named = "___" in f"{cause.old} {cause.new}"  # by the compiler, in its own words
+    change = f" (was {cause.old}, then {cause.new})" if cause.new and not named else ""
     return (
         "a value from before a graph break changes",
         f"what follows the break is compiled for what the code before it left behind{change}",
@@ -174,6 +183,6 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.LENGTH: _length, Kind.KEYS: _type, Kind.TYPE: _type, Kind.STRUCTURE: _type,
     Kind.OBJECT: _type, Kind.HOOKS: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.STATE: _global,
-    Kind.CONDITION: _shape, Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
+    Kind.HELD: _held, Kind.CONDITION: _shape, Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
     Kind.OTHER: _other,
 }  # fmt: skip
