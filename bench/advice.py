@@ -151,9 +151,8 @@ def _waited(child: int) -> int:
 
 def _child(program: Program, side: str, folder: Path) -> None:
     """Run the program in this process, and end it."""
-    out = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT, 0o644)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
+    for stream, name in ((1, "output.txt"), (2, "errors.txt")):
+        os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT, 0o644), stream)
     backend = program.backend or {"torch": "eager", "tc": "tc"}[side]
     os.environ.update(
         FINDINGS_SIDE=side, FINDINGS_BACKEND=backend, TC_CACHE_DIR=str(folder / "cache"),
@@ -216,7 +215,7 @@ def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str
 def _happened(found: Any, before: Ran, after: Ran) -> str:
     from tc.tlparse.outputs import difference, same
 
-    left = [one for one in after.findings if (one.code, one.title) == (found.code, found.title)
+    left = [one for one in after.findings if (one.code, one.reason) == (found.code, found.reason)
             and one.where.function == found.where.function]  # fmt: skip
     count = sum(one.count for one in left)
     if after.code and not before.code:

@@ -149,3 +149,25 @@ def _only_tells(statement: ast.stmt) -> bool:
         return False
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     return (name or getattr(call.func, "id", "")) in _TELLING
+
+
+def is_tested(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line goes one way or the other by an input of that name.
+
+    Args:
+        name: as the user writes it, `self.scale`. Only where the source is at hand.
+    """
+    tree = _tree(file, len(linecache.getlines(file)))
+    for parents in _branches(tree) if tree is not None else ():
+        test = getattr(parents[-1], "test", None)
+        around = [one for one in parents if isinstance(one, ast.FunctionDef)]
+        if test is None or not any(_first(one) <= line <= (one.end_lineno or 0) for one in around):
+            continue
+        if any(ast.unparse(one) == name for one in ast.walk(test) if isinstance(one, ast.expr)):
+            return True
+    return False
+
+
+def _first(function: ast.FunctionDef) -> int:
+    """The first line of a function, its decorators included, as code objects have it."""
+    return min(one.lineno for one in (function, *function.decorator_list))

@@ -24,6 +24,7 @@ class Kind(enum.Enum):
     GROWS = "a size that grows from call to call"
     NUMBER = "number"
     ONE_NUMBER = "a number to or from 0 or 1"
+    TESTED = "a number that the code tests"
     BOOL = "bool"
     STRING = "string"
     CONSTANT = "another constant"
@@ -207,6 +208,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.NUMBER, ANY): (ZERO_D,),
     (Kind.ONE_NUMBER, Place.MODULE): (BUFFER, UNSPEC_INT),
     (Kind.ONE_NUMBER, ANY): (ZERO_D,),
+    (Kind.TESTED, ANY): (FEW, WHERE),
     (Kind.BOOL, ANY): (FEW, WHERE),
     (Kind.STRING, ANY): _EACH_VALUE,
     (Kind.CONSTANT, ANY): _EACH_VALUE,

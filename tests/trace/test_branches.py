@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tc.trace.branches import FIXES, Does, fixes_at, what_it_does
+from tc.trace.branches import FIXES, Does, fixes_at, is_tested, what_it_does
 
 ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
 
@@ -41,6 +41,28 @@ def test_what_a_branch_does(tmp_path: Path, body: str, line: int, does: Does | N
     found = fixes_at("TC110", str(file), line + 1, "", ROW)
     expected = ROW if does is None else ROW[:1] if does is Does.CHOOSES else FIXES[does]
     assert found == expected
+
+
+def test_an_input_is_tested_in_its_own_function_only(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(
+        "@compile\n"
+        "def f(x, scale, rate):\n"
+        "    if self.last != 1 and scale > 0:\n"
+        "        x = x * rate\n"
+        "    return x\n"
+        "def g(x, rate):\n"
+        "    return x if rate else x + 1\n"
+    )
+    tested = {
+        (name, line): is_tested(str(file), line, name)
+        for name in ("scale", "rate", "self.last", "last")
+        for line in (1, 4, 7)
+    }
+    assert {key for key, value in tested.items() if value} == {
+        ("scale", 1), ("scale", 4), ("self.last", 1), ("self.last", 4), ("rate", 7),
+    }  # fmt: skip
+    assert not is_tested(str(tmp_path / "away.py"), 1, "scale")
 
 
 def test_a_file_that_changed_or_is_away_says_nothing(tmp_path: Path) -> None:

@@ -187,6 +187,18 @@ def test_mouse_points_opens_and_changes_tabs(drive: Any) -> None:
         await pilot.click(offset=(hint, 39))
         await pilot.pause()
         assert "keys, signs, words" in see()
+        await pilot.press("escape", "1")
+        await pilot.pause()
+        before = see()
+        hint = before.split("\n")[-1].index("open")
+        await pilot.click(offset=(hint, 39))  # does what Enter does where the cursor is
+        await pilot.pause()
+        clicked = see()
+        assert clicked != before
+        await pilot.press("escape")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert see() == clicked
 
     drive(script)
 

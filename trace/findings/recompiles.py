@@ -301,7 +301,8 @@ def recompiled(facts: Facts) -> list[Event]:
             lead = replace(lead, now_dynamic=False)
         named_so = one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
-        title, why, fix = remedy(lead, producer, named_so, sizes)
+        at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
+        title, why, fix = remedy(lead, producer, named_so, sizes, at)
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) is not FEW)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
+from tc.trace.branches import is_tested
 from tc.trace.findings.model import Cause
 from tc.trace.recipes import Kind, Subject, advice, subject_of
 from tc.trace.words import grouped
@@ -12,15 +14,24 @@ from tc.trace.words import grouped
 Words = tuple[str, str, tuple[str, ...]]
 
 
-def remedy(cause: Cause, producer: str, function: str = "", together: Sequence[str] = ()) -> Words:
+def remedy(
+    cause: Cause,
+    producer: str,
+    function: str = "",
+    together: Sequence[str] = (),
+    at: tuple[str, int] = ("", 0),
+) -> Words:
     """Return (title, why, fixes).
 
     Args:
         producer: whose functions the fixes name.
         function: the compiled function.
         together: the inputs of this kind that changed at the same time.
+        at: file and line of the function, or of a line in it.
     """
     subject = subject_about(cause, function)
+    if subject.kind in (Kind.NUMBER, Kind.ONE_NUMBER) and is_tested(*at, subject.name):
+        subject = replace(subject, kind=Kind.TESTED)
     title, why = _ROWS[subject.kind](subject, cause)
     if subject.kind is Kind.GROWS and len(together) > 1:
         title = f"{grouped(together)} grow together"
@@ -67,6 +78,14 @@ def _constant(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source} is a constant in the graph",
         f"{cause.source} is a Python value, so its value is built into the compiled code{change}",
+    )
+
+
+def _tested(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
+    return (
+        f"{cause.source} is a constant in the graph",
+        f"a test in the code goes one way or the other by it, so its value counts{change}",
     )
 
 
@@ -176,7 +195,7 @@ def _other(subject: Subject, cause: Cause) -> tuple[str, str]:
 _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.SIZE: _size, Kind.ONE: _one, Kind.GROWS: _grows,
     Kind.NUMBER: _constant, Kind.ONE_NUMBER: _constant,
-    Kind.BOOL: _constant, Kind.STRING: _constant,
+    Kind.TESTED: _tested, Kind.BOOL: _constant, Kind.STRING: _constant,
     Kind.CONSTANT: _constant, Kind.NONE: _none, Kind.TRAINING: _training,
     Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor, Kind.DEVICE: _tensor,
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
