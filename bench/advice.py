@@ -244,7 +244,7 @@ def _serve(chosen: Sequence[Program], side: str, place: Path) -> Iterator[tuple[
     import torch
 
     torch.set_num_threads(1)
-    importlib.import_module("torch._dynamo")  # fake tensors have both load it
+    torch.compiler.reset()  # loads its compiler, which fake tensors of both need
     importlib.import_module("tc.compiler.api")
     for program in chosen:
         if side in program.sides:

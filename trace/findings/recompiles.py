@@ -13,12 +13,12 @@ from tc.trace import guardtext
 from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Cause, Event, Recompile, Where
-from tc.trace.findings.remedies import remedy
+from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import UNREACHABLE, leading_source
 from tc.trace.places import file_name
 from tc.trace.reader import parse_json
-from tc.trace.recipes import CONDITION, FEW, recipe_of, sort_of
+from tc.trace.recipes import CONDITION, FEW, Kind, recipe_of, sort_of
 from tc.trace.session import Session, all_compiles
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
@@ -290,7 +290,7 @@ def recompiled(facts: Facts) -> list[Event]:
     """Turn recompiles into events, each under the cause that leads its function's recompiles."""
     made = []
     found, producer = facts.recompiles, facts.session.producer
-    shared, in_vain = _shared(found), _in_vain(found)
+    shared, in_vain, held = _shared(found), _in_vain(found), _held(found)
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
@@ -299,6 +299,8 @@ def recompiled(facts: Facts) -> list[Event]:
         lead = _lead(one, shared)
         if lead.now_dynamic and _of(one, lead) in in_vain:
             lead = replace(lead, now_dynamic=False)
+        if lead.kind == "size" and _of(one, lead) in held:  # then nothing makes it dynamic
+            lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
         named_so = one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
@@ -344,6 +346,12 @@ def _in_vain(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
         again |= {_of(one, cause) for cause in one.causes} & dynamic
         dynamic |= {_of(one, cause) for cause in one.causes if cause.now_dynamic}
     return again
+
+
+def _held(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
+    """Return the sizes that the code needs as numbers, as a later recompile shows."""
+    causes = ((one, cause) for one in found for cause in one.causes)
+    return {_of(one, cause) for one, cause in causes if subject_about(cause).kind is Kind.HELD}
 
 
 def _at_one_place(events: list[Event]) -> list[Event]:
