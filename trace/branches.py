@@ -170,4 +170,4 @@ def is_tested(file: str, line: int, name: str) -> bool:
 
 def _first(function: ast.FunctionDef) -> int:
     """The first line of a function, its decorators included, as code objects have it."""
-    return min(one.lineno for one in (function, *function.decorator_list))
+    return min([function.lineno, *(one.lineno for one in function.decorator_list)])

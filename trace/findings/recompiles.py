@@ -18,7 +18,7 @@ from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import UNREACHABLE, leading_source
 from tc.trace.places import file_name
 from tc.trace.reader import parse_json
-from tc.trace.recipes import CONDITION, FEW, Kind, recipe_of, sort_of
+from tc.trace.recipes import CONDITION, FEW, MARK, Kind, recipe_of, sort_of
 from tc.trace.session import Session, all_compiles
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
@@ -290,7 +290,8 @@ def recompiled(facts: Facts) -> list[Event]:
     """Turn recompiles into events, each under the cause that leads its function's recompiles."""
     made = []
     found, producer = facts.recompiles, facts.session.producer
-    shared, in_vain, held = _shared(found), _in_vain(found), _held(found)
+    shared, in_vain = _shared(found), _in_vain(found)
+    held, special = _sizes_of(found, Kind.HELD), _sizes_of(found, Kind.ONE)
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
@@ -307,6 +308,8 @@ def recompiled(facts: Facts) -> list[Event]:
         title, why, fix = remedy(lead, producer, named_so, sizes, at)
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) is not FEW)
+        if _of(one, lead) in special:  # to mark a size of 0 or 1 as dynamic is an error
+            fix = tuple(text for text in fix if recipe_of(text) is not MARK)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
             fix = ()
         made.append(
@@ -348,10 +351,10 @@ def _in_vain(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
     return again
 
 
-def _held(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
-    """Return the sizes that the code needs as numbers, as a later recompile shows."""
+def _sizes_of(found: Sequence[Recompile], kind: Kind) -> set[tuple[int, str, str]]:
+    """Return the inputs that any recompile of their frames shows to be of a kind."""
     causes = ((one, cause) for one in found for cause in one.causes)
-    return {_of(one, cause) for one, cause in causes if subject_about(cause).kind is Kind.HELD}
+    return {_of(one, cause) for one, cause in causes if subject_about(cause).kind is kind}
 
 
 def _at_one_place(events: list[Event]) -> list[Event]:

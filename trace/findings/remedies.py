@@ -60,9 +60,10 @@ def _grows(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _one(subject: Subject, cause: Cause) -> tuple[str, str]:
+    old = "2 or more" if cause.old.startswith("2 <= ") else cause.old
     return (
         f"{cause.source} changes",
-        f"it was {cause.old}, then {cause.new}: sizes 0 and 1 are constants in a graph even where "
+        f"it was {old}, then {cause.new}: sizes 0 and 1 are constants in a graph even where "
         "other sizes are dynamic",
     )
 
