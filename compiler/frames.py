@@ -76,6 +76,7 @@ from tc.compiler.telemetry.reporter import (
     report_failure,
 )
 from tc.trace import CompileId
+from tc.trace.ids import in_users_words
 
 Compiled = Callable[..., Any]
 #: code of a break -> the error it is where breaks are errors
@@ -228,14 +229,15 @@ class FrameCompiler:
         strict = self.options.fullgraph and self.options.recompile_limit is not None
         if strict or self.config.fail_on_recompile_limit_hit:
             raise FailOnRecompileLimitHit(
-                f"{code.co_qualname} was compiled {limit} times (config.recompile_limit): "
-                + changes(failures)
+                f"{in_users_words(code.co_qualname)} was compiled {limit} times "
+                "(config.recompile_limit): " + changes(failures)
             )
         why = f"recompile_limit ({limit}) reached"
         if trace.log_enabled("recompiles"):
             return hook.RunCached(why)
         trace.warn(
-            f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled "
+            f"{in_users_words(code.co_qualname)} "
+            f"({code.co_filename}:{code.co_firstlineno}) was compiled "
             f"{limit} times (config.recompile_limit) and runs eagerly from now on; "
             f"the last change: {changes(failures)}. TC_LOGS=recompiles shows each change."
         )

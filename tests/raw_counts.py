@@ -58,6 +58,8 @@ def _of_log(rows: list[tuple[int, dict[str, Any], bytes]]) -> Counter[str]:
             total["breaks"] += 1
         elif name == "tc_cache":
             total["tc hit" if json.loads(payload)["hit"] else "tc miss"] += 1
+        elif name == "tc_graph_cache_bypass":
+            total["tc bypass"] += 1
         elif match := _CACHES.fullmatch(name):
             total[f"{match[1]} {match[2]}"] += 1
         elif "chromium_event" in row:
@@ -100,8 +102,9 @@ def told_counts(folder: Path) -> dict[str, int]:
     total["recompiles"] = found.recompile_count
     total["failures"] = len(found.failures)
     for look in lookups(found.session):
-        if look.cache.startswith(("fx", "aot")) or look.cache == "tc":
-            total[f"{look.cache.replace(' ', '_')} {look.found}"] += 1
+        layer = "tc" if look.cache.startswith("tc") else look.cache.replace(" ", "_")
+        if layer == "tc" or layer.startswith(("fx", "aot")):
+            total[f"{layer} {look.found}"] += 1
     return {name: n for name, n in sorted(total.items()) if n}
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Final
 
 from tc.trace.places import file_name
 
@@ -93,6 +94,18 @@ def plain_function(name: str) -> str:
     while match := _RESUME_NAME.match(name):
         name = "".join(match.groups())
     return name
+
+
+_RESUMED_IN: Final = re.compile(r"\btorch_dynamo_resume_in_(\w+?)_at_(\d+)\b")
+_PASSED_ON: Final = re.compile(r"___stack\d+")
+
+
+def in_users_words(text: str) -> str:
+    """Return a sentence without names that compilers made up, for what goes on after a break."""
+    if "_resume_in_" not in text and "___" not in text:
+        return text
+    text = _RESUMED_IN.sub(r"\1 (resumed at \2)", text)
+    return _PASSED_ON.sub("a value from before the break", text)
 
 
 def is_resumed(name: str) -> bool:

@@ -29,7 +29,7 @@ from tc.trace.wire import to_json
 from tc.trace.words import count as counted
 
 PLACES_PER_CAUSE = 5
-TOLD_PER_FUNCTION = 8
+LOGGED_PER_FUNCTION = 8
 FOLDS_PER_FUNCTION = 4
 ROWS = 10
 OTHER_INPUTS = ("other inputs",)
@@ -46,7 +46,7 @@ class BreakTally:
 
 @dataclass
 class Folded:
-    """Recompiles not told because an earlier one had the same inputs."""
+    """Recompiles not logged because an earlier one had the same inputs."""
 
     first: ev.Recompile
     last: ev.Recompile
@@ -57,11 +57,11 @@ class Folded:
 
 @dataclass
 class RecompileTally:
-    """One function: which of its inputs were told, how often each forced a recompile."""
+    """One function: which of its inputs were logged, how often each forced a recompile."""
 
     function: str
     count: int = 0
-    told: int = 0
+    logged: int = 0
     sources: Counter[str] = field(default_factory=Counter)
     frames: set[int] = field(default_factory=set)
     folded: dict[tuple[str, ...], Folded] = field(default_factory=dict)
@@ -211,10 +211,10 @@ class LogSink:
         if compile_id is not None:
             tally.frames.add(compile_id.frame)
         tells_all = self.levels.get("recompiles", 0) >= VERBOSE
-        if not tells_all and (not is_new or tally.told >= TOLD_PER_FUNCTION):
+        if not tells_all and (not is_new or tally.logged >= LOGGED_PER_FUNCTION):
             tally.fold(sources, event, compile_id)
             return None
-        tally.told += 1
+        tally.logged += 1
         many = len(event.causes) > 1
         since = f"changed since {event.of.bracket}"
         lead = f"{len(event.causes)} inputs {since}; any one of them forces a recompile"

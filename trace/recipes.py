@@ -24,6 +24,7 @@ class Kind(enum.Enum):
     GROWS = "a size that grows from call to call"
     NUMBER = "number"
     ONE_NUMBER = "a number to or from 0 or 1"
+    TESTED = "a number that the code tests"
     BOOL = "bool"
     STRING = "string"
     CONSTANT = "another constant"
@@ -45,6 +46,7 @@ class Kind(enum.Enum):
     GRAD_MODE = "grad mode"
     AUTOCAST = "autocast"
     STATE = "a switch of the process"
+    HELD = "a size held to one number"
     CONDITION = "a condition on sizes"
     RACED = "nothing that can be seen"
     HANDED_ON = "a value from before a graph break"
@@ -206,6 +208,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.NUMBER, ANY): (ZERO_D,),
     (Kind.ONE_NUMBER, Place.MODULE): (BUFFER, UNSPEC_INT),
     (Kind.ONE_NUMBER, ANY): (ZERO_D,),
+    (Kind.TESTED, ANY): (FEW, WHERE),
     (Kind.BOOL, ANY): (FEW, WHERE),
     (Kind.STRING, ANY): _EACH_VALUE,
     (Kind.CONSTANT, ANY): _EACH_VALUE,
@@ -219,7 +222,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.REQUIRES_GRAD, ANY): (DETACH, BOTH_GRADS),
     (Kind.INFERENCE, ANY): (NO_GRAD,),
     (Kind.KEYS_OF_TENSOR, ANY): (),
-    (Kind.LENGTH, ANY): (PAD_LIST, STACK),
+    (Kind.LENGTH, ANY): (PAD_LIST, STACK, FEW),
     (Kind.KEYS, ANY): (SAME_KEYS,),
     (Kind.TYPE, ANY): (ONE_TYPE,),
     (Kind.STRUCTURE, ANY): (STRUCTURES,),
@@ -228,6 +231,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.GRAD_MODE, ANY): (MODES, AROUND),
     (Kind.AUTOCAST, ANY): (CASTS, AROUND),
     (Kind.STATE, ANY): (SET_FIRST,),
+    (Kind.HELD, ANY): (PAD, FEW),
     (Kind.CONDITION, ANY): (ASKED,),
     (Kind.RACED, ANY): (WARM_UP, LOCK),
     (Kind.HANDED_ON, ANY): (MEND_BREAK,),
@@ -341,8 +345,10 @@ def subject_of(
 def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind, str, str]:
     if source.startswith("___"):  # no name of a user's
         return Kind.HANDED_ON, source, "0"
-    if kind in ("raced", "shape"):
-        return (Kind.RACED if kind == "raced" else Kind.CONDITION), source, "0"
+    if kind == "raced":
+        return Kind.RACED, source, "0"
+    if kind == "shape":
+        return _asked(source, old)
     if kind == "global":
         return _STATES.get(source, Kind.STATE), source, "0"
     if part := _PART.match(source):
@@ -359,6 +365,17 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
     if call := _OF_CALL.match(source):
         return _of_call(call["what"], old, new, guard), call["name"], "0"
     return _value(source, old, new, guard), source, "0"
+
+
+def _asked(source: str, condition: str) -> tuple[Kind, str, str]:
+    """What a condition on a size stands for: only some are a question of the user's."""
+    part = _PART.match(source)
+    name, index = (part["name"], part["i"] or part["j"]) if part else (source, "0")
+    if condition == f"2 <= {source}":  # sizes of 0 and 1 have graphs of their own
+        return Kind.ONE, name, index
+    if re.fullmatch(rf"{re.escape(source)} == \d+", condition):
+        return Kind.HELD, name, index
+    return Kind.CONDITION, source, "0"
 
 
 def _size(name: str, old: str, new: str) -> Kind:

@@ -240,6 +240,7 @@ class ProgramTime:
         eager: seconds of the captured graph when eager runs it, and ``instead`` those of the
             compiled graph in the same calls, of both the lower quartile; 0 where nobody asked for
             that (``tc.config.profile_eager``).
+        handed: tensors that a call is given; 0 where no call was measured step by step.
     """
 
     compile: str
@@ -258,6 +259,7 @@ class ProgramTime:
     whole: float = 0.0
     eager: float = 0.0
     instead: float = 0.0
+    handed: int = 0
 
 
 @dataclass(frozen=True)

@@ -431,12 +431,25 @@ def _settle(compiled: Compile) -> None:
         compiled.failure = Failure(type=kind.rpartition(".")[2] or "Error", reason=reason)
 
 
+#: the line that operations below it are of, in a printed graph; a call of an operator in one
+_GRAPH_PLACE: Final = re.compile(r"# File: (.+?):(\d+) in ")
+_CALLED: Final = re.compile(r"torch\.ops\.(\w+\.\w+)")
+#: namespaces of torch's own operators
+BUILT_IN: Final = ("aten", "prims", "prim", "higher_order", "_c10d_functional", "c10d_functional")
+
+
 def _stopped(compiled: Compile, graph: str) -> Failure:
     """Return the failure of an export or a trace that left the graph it had until then."""
     last = next((row.strip() for row in reversed(graph.splitlines()) if " = " in row), "")
     name = last.partition(":")[0].partition(" ")[0]
-    file, line = compiled.asked if compiled.asked[0] else compiled.home
+    places = _GRAPH_PLACE.findall(graph)
+    home = (places[-1][0], int(places[-1][1])) if places else compiled.home
+    file, line = compiled.asked if compiled.asked[0] else home
+    called = _CALLED.search(last)
+    theirs = called is not None and called[1].partition(".")[0] not in BUILT_IN
     why = "a branch or a conversion here depends on tensor data" if compiled.asked[0] else ""
+    if theirs and called is not None and not why:
+        why = f"{called[1]} is no operator of torch's"
     reason = f"tracing ended after the operation {name}" if name else "tracing ended at once"
     return Failure("TracingFailed", f"{reason}{': ' + why if why else ''}", "", file, line)
 

@@ -83,8 +83,10 @@ class Row:
         verdict: of a program, a key of `VERDICTS`.
         steps: of a program, those that take longest first.
         after: of what passed between programs, compile and graph of the one before.
-        guards: of what passed between programs, seconds of it that checking guards takes, as one
-            check was measured; ``checked`` is the number of guards.
+        guards: of what passed between programs, seconds of it that checking guards takes: no more
+            than a check took when it was measured, nor than what usually passes there.
+        checked: the number of guards; ``handed`` is that of the tensors given to the program,
+            each of which is guarded.
         around: seconds of it in which a call of the compiled graph hands its inputs and results
             over: all of that call except the program.
         broke: of what passed at a graph break, the user's line that broke, ``file:line``.
@@ -107,6 +109,7 @@ class Row:
     after: tuple[str, str] = ("", "")
     guards: float = 0.0
     checked: int = 0
+    handed: int = 0
     around: float = 0.0
     broke: str = ""
     eager: float = 0.0
@@ -274,13 +277,15 @@ def step_cost(profile: Mapping[str, Any]) -> StepCost:
         for gap in one["gaps"]:
             before = labels.get((gap["after"], gap["graph"]), "another program")
             what = f"between calls of {label}" if before == label else f"{before} → {label}"
-            times, seconds = int(gap["times"]), float(gap["seconds"])
-            rows.append(Row(
-                what, *place, True, times, seconds, usual=float(gap.get("usual", 0)),
-                after=(str(gap["after"]), str(gap["graph"])),
-                guards=float(one.get("guards", 0)) * times, around=around * times,
-                checked=int(one.get("checked", 0)),
-            ))  # fmt: skip
+            times, seconds, usual = int(gap["times"]), float(gap["seconds"]), gap.get("usual", 0)
+            row = Row(
+                what, *place, True, times, seconds, usual=float(usual),
+                after=(str(gap["after"]), str(gap["graph"])), around=around * times,
+                checked=int(one.get("checked", 0)), handed=int(one.get("handed", 0)),
+            )  # fmt: skip
+            # One check was measured, in any weather; what usually passes there was, in many calls.
+            guards = min(float(one.get("guards", 0)) * times, row.steady)
+            rows.append(replace(row, guards=guards))
     return StepCost(tuple(sorted(rows, key=lambda row: -row.steady)), bandwidth, arithmetic)
 
 

@@ -258,7 +258,13 @@ class TraceApp(ThemedApp):
         """A click on a tab or a hint is its key."""
         name = event.name
         if name.startswith("hint:"):
-            self.run_command(self.keys.action(name.removeprefix("hint:")))
+            key = self.keys.hinted(name.removeprefix("hint:"))
+            if key.place == "app":
+                self.run_command(key.action)
+                return
+            # Only the list that the key would go to can do it; the click took the focus from it.
+            self.view.go_deep(self.view.deep)
+            self.call_later(lambda: self.run_action(key.action, self.focused))
         else:
             self.run_command(name)
 

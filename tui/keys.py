@@ -95,9 +95,9 @@ class Table:
         """Return (key, word) for the bottom line."""
         return [(key.shown, key.hint) for key in self.keys if key.hint]
 
-    def action(self, shown: str) -> str:
-        """Return the action behind a hint."""
-        return next(key.action for key in self.keys if key.shown == shown)
+    def hinted(self, shown: str) -> Key:
+        """Return the key of a hint."""
+        return next(key for key in self.keys if key.hint and key.shown == shown)
 
     def groups(self) -> dict[str, list[Key]]:
         """Return the keys by group, for the help."""

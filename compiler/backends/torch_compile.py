@@ -28,7 +28,7 @@ from tc.compiler.backends.dynamo_graph import (
 )
 from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.core import garbage, levels
-from tc.compiler.core.graphtext import PLACE, UNTOLD
+from tc.compiler.core.graphtext import PLACE, UNREPORTED
 from tc.compiler.core.graphview import shown
 from tc.compiler.core.lock import alone
 from tc.compiler.options import InductorOptions, config
@@ -113,7 +113,7 @@ def _compiled(
     captured.meta[PLACE] = place
     if (compile_id := trace.current_compile()) is not None:
         programs.facts(compile_id, place)
-    captured.meta[UNTOLD] = "captured"  # the backend may find its text on disk
+    captured.meta[UNREPORTED] = "captured"  # the backend may find its text on disk
     trace.emit(trace.FrameStart((place,)))
     PROCESS.graphs += 1
     for listener in tuple(PROCESS.on_graph):

@@ -36,7 +36,7 @@ from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
 from tc.compiler.core.frozen_graph import restored, written
 from tc.compiler.core.gpu import GpuProgram
-from tc.compiler.core.graphtext import PLACE, UNTOLD
+from tc.compiler.core.graphtext import PLACE, UNREPORTED
 from tc.compiler.runtime import carried, claims, store
 from tc.compiler.runtime.load import load
 from tc.compiler.runtime.triton import load as load_gpu
@@ -141,7 +141,7 @@ class GraphCache:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         # Entries made without a trace lack the events of their compile.
-        self.settings = {**settings, "told": trace.enabled()}
+        self.settings = {**settings, "traced": trace.enabled()}
         self._missed: Key | None = None
         self._made: tuple[Program, tuple[trace.Event, ...]] | None = None
         self._cut: Cut | None = None
@@ -330,7 +330,7 @@ class GraphCache:
         with trace.stage("graph_cache.key"):
             try:
                 settings = {"kind": kind, **self.settings}
-                return key_of(gm, examples, settings, with_lines=UNTOLD in gm.meta)
+                return key_of(gm, examples, settings, with_lines=UNREPORTED in gm.meta)
             except (Uncached, NotPlain) as why:
                 _report_bypass(f"{kind} graph: {why}")
             except Exception as error:  # a compile does not fail for want of a key
@@ -358,7 +358,7 @@ class GraphCache:
                 plain = replace(program, constants=())
                 kept = Kept(plain, constants, contract, (), pair, operations, asked)
                 content, told = dumps(kept), b""
-                if self.settings["told"]:
+                if self.settings["traced"]:
                     told = trace.packed((*events, trace.OutputCode(str(program), "")))
             except (NotPlain, Uncached) as why:
                 _report_bypass(f"not kept: {why}")
@@ -418,7 +418,7 @@ def run(program: Program, code: trace.Remembered | None = None) -> Boxed:
 def run_kept(kept: Kept, gm: fx.GraphModule) -> Boxed:
     """Load an entry's program, with the constants of this process's graph, and tell all of it."""
     *events, code = kept.events or (None,)
-    if events and events[0].name == trace.OutputGraph.wire and not gm.meta.pop(UNTOLD, False):
+    if events and events[0].name == trace.OutputGraph.wire and not gm.meta.pop(UNREPORTED, False):
         del events[0]
     trace.emit_all(events)
     constants = tuple((name, _constant(place, gm)) for name, place in kept.constants)

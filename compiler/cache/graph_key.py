@@ -51,7 +51,7 @@ ELSEWHERE = (
     "TC_LOGS_FORMAT",
 )
 #: parts of a key that decide how quick a program is or what traces say, and no result
-OF_MACHINE = ("lines", "told", "threads", "kernel threads", "machine", "compiler")
+OF_MACHINE = ("lines", "traced", "threads", "kernel threads", "machine", "compiler")
 #: types whose repr is all there is to a value
 PRINTED = (
     type(None), bool, int, str, bytes, complex, torch.dtype, torch.device, torch.layout,

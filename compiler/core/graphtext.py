@@ -18,8 +18,8 @@ from tc.compiler.core.nodetext import describe
 from tc.trace import StackFrame
 
 INDENT = " " * 8
-#: key of a captured graph's `meta`: it has not been told of yet
-UNTOLD = "tc_untold"
+#: key of a captured graph's `meta`: its text is not in the trace yet
+UNREPORTED = "tc_unreported"
 #: key of a captured graph's `meta`: the function it is of
 PLACE = "tc_place"
 #: types whose repr is how they are written
@@ -60,7 +60,7 @@ def tensors_of(graph: fx.Graph) -> Tensors:
 
 def emit_captured(module: fx.GraphModule) -> tuple[trace.Event, ...]:
     """Tell of a captured graph, unless that has been done, and return what was told."""
-    if not module.meta.pop(UNTOLD, False):
+    if not module.meta.pop(UNREPORTED, False):
         return ()
     tensors = tensors_of(module.graph)
     event = trace.OutputGraph(python_text(module, tensors), tensors.sizes)

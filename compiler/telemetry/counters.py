@@ -20,6 +20,7 @@ from torch import fx
 
 from tc import trace
 from tc.compiler.capture import hook
+from tc.compiler.telemetry.calls import CallCount
 from tc.compiler.telemetry.profile import programs
 from tc.trace import CompileId, StackFrame
 
@@ -36,22 +37,16 @@ class _Counts:
     """What is known so far of one graph.
 
     Attributes:
-        lock: held while a call is counted, so that none is lost.
+        lock: held while a timed call is added, so that none is lost.
     """
 
     compile_id: CompileId
     place: StackFrame
     how: str
-    calls: int = 0
+    calls: CallCount = field(default_factory=CallCount)
     sampled: int = 0
     seconds: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def count(self) -> int:
-        """Count a call; return how many there were with it."""
-        with self.lock:
-            self.calls += 1
-            return self.calls
 
     def sample(self, seconds: float) -> None:
         """Add what a call took."""
@@ -61,7 +56,8 @@ class _Counts:
 
     def start_over(self) -> None:
         """Forget the calls so far, and who had the lock."""
-        self.calls, self.sampled, self.seconds = 0, 0, 0.0
+        self.calls.start_over()
+        self.sampled, self.seconds = 0, 0.0
         self.lock = threading.Lock()
 
 
@@ -83,19 +79,18 @@ class _Counted:
         """Tell the counts, if there is anything new."""
         self.reported_at = time.monotonic()
         programs.report()
-        calls = sum(one.calls for one in tuple(self.graphs))
+        numbered = [(int(one.calls), one) for one in tuple(self.graphs)]
+        calls = sum(number for number, _ in numbered)
         if calls == self.calls_told:
             return
         self.calls_told = calls
-        called = sorted(
-            (one for one in tuple(self.graphs) if one.calls), key=lambda one: -one.calls
-        )
+        called = sorted((row for row in numbered if row[0]), key=lambda row: -row[0])
         regions = tuple(
             trace.Region(
                 str(one.compile_id), one.place.name, one.place.file, one.place.line, one.how,
-                one.calls, one.sampled, one.seconds,
+                number, one.sampled, one.seconds,
             )
-            for one in called[:MOST]
+            for number, one in called[:MOST]
         )  # fmt: skip
         trace.emit(trace.RegionsRan(regions, len(called) - len(regions)))
 
@@ -132,10 +127,10 @@ def counted(
     counts = _Counts(compile_id, place, ran_as)
     _counted.add(counts)
     facts = programs.facts(compile_id, place)
-    clock = time.perf_counter
+    calls, clock = counts.calls, time.perf_counter
 
     def call(*args: Any) -> Any:
-        if counts.count() % SAMPLED != 1:
+        if next(calls.numbers) % SAMPLED != 1:
             return compiled(*args)
         began, staged = clock(), trace.staged_seconds()
         result = compiled(*args)
@@ -187,7 +182,7 @@ class _Monitor:
     def _started(self, code: CodeType, offset: int) -> None:
         watched = self.watched.get(id(code))
         if watched is not None:  # another thread may have just forgotten it
-            watched[1].count()
+            next(watched[1].calls.numbers)
 
 
 _TOOLS = (3, 4)  # the others have names: debugger, coverage, profiler, optimizer

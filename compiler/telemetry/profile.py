@@ -24,6 +24,7 @@ from tc import trace
 from tc.compiler.core.artifacts import Program, StepCost
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.runtime.tuned import machine_limits
+from tc.compiler.telemetry.calls import CallCount
 from tc.compiler.telemetry.marks import Mark, Marks
 from tc.trace import CompileId, StackFrame
 
@@ -40,6 +41,9 @@ LONG = 200e-6
 #: of each `WINDOW` calls of a program the first `TIMED` are timed as a whole, and of the first
 #: `WINDOW` all: programs that follow each other come to these together
 WINDOW, TIMED = 128, 16
+#: checks of guards that are timed when they are made, at least two: no more than `CHECKS`, and none
+#: once they have taken `CHECKING` seconds
+CHECKS, CHECKING = 8, 100e-6
 #: the number of measurements of a line that are kept, the newest
 KEPT = 64
 #: names in the measured wrapper that no generated name is like
@@ -105,7 +109,6 @@ class _Measured:
         gaps: id of the program before -> what passed since then.
     """
 
-    calls: int = 0
     timed: int = 0
     alone: int = 0
     seconds: float = 0.0
@@ -139,22 +142,32 @@ class Profiled:
 
     def __init__(self, call: Boxed, program: Program, compile_id: CompileId) -> None:
         self.call, self.program, self.compile_id = call, program, compile_id
+        self.calls = CallCount()
         self._lock = threading.Lock()
         self._now = _Measured()
         self.known = True
         self._by_line: Callable[..., Any] | None = None
         self._period = SAMPLED
+        self._handed = 0
         self._whole = isinstance(program, GpuProgram) and program.replay
 
-    def __call__(self, args: list[Any]) -> tuple[Any, ...]:
-        with self._lock:
-            now = self._now
-            now.calls = number = now.calls + 1
-        if number > WINDOW and number % WINDOW >= TIMED and self._period != OFTEN:
-            _thread.last = None
-            return self.call(args)
-        began = _clock()
-        self._since_last(now, began)
+    def caller(self) -> Boxed:
+        """Return what calls the program, counts that, and sometimes measures it."""
+        calls, call, thread = self.calls, self.call, _thread
+
+        def counted(args: list[Any]) -> tuple[Any, ...]:
+            number = next(calls.numbers)
+            if number % WINDOW >= TIMED and number > WINDOW and self._period != OFTEN:
+                thread.last = None
+                return call(args)
+            return self._timed(args, number)
+
+        return counted
+
+    def _timed(self, args: list[Any], number: int) -> tuple[Any, ...]:
+        """Call the program and take the time, with what passed since the program before."""
+        now, began = self._now, _clock()
+        self._since_last(now, began, number)
         try:
             watched = torch.autograd.profiler._is_profiler_enabled  # then its steps are events
             sampled = is_sampled(number, self._period)
@@ -169,11 +182,11 @@ class Profiled:
                 now.times.append(ended - began)
             _thread.last, _thread.ended, _thread.staged = self, ended, trace.staged_seconds()
 
-    def _since_last(self, now: _Measured, began: float) -> None:
+    def _since_last(self, now: _Measured, began: float, number: int) -> None:
         """Note what has passed since the program before, if that was timed, too."""
         last = _thread.last
         if last is None or not last.known:
-            if now.calls <= WINDOW:
+            if number <= WINDOW:
                 now.alone += 1
             return
         passed = began - _thread.ended - (trace.staged_seconds() - _thread.staged)
@@ -189,6 +202,7 @@ class Profiled:
         """Run the wrapper line by line, and add what its lines took."""
         if self._by_line is None:
             self._by_line = timed(self.call, self.program)
+        self._handed = sum(isinstance(one, torch.Tensor) for one in args)
         marks = Marks(torch.cuda.synchronize if isinstance(self.program, GpuProgram) else None)
         result, work = self._by_line(args, marks)
         self._period = OFTEN if marks.seconds >= LONG * len(marks.rows) else SAMPLED
@@ -205,11 +219,11 @@ class Profiled:
     def row(self, facts: Facts) -> trace.ProgramTime:
         """Return what is known so far."""
         with self._lock:
-            now = self._now
-            scale = now.calls / max(now.timed, 1)  # from the timed calls to all of them
+            now, calls = self._now, int(self.calls)
+            scale = calls / max(now.timed, 1)  # from the timed calls to all of them
             lines = {line: one.copy() for line, one in now.lines.items()}
             counted = sum(gap.count for gap in now.gaps.values())
-            all_gaps = (now.calls - now.alone) / counted if counted else 1.0
+            all_gaps = (calls - now.alone) / counted if counted else 1.0
             gaps = tuple(
                 trace.Gap(
                     str(gap.last.compile_id), gap.last.program.kind, round(gap.count * all_gaps),
@@ -217,7 +231,7 @@ class Profiled:
                 )
                 for gap in now.gaps.values()
             )  # fmt: skip
-            calls, sampled, usual = now.calls, now.sampled, _usual(now.times)
+            sampled, usual = now.sampled, _usual(now.times)
             seconds = now.seconds * scale
         steps = []
         if sampled:
@@ -233,6 +247,7 @@ class Profiled:
                 "whole": _usual(facts.whole),
                 "eager": _usual(facts.eager),
                 "instead": _usual(facts.instead),
+                "handed": self._handed,
             }
         place = facts.place
         return trace.ProgramTime(
@@ -243,6 +258,13 @@ class Profiled:
     def start_over(self) -> None:
         """Forget what was measured, and who had the lock."""
         self._lock, self._now = threading.Lock(), _Measured()
+        self.calls.start_over()
+
+
+def _check_seconds(holds: Callable[[], object]) -> float:
+    began = time.thread_time()
+    holds()
+    return time.thread_time() - began
 
 
 def _usual(measured: Iterable[float]) -> float:
@@ -334,19 +356,17 @@ class _Programs:
         return self._facts.setdefault(compile_id, Facts(place))
 
     def guarded(self, compile_id: CompileId, holds: Callable[[], object], count: int) -> None:
-        """Measure one check of a compile's guards: the shorter of two, as the first is cold.
+        """Measure one check of a compile's guards: the shortest of some, as the first is cold.
 
         Args:
             holds: checks them; ``count`` is their number.
         """
         facts = self._facts.get(compile_id)
         if facts is not None:
-            began = time.thread_time()
-            holds()
-            between = time.thread_time()
-            holds()
-            facts.guards = min(between - began, time.thread_time() - between)
-            facts.checked = count
+            times = [_check_seconds(holds), _check_seconds(holds)]
+            while len(times) < CHECKS and sum(times) < CHECKING:
+                times.append(_check_seconds(holds))
+            facts.guards, facts.checked = min(times), count
 
     def add(self, call: Boxed, program: Program) -> Boxed:
         """Return what calls a program and measures it; the program itself if nobody listens."""
@@ -358,7 +378,7 @@ class _Programs:
             atexit.unregister(self.report)
             atexit.register(self.report)
         self.all.append(made)
-        return made
+        return made.caller()
 
     def forget(self) -> None:
         """Forget the programs: other compiles get their ids."""

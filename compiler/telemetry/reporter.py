@@ -15,11 +15,12 @@ from tc.compiler.capture.guards.guard_list import CheckedGuards, Failure
 from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
-from tc.compiler.core.graphtext import UNTOLD
+from tc.compiler.core.graphtext import UNREPORTED
 from tc.compiler.errors import StageError, TcError, error_context, user_place, where_text
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame
+from tc.trace.branches import fixes_at
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
 from tc.trace.recipes import advice, sort_of, subject_of
@@ -125,7 +126,7 @@ class CompileReporter:
         if functions:
             trace.emit(trace.SourceLines(functions))
         if captured.module is not None:
-            captured.module.meta[UNTOLD] = "captured"  # the backend may find its text on disk
+            captured.module.meta[UNREPORTED] = "captured"  # the backend may find its text on disk
 
     def report_guards(self, guards: CheckedGuards) -> None:
         """Tell what the compiled code rests on."""
@@ -298,19 +299,20 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
     innermost = place is record.stack[-1]
     end_line, col, end_col = record.span if innermost else (None, None, None)
     detail = cause.note or cause.detail
+    code, source = cause.reason.code, linecache.getline(place.file, place.line).rstrip("\n")
     return trace.GraphBreak(
-        code=cause.reason.code,
+        code=code,
         title=cause.title,
         why=cause.reason.why,
         file=place.file,
         line=place.line,
         function=place.name,
         detail=detail,
-        fix=cause.reason.fix,
+        fix=fixes_at(code, place.file, place.line, source, cause.reason.fix),
         end_line=end_line,
         col=col,
         end_col=end_col,
-        source_line=linecache.getline(place.file, place.line).rstrip("\n"),
+        source_line=source,
         stack=record.stack,
         resume=record.resume,
     )

@@ -124,6 +124,14 @@ def test_another_compile_comes_before_another_cache(tmp_path: Path) -> None:
         assert finding.title == "rank 1 compiled step [1/0], rank 0 did not", cache
 
 
+def test_what_a_rank_found_in_its_cache_counts_where_nothing_else_differs(tmp_path: Path) -> None:
+    for rank in range(3):
+        write_rank(tmp_path, rank)
+    write_rank(tmp_path, 2, cache="hit", ops=("sin", "tan"))
+    (one,) = (one for one in read(tmp_path).findings if one.code == "TC601")
+    assert one.title == "rank 2 compiled step [1/0], ranks 0–1 did not"
+
+
 def test_the_id_of_a_divergence_names_no_rank(tmp_path: Path) -> None:
     ids = set()
     for odd in (1, 3):

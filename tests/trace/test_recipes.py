@@ -14,6 +14,8 @@ from recipe_programs import BY_CHANCE, DEMOS, NOTHING_TO_DO, Demo
 
 from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.findings.model import Finding
+from tc.trace.findings.recompiles import parse_reason
+from tc.trace.findings.remedies import subject_about
 from tc.trace.recipes import (
     TABLE,
     Kind,
@@ -88,6 +90,9 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
         ("grad_mode", "", "", "global", "", Kind.GRAD_MODE, Place.PROCESS),
         ("num_threads", "1", "2", "global", "", Kind.STATE, Place.PROCESS),
         ("___stack0", "1", "2", "constant", "", Kind.HANDED_ON, Place.LOCAL),
+        ("x.shape[0]", "2 <= x.shape[0]", "1", "shape", "", Kind.ONE, Place.LOCAL),
+        ("x.shape[1]", "x.shape[1] == 7", "6", "shape", "", Kind.HELD, Place.LOCAL),
+        ("x.shape[1]", "x.shape[1] == y.shape[0]", "", "shape", "", Kind.CONDITION, Place.ITEM),
     ],
 )  # fmt: skip
 def test_what_changed_and_where(
@@ -95,6 +100,21 @@ def test_what_changed_and_where(
 ) -> None:
     subject = subject_of(source, old, new, kind, guard)
     assert (subject.kind, subject.place) == (is_kind, place)
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "kind"),
+    [
+        ("not L['history']", "len(history)", Kind.LENGTH),
+        ("not len(L['xs']) == 2", "len(xs)", Kind.LENGTH),
+        ("Cache line invalidated because L['___stack0'] got deallocated", "___stack0",
+         Kind.HANDED_ON),
+        ("Cache line invalidated because L['model'] got deallocated", "model", Kind.OBJECT),
+    ],
+)  # fmt: skip
+def test_words_of_guards_of_pytorch(text: str, source: str, kind: Kind) -> None:
+    cause = parse_reason(text)
+    assert (cause.source, subject_about(cause).kind) == (source, kind)
 
 
 def test_an_attribute_is_a_buffer_only_inside_of_a_module() -> None:

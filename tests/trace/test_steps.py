@@ -100,6 +100,27 @@ def test_a_graph_that_fell_back_costs_its_calls_at_the_line_that_did_it(tmp_path
     assert (first.running, first.times) == (pytest.approx(0.5), 50)
 
 
+def test_guards_of_the_tensors_of_many_kernels_are_a_part_of_these(tmp_path: Path) -> None:
+    gaps = (Gap("0/0", "inference", 100, 2.0),)
+
+    def codes(folder: str, handed: int, steps: tuple[StepTime, ...]) -> list[tuple[str, float]]:
+        one = ran(steps, gaps=gaps, guards=0.015, checked=60, handed=handed)
+        found_here = found(tmp_path / folder, one).findings
+        return [(each.code, round(each.running, 3)) for each in found_here]
+
+    assert codes("a", 60, (TINY,) * 50) == [("TC311", 2.5)]  # stacked tensors have one guard
+    assert codes("b", 50, (TINY,) * 50) == [("TC311", 2.25)]  # the rest is not worth a finding
+    assert codes("c", 0, (TINY,) * 50) == [("TC314", 1.5), ("TC311", 1.0)]
+    assert codes("d", 60, (TINY,) * 5) == [("TC314", 1.5)]
+
+
+def test_guards_take_no_longer_than_what_passes_between_two_calls(tmp_path: Path) -> None:
+    gaps = (Gap("0/0", "inference", 100, 0.2),)
+    one = ran((), gaps=gaps, guards=0.004, checked=3, seconds=0.1)
+    (first,) = found(tmp_path, one).findings
+    assert (first.code, first.running) == ("TC314", pytest.approx(0.2))
+
+
 def test_findings_stand_by_what_they_cost(tmp_path: Path) -> None:
     resumed = "torch_dynamo_resume_in_f_at_4"
     broke = GraphBreak("TC104", "call", "", FILE, 4, "f", stack=(StackFrame(FILE, 4, "f"),))

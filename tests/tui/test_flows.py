@@ -187,6 +187,14 @@ def test_mouse_points_opens_and_changes_tabs(drive: Any) -> None:
         await pilot.click(offset=(hint, 39))
         await pilot.pause()
         assert "keys, signs, words" in see()
+        await pilot.press("escape", "1")
+        await pilot.pause()
+        app: Any = pilot.app
+        assert not app.view.deep
+        hint = see().split("\n")[-1].index("open")
+        await pilot.click(offset=(hint, 39))  # does what Enter does where the cursor is
+        await pilot.pause()
+        assert app.view.deep and app.focused is app.view.detail
 
     drive(script)
 

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from tc.trace.branches import fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Note, own
 from tc.trace.findings.advice import OTHER, ROWS, advise
 from tc.trace.findings.codes import OTHER_BREAK, Code
-from tc.trace.findings.hints import first_of, remedies_in, without_fake
+from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import is_resumed, resume_names
 from tc.trace.session import Session, all_compiles
 
-NO_FAKE: Final = "the compiler cannot know the shape of its result without running it"
 _PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
 _REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)$", re.MULTILINE)
 _OUTER: Final = re.compile(r"^Encountered graph break|^Graph break .*:$")
@@ -199,6 +199,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     explained = _EXPLAIN.search(text)
     why = advice.why
     fix = first_of(text.partition("\nTraceback (most recent")[0], advice.fix)
+    fix = fixes_at(advice.code, where.file, where.line, where.source, fix)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
     if advice.code == OTHER_BREAK:

@@ -20,10 +20,15 @@ _SETTING: Final = "]"
 _LEAST: Final = 1.0  # seconds
 _SHARE: Final = 0.1
 _HEX: Final = re.compile(r"\b0x[0-9a-f]+\b|\b\d{4,}\b")
+_CUSTOM_PASS: Final = (
+    "make the pass a torch._inductor.custom_graph_pass.CustomGraphPass, whose uuid() says which "
+    "version it is: then it is a part of the key"
+)
 _PASSED_FIXES: Final = (
     ("freezing", ("switch freezing and max_autotune off where a fast start matters more",)),
+    ("custom pass", (_CUSTOM_PASS,)),
     ("symbolic", ("sizes that take few values: mark them static, and each graph is kept",)),
-)  # fmt: skip
+)
 
 
 @finding(

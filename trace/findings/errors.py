@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tc.trace.compiles import Compile, Failure, Note
+from tc.trace.compiles import LIBRARY, Compile, Failure, Note
 from tc.trace.findings.advice import ROWS
 from tc.trace.findings.codes import Code, Order
-from tc.trace.findings.hints import first_of
+from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import cause_id
 from tc.trace.session import all_compiles
 
 _USER_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$', re.MULTILINE)
-_FRAMEWORK: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d")
 
 _FIXES: Final = (
     (
@@ -98,12 +97,13 @@ def failures(facts: Facts) -> list[Event]:
         )
         reason = _last_reason(failure.reason)
         stage = failure.stage or failure.type
+        lacks = without_fake(failure.reason)
         events.append(
             Event(
                 code="TC900",
-                title=_title(compiled, failure),
-                why=reason or failure.type,
-                fix=_fix(failure),
+                title=f"{lacks} has no fake kernel" if lacks else _title(compiled, failure),
+                why=NO_FAKE if lacks else reason or failure.type,
+                fix=remedies_in(failure.reason) if lacks else _fix(failure),
                 where=where,
                 reason=failure.reason if failure.stage else f"{stage} {reason}",
                 compiled=compiled,
@@ -165,10 +165,14 @@ def _fix(failure: Failure) -> tuple[str, ...]:
 
 
 def _where(failure: Failure, traceback: str) -> Where | None:
-    if failure.file:
-        return Where(failure.file, failure.line)
-    mine = [m for m in _USER_FRAME.finditer(traceback) if not _FRAMEWORK.search(m[1])]
-    return Where(mine[-1][1], int(mine[-1][2]), function=mine[-1][3]) if mine else None
+    """The innermost place of the user's own, of all that the failure names."""
+    named = f"{traceback}\n{failure.reason}"
+    frames = [Where(m[1], int(m[2]), function=m[3]) for m in _USER_FRAME.finditer(named)]
+    failed = [Where(failure.file, failure.line)] if failure.file else []
+    if failed and not LIBRARY.search(failure.file):
+        return failed[0]
+    mine = [one for one in frames if not LIBRARY.search(one.file)]
+    return next(iter((*mine[-1:], *failed)), None)
 
 
 @finding(

@@ -11,6 +11,7 @@ from tc.trace.compiles import Compile
 from tc.trace.findings.model import FREED, Finding, Recompile
 from tc.trace.findings.recompiles import apart, fits, guard_values
 from tc.trace.findings.rows import Facts
+from tc.trace.ids import in_users_words
 from tc.trace.session import Session
 from tc.trace.words import grouped
 
@@ -34,7 +35,8 @@ class Step:
 
     def __str__(self) -> str:
         freed = FREED if self.frees else ""
-        return f"{grouped(self.sources)}: {self.before} → {self.after}{freed}"
+        names = in_users_words(grouped(self.sources))
+        return f"{names}: {self.before} → {self.after}{freed}"
 
 
 def with_forecasts(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:

@@ -10,9 +10,14 @@ _HINT: Final = re.compile(r"^\s*(?:Hint|HINT): (?P<hint>\S.*)$", re.MULTILINE)
 # A hint is a remedy where it names something to write or to set, not where it says to look again.
 _CONCRETE: Final = re.compile(r"\btorch\.|\bconfig\.|\bTORCH|register|\bexport [A-Z]|\bset [A-Z]")
 _EMPTY: Final = re.compile(
-    r"https?://\S+ for how to fix|report an issue|dont_skip_tracing", re.IGNORECASE
+    # what to look into, or what else it may be
+    r"https?://\S+ for how to fix|report an issue|dont_skip_tracing|double check that your code"
+    r"|third-party|seems like it should",
+    re.IGNORECASE,
 )
 _MOST: Final = 3
+#: why an operator without a fake kernel cannot be compiled
+NO_FAKE: Final = "the compiler cannot know the shape of its result without running it"
 
 
 def library_name(op: str) -> str:
@@ -25,6 +30,10 @@ def _fake(match: re.Match[str]) -> str:
     return f"register its fake kernel: @torch.library.register_fake({library_name(match['op'])!r})"
 
 
+def _perhaps_fake(match: re.Match[str]) -> str:
+    return f"if it has none, {_fake(match)}"
+
+
 def _variable(match: re.Match[str]) -> str:
     return f"set {match['name']} to a compiler, as the message asks"
 
@@ -33,6 +42,7 @@ _ROWS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]]
     (re.compile(r"(?:unsupported operator:|UnsupportedOperatorException:) (?P<op>[\w.]+)"), _fake),
     (re.compile(r"There was no fake impl registered for <CustomOpDef\((?P<op>[\w:.]+)\)>"), _fake),
     (re.compile(r"no fake impl(?:ementation)? (?:registered )?for (?P<op>[\w:.]+\w)"), _fake),
+    (re.compile(r": (?P<op>[\w.]+) is no operator of torch's"), _perhaps_fake),
     (re.compile(r"specify via (?P<name>[A-Z_]+) environment variable"), _variable),
     (re.compile(r"[Ss]et (?P<name>CC|CXX) "), _variable),
 )  # fmt: skip

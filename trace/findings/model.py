@@ -11,7 +11,7 @@ from tc.trace.cells import in_cell, source_in_cell, typed_line
 from tc.trace.compiles import Compile
 from tc.trace.findings.codes import TIMED, Code, code_of
 from tc.trace.fixes import NO_FIX, Fix, fixes_of
-from tc.trace.ids import cause_id, plain_function
+from tc.trace.ids import cause_id, in_users_words, plain_function
 from tc.trace.notebook import Item, Shown, View
 from tc.trace.places import file_name
 from tc.trace.stepcost import span
@@ -58,7 +58,7 @@ class Cause:
     line: int = 0
 
     def __str__(self) -> str:
-        return f"{self.source}: {self.old or '?'} → {self.new or '?'}"
+        return in_users_words(f"{self.source}: {self.old or '?'} → {self.new or '?'}")
 
 
 @dataclass(slots=True)
@@ -380,10 +380,10 @@ def _finding(events: list[Event], name: str) -> Finding:
     return Finding(
         code=first.code,
         id=name,
-        title=first.title,
+        title=in_users_words(first.title),
         where=replace(first.where, function=plain_function(first.where.function)),
-        why=first.why,
-        fix=first.fix,
+        why=in_users_words(first.why),
+        fix=tuple(map(in_users_words, first.fix)),
         count=len(events),
         cost=" · ".join(_costs(seconds, python, between, running, times)),
         python_calls=python,

@@ -11,6 +11,7 @@ from tc.trace.findings.model import Event, Recompile, Where
 from tc.trace.findings.remedies import remedy
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ranks import Divergence, Ranks, Step, compare_ranks
+from tc.trace.recipes import FEW, recipe_of
 from tc.trace.session import Session, all_compiles
 
 _FIXES: Final = {
@@ -145,7 +146,11 @@ def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event
     again = story.get(id(compiled))
     causes = again.causes if step.kind == "compile" and again else ()
     if causes:
-        fixes = (*remedy(causes[0], producer, compiled.alias or compiled.function)[2][:1], *fixes)
+        at = (causes[0].file or compiled.file, causes[0].line or compiled.line)
+        named_so = compiled.alias or compiled.function
+        known = remedy(causes[0], producer, named_so, at=at)[2]
+        # A graph for each value is nothing that ranks can have.
+        fixes = (*[text for text in known if recipe_of(text) is not FEW][:1], *fixes)
     return Event(
         code="TC601",
         title=_title(one, step),

@@ -13,12 +13,12 @@ from tc.trace import guardtext
 from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Cause, Event, Recompile, Where
-from tc.trace.findings.remedies import remedy
+from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import UNREACHABLE, leading_source
 from tc.trace.places import file_name
 from tc.trace.reader import parse_json
-from tc.trace.recipes import CONDITION, FEW, recipe_of, sort_of
+from tc.trace.recipes import CONDITION, FEW, MARK, Kind, recipe_of, sort_of
 from tc.trace.session import Session, all_compiles
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
@@ -40,13 +40,15 @@ _LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$"
 _LENGTH_NOT: Final = re.compile(r"^len\((?P<source>.+?)\) != (?P<old>\d+)$")
 _EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) (?:==|is) (?P<old>[^=].*)$")
 _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
+_GONE: Final = re.compile(r"Cache line invalidated because (?P<source>.+) got deallocated")
+_EMPTY: Final = re.compile(r"^not (?P<source>[\w.\[\]'\"]+)$")
 _RACED: Final = re.compile(r"Unexpected recompilation:")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
 _USER_STACK: Final = "User stack trace:"
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _OURS: Final = ("tc_recompile", "tc_recompile_limit")
-PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _RACED)  # PyTorch's words that are read here
+PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _GONE, _RACED)  # PyTorch's words
 
 
 def recompiles(session: Session) -> list[Recompile]:
@@ -224,6 +226,10 @@ def parse_reason(text: str) -> Cause:
         source = f"dispatch keys of {name}" if what == _KEYS else f"{name}.{what}"
         old, new = (_word(match[side] or "", what) for side in ("old", "new"))
         return Cause(source, old, new, "tensor", guard)
+    if match := _GONE.match(guard):
+        return Cause(guardtext.readable(match["source"]), "", "another object", "type", guard)
+    if match := _EMPTY.match(guard):
+        return Cause(f"len({guardtext.readable(match['source'])})", "0", "", "length", guard)
     if match := _GLOBAL.search(guard):
         name = "autocast_state" if match["what"].startswith("autocast") else match["what"]
         return Cause(name, "", "", "global", guard)
@@ -285,6 +291,7 @@ def recompiled(facts: Facts) -> list[Event]:
     made = []
     found, producer = facts.recompiles, facts.session.producer
     shared, in_vain = _shared(found), _in_vain(found)
+    held, special = _sizes_of(found, Kind.HELD), _sizes_of(found, Kind.ONE)
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
@@ -293,11 +300,16 @@ def recompiled(facts: Facts) -> list[Event]:
         lead = _lead(one, shared)
         if lead.now_dynamic and _of(one, lead) in in_vain:
             lead = replace(lead, now_dynamic=False)
+        if lead.kind == "size" and _of(one, lead) in held:  # then nothing makes it dynamic
+            lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
         named_so = one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
-        title, why, fix = remedy(lead, producer, named_so, sizes)
+        at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
+        title, why, fix = remedy(lead, producer, named_so, sizes, at)
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) is not FEW)
+        if _of(one, lead) in special:  # to mark a size of 0 or 1 as dynamic is an error
+            fix = tuple(text for text in fix if recipe_of(text) is not MARK)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
             fix = ()
         made.append(
@@ -337,6 +349,12 @@ def _in_vain(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
         again |= {_of(one, cause) for cause in one.causes} & dynamic
         dynamic |= {_of(one, cause) for cause in one.causes if cause.now_dynamic}
     return again
+
+
+def _sizes_of(found: Sequence[Recompile], kind: Kind) -> set[tuple[int, str, str]]:
+    """Return the inputs that any recompile of their frames shows to be of a kind."""
+    causes = ((one, cause) for one in found for cause in one.causes)
+    return {_of(one, cause) for one, cause in causes if subject_about(cause).kind is kind}
 
 
 def _at_one_place(events: list[Event]) -> list[Event]:
@@ -395,6 +413,8 @@ def _where(one: Recompile, data: Any, lead: Cause) -> Where:
             return Where(*compiled.own_place, function=compiled.alias or function)
         return Where(file, line if isinstance(line, int) else compiled.line, function=function)
     function = compiled.alias or compiled.function
+    if lead not in one.causes[:1]:  # the line that PyTorch names is that of the first
+        return Where(*compiled.own_place, function=function)
     mine = own(_stack(one))
     if mine is not None and not LIBRARY.search(mine.file):
         return replace(mine, function=function)

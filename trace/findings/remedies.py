@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
+from tc.trace.branches import is_tested
 from tc.trace.findings.model import Cause
 from tc.trace.recipes import Kind, Subject, advice, subject_of
 from tc.trace.words import grouped
@@ -12,15 +14,24 @@ from tc.trace.words import grouped
 Words = tuple[str, str, tuple[str, ...]]
 
 
-def remedy(cause: Cause, producer: str, function: str = "", together: Sequence[str] = ()) -> Words:
+def remedy(
+    cause: Cause,
+    producer: str,
+    function: str = "",
+    together: Sequence[str] = (),
+    at: tuple[str, int] = ("", 0),
+) -> Words:
     """Return (title, why, fixes).
 
     Args:
         producer: whose functions the fixes name.
         function: the compiled function.
         together: the inputs of this kind that changed at the same time.
+        at: file and line of the function, or of a line in it.
     """
     subject = subject_about(cause, function)
+    if subject.kind in (Kind.NUMBER, Kind.ONE_NUMBER) and is_tested(*at, subject.name):
+        subject = replace(subject, kind=Kind.TESTED)
     title, why = _ROWS[subject.kind](subject, cause)
     if subject.kind is Kind.GROWS and len(together) > 1:
         title = f"{grouped(together)} grow together"
@@ -49,9 +60,10 @@ def _grows(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _one(subject: Subject, cause: Cause) -> tuple[str, str]:
+    old = "2 or more" if cause.old.startswith("2 <= ") else cause.old
     return (
         f"{cause.source} changes",
-        f"it was {cause.old}, then {cause.new}: sizes 0 and 1 are constants in a graph even where "
+        f"it was {old}, then {cause.new}: sizes 0 and 1 are constants in a graph even where "
         "other sizes are dynamic",
     )
 
@@ -67,6 +79,14 @@ def _constant(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source} is a constant in the graph",
         f"{cause.source} is a Python value, so its value is built into the compiled code{change}",
+    )
+
+
+def _tested(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
+    return (
+        f"{cause.source} is a constant in the graph",
+        f"a test in the code goes one way or the other by it, so its value counts{change}",
     )
 
 
@@ -130,6 +150,14 @@ def _shape(subject: Subject, cause: Cause) -> tuple[str, str]:
     )
 
 
+def _held(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} is held to one number",
+        f"the compiled code holds only where {cause.old}: a loop over this size, an RNN, or a test "
+        "of it needs the number, so each has its own graph",
+    )
+
+
 def _length(subject: Subject, cause: Cause) -> tuple[str, str]:
     return f"{cause.source} changes", "a loop over it is unrolled, so each length is its own graph"
 
@@ -150,7 +178,8 @@ def _raced(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _handed_on(subject: Subject, cause: Cause) -> tuple[str, str]:
-    change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
+    named = "___" in f"{cause.old} {cause.new}"  # by the compiler, in its own words
+    change = f" (was {cause.old}, then {cause.new})" if cause.new and not named else ""
     return (
         "a value from before a graph break changes",
         f"what follows the break is compiled for what the code before it left behind{change}",
@@ -167,13 +196,13 @@ def _other(subject: Subject, cause: Cause) -> tuple[str, str]:
 _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.SIZE: _size, Kind.ONE: _one, Kind.GROWS: _grows,
     Kind.NUMBER: _constant, Kind.ONE_NUMBER: _constant,
-    Kind.BOOL: _constant, Kind.STRING: _constant,
+    Kind.TESTED: _tested, Kind.BOOL: _constant, Kind.STRING: _constant,
     Kind.CONSTANT: _constant, Kind.NONE: _none, Kind.TRAINING: _training,
     Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor, Kind.DEVICE: _tensor,
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
     Kind.LENGTH: _length, Kind.KEYS: _type, Kind.TYPE: _type, Kind.STRUCTURE: _type,
     Kind.OBJECT: _type, Kind.HOOKS: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.STATE: _global,
-    Kind.CONDITION: _shape, Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
+    Kind.HELD: _held, Kind.CONDITION: _shape, Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
     Kind.OTHER: _other,
 }  # fmt: skip

@@ -7,11 +7,12 @@ from eager. What passes at graph breaks is the breaks' own cost (`trace/findings
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from tc.trace.compiles import Compile, Lane
+from tc.trace.compiles import Compile
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
@@ -31,53 +32,128 @@ _MANY: Final = 8
 _MOSTLY: Final = 0.5
 
 
-def _running(session: Session) -> Iterator[tuple[Lane, StepCost, Row, Compile]]:
-    """The rows of programs that ran often enough, with their compiles."""
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """What one program loses in every step, for the one line of the user's that it is named by.
+
+    Attributes:
+        saved: seconds of all calls that mending would save.
+        steps: of which the first with a line of the user's is where the finding stands.
+        place: where it stands instead, ``file:line``.
+    """
+
+    title: str
+    why: str
+    fix: tuple[str, ...]
+    saved: float
+    steps: Sequence[Step] = ()
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A row of what was measured, of a compile that ran often enough.
+
+    Attributes:
+        row: a program, or what passed before it.
+        beside: the other rows of that program: what passes before it, or the program itself.
+    """
+
+    session: Session
+    cost: StepCost
+    row: Row
+    compiled: Compile
+    beside: tuple[Row, ...]
+
+    def share(self, steps: Iterable[Step]) -> float:
+        """Return the seconds of some of the steps in all calls of the program."""
+        all_steps = _seconds(self.row.steps)
+        return self.row.steady * _seconds(steps) / all_steps if all_steps else 0.0
+
+
+_Lose = Callable[[_Ran], _Loss | None]
+
+
+def _losing(code: Code, *, between: bool = False) -> Callable[[_Lose], _Lose]:
+    """Register what a program loses as a finding, wherever mending is worth it.
+
+    Args:
+        between: it is asked about what passed between programs, else about programs.
+    """
+
+    def register(lose: _Lose) -> _Lose:
+        def find(facts: Facts) -> list[Event]:
+            found = []
+            for ran in _running(facts.session):
+                loss = lose(ran) if ran.row.between == between else None
+                if loss is not None and loss.saved >= max(_LEAST, _SHARE * ran.cost.seconds):
+                    found.append(_event(code.name, ran.row, ran.compiled, loss))
+            return found
+
+        find.__name__ = lose.__name__
+        finding(code, order=Order.TIME)(find)
+        return lose
+
+    return register
+
+
+def _running(session: Session) -> Iterator[_Ran]:
+    """The rows that ran often enough, with their compiles."""
     compiles = {(one.lane.index, one.id): one for one in session.compiles}
     for lane, cost in session.step_costs:
+        of_program: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in cost.rows:
+            of_program[row.compile, row.graph].append(row)
         for row in cost.rows:
             compiled = compiles.get((lane.index, row.compile))
             if compiled is not None and row.calls >= _OFTEN:
-                yield lane, cost, row, compiled
+                rows = of_program[row.compile, row.graph]
+                beside = tuple(one for one in rows if one.between != row.between)
+                yield _Ran(session, cost, row, compiled, beside)
 
 
-def _worth(saved: float, cost: StepCost) -> bool:
-    return saved >= max(_LEAST, _SHARE * cost.seconds)
+def _short(row: Row) -> list[Step]:
+    """The kernels and calls of a program that are as short as calling them."""
+    return [step for step in row.steps if step.limit == CALLS]
 
 
-@finding(
+def _is_called(row: Row) -> bool:
+    """Whether a program is bound by calls: many kernels, most of it, are short."""
+    spent = _seconds(step for step in row.steps if step.limit in (CALLS, PYTHON))
+    return len(_short(row)) >= _MANY and spent >= _MOSTLY * _seconds(row.steps)
+
+
+def _guards_of_tensors(row: Row) -> float:
+    """Return the seconds of guards that are there for the tensors handed to the program."""
+    return row.guards * min(row.handed / row.checked, 1.0) if row.checked else 0.0
+
+
+@_losing(
     Code(
         "TC311",
         "a program is bound by calls: its kernels are as short as calling them",
         "do more in each call: one operation over a stacked tensor in place of many, a larger "
         'batch, `mode="reduce-overhead"` on a GPU',
-    ),
-    order=Order.TIME,
+    )
 )
-def bound_by_calls(facts: Facts) -> list[Event]:
-    """Return the programs whose time is that of calling many short kernels."""
-    found = []
-    for _, cost, row, compiled in _running(facts.session):
-        short = [step for step in row.steps if step.limit == CALLS]
-        calls = [step for step in row.steps if step.limit in (CALLS, PYTHON)]
-        spent, all_steps = _seconds(calls), _seconds(row.steps)
-        saved = row.steady * spent / all_steps if all_steps else 0.0
-        # Each of many small tensors is handed over in each call, too.
-        saved += sum(one.around for one in cost.rows if one.compile == row.compile and short)
-        if len(short) < _MANY or spent < _MOSTLY * all_steps or not _worth(saved, cost):
-            continue
-        mean = span(_seconds(short) / len(short))
-        found.append(_event(
-            row, compiled, "TC311",
-            f"{_name(row)} is bound by calls: {len(short)} kernels of {mean} each",
-            f"a call of a kernel takes as long as its work: {span(spent)} of {span(row.each)} in "
-            "each call pass so",
-            ("do the work of many in one operation: stack the tensors that a loop goes over, or "
-             "use torch._foreach_* functions",
-             "a larger batch, so that each kernel has more to do"),
-            saved, _busiest(short),
-        ))  # fmt: skip
-    return found
+def bound_by_calls(ran: _Ran) -> _Loss | None:
+    """What calling many short kernels takes, and handing a tensor to each: checking it, too."""
+    row, short = ran.row, _short(ran.row)
+    if not _is_called(row):
+        return None
+    calls = [step for step in row.steps if step.limit in (CALLS, PYTHON)]
+    handed = sum(one.around + _guards_of_tensors(one) for one in ran.beside)
+    also = f", and {span(handed / row.calls)} to check and hand over their tensors"
+    return _Loss(
+        f"{_name(row)} is bound by calls: {len(short)} kernels of "
+        f"{span(_seconds(short) / len(short))} each",
+        f"a call of a kernel takes as long as its work: {span(_seconds(calls))} of "
+        f"{span(row.each)} in each call pass so" + (also if handed else ""),
+        ("do the work of many in one operation: stack the tensors that a loop goes over, or "
+         "use torch._foreach_* functions",
+         "a larger batch, so that each kernel has more to do"),
+        ran.share(calls) + handed, _busiest(short),
+    )  # fmt: skip
 
 
 _FRESH_WHY: Final = (
@@ -89,125 +165,105 @@ _FRESH_FIX: Final = (
 )
 
 
-@finding(
+@_losing(
     Code(
         "TC312",
         "a program is bound by memory: its kernels wait for bytes, not for arithmetic",
         "move fewer bytes: a smaller type (`bfloat16`), fewer intermediate results that are "
         "returned or saved, work done in place",
-    ),
-    order=Order.TIME,
+    )
 )
-def bound_by_memory(facts: Facts) -> list[Event]:
-    """Return the programs that spend most of their time on moving bytes."""
-    found = []
-    for _, cost, row, compiled in _running(facts.session):
-        fresh = [step for step in row.steps if step.limit == FRESH]
-        slow = [s for s in row.steps if s.limit == MEMORY and s.reached >= BOUND and not s.copies]
-        slow += fresh
-        spent, all_steps = _seconds(slow), _seconds(row.steps)
-        saved = row.steady * spent / all_steps / 2 if all_steps else 0.0
-        if spent < _MOSTLY * all_steps or not _worth(saved, cost):
-            continue
-        moved = sum(step.moved for step in slow)
-        found.append(_event(
-            row, compiled, "TC312", f"{_name(row)} is bound by memory",
-            f"{count(len(slow), 'kernel')} of it move {_bytes(moved)} in each call, at "
-            f"{moved / spent / 1e9:.1f} GB/s; this machine's memory gives "
-            f"{cost.bandwidth / 1e9:.1f}" + (_FRESH_WHY if fresh else ""),
-            (*((_FRESH_FIX,) if fresh else ()),
-             "a type of half the size, where its precision is enough: bfloat16 halves the bytes",
-             "return, or keep for backward, fewer of the results on the way: each is written once "
-             "and read again"),
-            saved, slow,
-        ))  # fmt: skip
-    return found
+def bound_by_memory(ran: _Ran) -> _Loss | None:
+    """Half of what moving bytes takes, where most of the time does."""
+    row = ran.row
+    fresh = [step for step in row.steps if step.limit == FRESH]
+    slow = [s for s in row.steps if s.limit == MEMORY and s.reached >= BOUND and not s.copies]
+    slow += fresh
+    spent = _seconds(slow)
+    if not spent or spent < _MOSTLY * _seconds(row.steps):
+        return None
+    moved = sum(step.moved for step in slow)
+    return _Loss(
+        f"{_name(row)} is bound by memory",
+        f"{count(len(slow), 'kernel')} of it move {_bytes(moved)} in each call, at "
+        f"{moved / spent / 1e9:.1f} GB/s; this machine's memory gives "
+        f"{ran.cost.bandwidth / 1e9:.1f}" + (_FRESH_WHY if fresh else ""),
+        (*((_FRESH_FIX,) if fresh else ()),
+         "a type of half the size, where its precision is enough: bfloat16 halves the bytes",
+         "return, or keep for backward, fewer of the results on the way: each is written once "
+         "and read again"),
+        ran.share(slow) / 2, slow,
+    )  # fmt: skip
 
 
-@finding(
+@_losing(
     Code(
         "TC313",
         "values are only copied into another layout or place, in every call",
         "keep one layout throughout: make weights and inputs contiguous (or `channels_last`) once, "
         "outside of the step",
-    ),
-    order=Order.TIME,
+    )
 )
-def copied(facts: Facts) -> list[Event]:
-    """Return the copies that take a good part of the time, one event a program."""
-    found = []
-    for _, cost, row, compiled in _running(facts.session):
-        copies = [step for step in row.steps if step.copies and step.places]
-        all_steps = _seconds(row.steps)
-        saved = row.steady * _seconds(copies) / all_steps if all_steps else 0.0
-        if not _worth(saved, cost):
-            continue
-        moved = sum(step.moved for step in copies if step.moved > 0)
-        found.append(_event(
-            row, compiled, "TC313",
-            f"{_name(row)} copies {_bytes(moved)} into another layout in each call",
-            f"{count(len(copies), 'step')} of it compute nothing: they take "
-            f"{span(_seconds(copies))} of {span(row.each)}",
-            ("make the change of layout once, outside of the step, where the tensor is a weight or "
-             "an input",
-             "leave out .contiguous(), or compute in the layout that the tensor has"),
-            saved, copies,
-        ))  # fmt: skip
-    return found
+def copied(ran: _Ran) -> _Loss | None:
+    """What the copies of a program take."""
+    copies = [step for step in ran.row.steps if step.copies and step.places]
+    moved = sum(step.moved for step in copies if step.moved > 0)
+    return _Loss(
+        f"{_name(ran.row)} copies {_bytes(moved)} into another layout in each call",
+        f"{count(len(copies), 'step')} of it compute nothing: they take "
+        f"{span(_seconds(copies))} of {span(ran.row.each)}",
+        ("make the change of layout once, outside of the step, where the tensor is a weight or "
+         "an input",
+         "leave out .contiguous(), or compute in the layout that the tensor has"),
+        ran.share(copies), copies,
+    )  # fmt: skip
 
 
-@finding(
+@_losing(
     Code(
         "TC314",
         "guards take a good part of each call",
         "guard less: compile what is inside of the module that holds so many objects, or pass "
         "fewer tensors; `guard_filter_fn` leaves out those that cannot change",
     ),
-    order=Order.TIME,
+    between=True,
 )
-def costly_guards(facts: Facts) -> list[Event]:
-    """Return the functions whose guards cost more than a tenth of the running time."""
-    found = []
-    for _, cost, row, compiled in _running(facts.session):
-        if not row.between or not _worth(row.guards, cost):
-            continue
-        place, each = _guarded_most(facts.session, compiled), span(row.guards / row.calls)
-        found.append(_event(
-            row, compiled, "TC314",
-            f"{count(row.checked, 'guard', ',')} of {_name(row)} take {each} in each call",
-            "all are checked before each call of the compiled code: those of each parameter, "
-            "buffer and object that it reads",
-            ("compile the part that does the work, and give it one stacked tensor in place of many",
-             "options={'guard_filter_fn': tc.skip_guard_on_all_nn_modules_unsafe}, where modules "
-             "do not change",),
-            row.guards, (), place,
-        ))  # fmt: skip
-    return found
+def costly_guards(ran: _Ran) -> _Loss | None:
+    """What checking guards takes, without those that go with the kernels of `bound_by_calls`."""
+    row, guards, number = ran.row, ran.row.guards, ran.row.checked
+    if any(map(_is_called, ran.beside)):
+        guards, number = guards - _guards_of_tensors(row), max(number - row.handed, 0)
+    return _Loss(
+        f"{count(number, 'guard', ',')} of {_name(row)} take {span(guards / row.calls)} "
+        "in each call",
+        "all are checked before each call of the compiled code: those of each parameter, "
+        "buffer and object that it reads",
+        ("compile the part that does the work, and give it one stacked tensor in place of many",
+         "options={'guard_filter_fn': tc.skip_guard_on_all_nn_modules_unsafe}, where modules "
+         "do not change",),
+        guards, place=_guarded_most(ran.session, ran.compiled),
+    )  # fmt: skip
 
 
-@finding(
+@_losing(
     Code(
         "TC315",
         "a compiled graph is slower than eager",
         "leave it to eager (`tc.disable`), and report it",
-    ),
-    order=Order.TIME,
+    )
 )
-def slower_than_eager(facts: Facts) -> list[Event]:
-    """Return the graphs that eager ran faster, where that was measured."""
-    found = []
-    for _, cost, row, compiled in _running(facts.session):
-        saved = (row.instead - row.eager) * row.calls
-        if row.verdict != EAGER or not _worth(saved, cost):
-            continue
-        found.append(_event(
-            row, compiled, "TC315", f"{_name(row)} is slower than eager",
-            f"its graph takes {span(row.instead)}, and {span(row.eager)} when eager runs it, in "
-            "the same calls",
-            ("leave this function to eager with tc.disable, and report it with the trace",),
-            saved, row.steps,
-        ))  # fmt: skip
-    return found
+def slower_than_eager(ran: _Ran) -> _Loss | None:
+    """What a compiled graph takes more than eager, where that was measured."""
+    row = ran.row
+    if row.verdict != EAGER:
+        return None
+    return _Loss(
+        f"{_name(row)} is slower than eager",
+        f"its graph takes {span(row.instead)}, and {span(row.eager)} when eager runs it, in "
+        "the same calls",
+        ("leave this function to eager with tc.disable, and report it with the trace",),
+        (row.instead - row.eager) * row.calls, row.steps,
+    )  # fmt: skip
 
 
 def _guarded_most(session: Session, compiled: Compile) -> str:
@@ -247,30 +303,20 @@ def _busiest(steps: Iterable[Step]) -> list[Step]:
     return sorted(steps, key=lambda step: -often[step.places[0]] if step.places else 0)
 
 
-def _event(
-    row: Row,
-    compiled: Compile,
-    code: str,
-    title: str,
-    why: str,
-    fix: tuple[str, ...],
-    saved: float,
-    steps: Iterable[Step],
-    place: str = "",
-) -> Event:
-    place = place or next((step.places[0] for step in steps if step.places), "")
-    file, _, line = place.rpartition(":")
+def _event(code: str, row: Row, compiled: Compile, loss: _Loss) -> Event:
+    lines = (step.places[0] for step in loss.steps if step.places)
+    file, _, line = (loss.place or next(lines, "")).rpartition(":")
     own = Where(*compiled.own_place, function=compiled.alias or compiled.function)
     where = Where(file, int(line), function=plain_function(row.function)) if file else own
     return Event(
         code=code,
-        title=title,
-        why=why,
-        fix=fix,
+        title=loss.title,
+        why=loss.why,
+        fix=loss.fix,
         where=where,
         reason=f"{row.graph} of {plain_function(row.function)}",
         compiled=compiled,
         detail=f"{row.graph} graph",
-        running=saved,
+        running=loss.saved,
         times=row.calls,
     )

@@ -214,9 +214,9 @@ class OutputGraph:
         except DataDependentOutputException as error:
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{text}()", str(error)) from None
         except DynamicOutputShapeException as error:
-            raise breaks.GraphBreak(breaks.DYNAMIC_SHAPE, text, str(error)) from None
+            raise breaks.GraphBreak(breaks.DYNAMIC_SHAPE, _named(text), str(error)) from None
         except GuardOnDataDependentSymNode as error:
-            raise breaks.GraphBreak(breaks.DATA_GUARD, text, str(error)) from None
+            raise breaks.GraphBreak(breaks.DATA_GUARD, _named(text), str(error)) from None
         except UnsupportedFakeTensorException as error:
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, text, str(error)) from None
         except Exception as error:
@@ -388,6 +388,11 @@ class OutputGraph:
         node.meta["stack_trace"] = "\n".join(
             f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}' for p in places
         )
+
+
+def _named(text: str) -> str:
+    """An operator of Python's by what the user wrote for it."""
+    return {"getitem": "x[mask]", "setitem": "x[mask] = y"}.get(text, text)
 
 
 def _dispatching(text: str, operands: list[Any]) -> AbstractContextManager[Any]:

@@ -1,0 +1,280 @@
+"""Programs as users write them: what each finding asks for, made, and what happened.
+
+    python bench/advice.py                       all, under both compilers; a table in Markdown
+    python bench/advice.py --side tc --keep FOLDER chat_sampler experts
+
+`advice_programs.txt` holds the programs, and behind each the edits that its findings ask for: the
+code of a finding, words of its advice, and texts of the program that are replaced. A program runs
+with a trace, and once more with each edit. An edit did what its finding says if the finding is
+gone, or was met less often, and the program prints the same.
+
+Findings of a program that have no edit are listed, too: those that ask for nothing, and those that
+nobody has tried. A finding that an edit is for and that is not found is an error. Each run is a
+fork of a process that has imported torch and its compiler already; caches are empty.
+
+Exit code 1 if fewer than 95 of 100 edits did what they say, or one could not be made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import difflib
+import importlib
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from findings_programs import HEADER
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+NEEDED: Final = 0.95
+LIMIT: Final = 300.0
+#: codes of findings about one run, or about what its machine did in it: no edit of a program
+OF_RUNS: Final = ("TC30", "TC40", "TC31")
+_EDIT: Final = re.compile(r"^==== *(?P<head>[^\n]*)$\n(?P<body>.*?)(?=^====|\Z)", re.M | re.S)
+_PAIR: Final = re.compile(r"^<<<<\n(.*?)^----\n(.*?)^>>>>$", re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What a finding asks for, as a change of the program.
+
+    Attributes:
+        code: of the finding; ``words``: of its title or advice.
+        sides: the compilers whose findings ask for it.
+        pairs: texts and what takes their place.
+    """
+
+    code: str
+    words: str
+    sides: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+
+    def made(self, text: str) -> str:
+        """Return a program with it.
+
+        Raises:
+            ValueError: a text is not in the program once.
+        """
+        for old, new in self.pairs:
+            if text.count(old) != 1:
+                raise ValueError(f"{old!r} is in the program {text.count(old)} times")
+            text = text.replace(old, new)
+        return text
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, and the edits that its findings ask for."""
+
+    name: str
+    text: str
+    sides: tuple[str, ...]
+    backend: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run left."""
+
+    code: int
+    output: str
+    findings: tuple[Any, ...]
+
+
+def programs() -> Iterator[Program]:
+    """Read the programs: `#### NAME [sides=…] [backend=…]` begins each, `==== CODE | words` edits.
+
+    Raises:
+        ValueError: an edit cannot be made to its program.
+    """
+    whole = Path(__file__).with_name("advice_programs.txt").read_text("utf-8")
+    for part in whole.split("#### ")[1:]:
+        head, _, rest = part.partition("\n")
+        name, *words = head.split()
+        said = dict(word.split("=") for word in words)
+        sides = tuple(said.get("sides", "torch,tc").split(","))
+        text, mark, edits = rest.partition("====")
+        found = tuple(_edits(mark + edits, sides))
+        text = HEADER + text
+        for edit in found:
+            edit.made(text)
+        yield Program(name, text, sides, said.get("backend", ""), found)
+
+
+def _edits(text: str, sides: tuple[str, ...]) -> Iterator[Edit]:
+    for match in _EDIT.finditer(text):
+        code, _, words = (one.strip() for one in match["head"].partition("|"))
+        code, *only = code.split()
+        pairs = tuple((a.rstrip("\n"), b.rstrip("\n")) for a, b in _PAIR.findall(match["body"]))
+        yield Edit(code, words, tuple(only) or sides, pairs)
+
+
+def run(program: Program, text: str, side: str, folder: Path) -> Ran:
+    """Run the text of a program under a compiler, with a trace, in a folder of its own."""
+    (folder / "trace").mkdir(parents=True)
+    (folder / f"{program.name}.py").write_text(text)
+    child = os.fork()
+    if not child:
+        _child(program, side, folder)
+    code = _waited(child)
+    from tc.trace.findings import diagnose
+    from tc.trace.session import load
+
+    output = (folder / "output.txt").read_text("utf-8", "replace")
+    found = diagnose(load(str(folder / "trace"))).findings
+    return Ran(code, output, tuple(found))
+
+
+def _waited(child: int) -> int:
+    """Return the exit code of a child, which is ended if it takes too long."""
+    ends = time.monotonic() + LIMIT
+    while time.monotonic() < ends:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return -signal.SIGKILL
+
+
+def _child(program: Program, side: str, folder: Path) -> None:
+    """Run the program in this process, and end it."""
+    for stream, name in ((1, "output.txt"), (2, "errors.txt")):
+        os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT, 0o644), stream)
+    backend = program.backend or {"torch": "eager", "tc": "tc"}[side]
+    os.environ.update(
+        FINDINGS_SIDE=side, FINDINGS_BACKEND=backend, TC_CACHE_DIR=str(folder / "cache"),
+        TORCHINDUCTOR_CACHE_DIR=str(folder / "inductor"),
+    )  # fmt: skip
+    if side == "torch":
+        os.environ["TORCH_TRACE"] = str(folder / "trace")
+        import torch._logging._internal as logging
+
+        logging.LOG_TRACE_HANDLER = None  # that of the process this one is a fork of
+        logging._init_logs()
+    else:
+        from tc.trace import add_sink
+        from tc.trace.writer import TraceWriter
+
+        add_sink(TraceWriter(str(folder / "trace")))
+    script, code = folder / f"{program.name}.py", 0
+    os.chdir(folder)
+    try:
+        names = {"__name__": "__main__", "__file__": str(script)}
+        exec(compile(script.read_text(), str(script), "exec"), names)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def _asks(finding: Any, edit: Edit) -> bool:
+    said = " ".join((finding.title, *finding.fix))
+    return finding.code == edit.code and edit.words in said
+
+
+def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Run a program and each of its edits; yield place, finding, edit, and what happened."""
+    before = run(program, program.text, side, folder / "before")
+    asked = []
+    for number, edit in enumerate(edit for edit in program.edits if side in edit.sides):
+        found = next((one for one in before.findings if _asks(one, edit)), None)
+        if found is None:
+            yield "", f"{edit.code} {edit.words}", "", "ERROR: no such finding"
+            continue
+        asked.append(found.id)
+        after = run(program, edit.made(program.text), side, folder / f"edit{number}")
+        happened = _happened(found, before, after)
+        advice = next((one for one in found.fix if edit.words in one), found.fix[0])
+        edited = f"{advice}<br>{_diff(edit)}"
+        yield found.where.short, f"{found.code} {found.title}", edited, happened
+    for one in before.findings:
+        if one.id not in asked:
+            nothing = not one.fix or one.fix[0].startswith("nothing to do")
+            of_run = one.code.startswith(OF_RUNS)
+            why = "asks for nothing" if nothing else "about the run" if of_run else "not tried"
+            yield one.where.short, f"{one.code} {one.title}", "; ".join(one.fix[:1]), why
+
+
+def _happened(found: Any, before: Ran, after: Ran) -> str:
+    from tc.tlparse.outputs import difference, same
+
+    left = [one for one in after.findings if (one.code, one.reason) == (found.code, found.reason)
+            and one.where.function == found.where.function]  # fmt: skip
+    count = sum(one.count for one in left)
+    if after.code and not before.code:
+        return f"FAILED: exit code {after.code}"
+    if not before.code and not same(before.output, after.output):
+        return f"DIFFERS: {difference(before.output, after.output)}"
+    if count >= found.count:
+        return f"NO HELP: still met {count} times"
+    new = {one.code for one in after.findings} - {one.code for one in before.findings}
+    new = {code for code in new if not code.startswith(OF_RUNS)}
+    also = f", but {', '.join(sorted(new))} is new" if new else ""
+    return f"gone{also}" if not count else f"{found.count} → {count}{also}"
+
+
+def _diff(edit: Edit) -> str:
+    rows = []
+    for old, new in edit.pairs:
+        for row in difflib.ndiff(old.splitlines(), new.splitlines()):
+            if row[0] in "+-":
+                rows.append(f"`{row[0]} {row[2:].strip()}`")
+    return "<br>".join(rows)
+
+
+def _serve(chosen: Sequence[Program], side: str, place: Path) -> Iterator[tuple[str, ...]]:
+    """Judge the programs of a side, with all that they import at hand."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.compiler.reset()  # loads its compiler, which fake tensors of both need
+    importlib.import_module("tc.compiler.api")
+    for program in chosen:
+        if side in program.sides:
+            for row in judged(program, side, place / side / program.name):
+                yield program.name, side, *row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", help="programs (all)")
+    parser.add_argument("--side", choices=("torch", "tc"), help="one compiler (both)")
+    parser.add_argument("--keep", help="leave programs and traces in this new folder")
+    options = parser.parse_args()
+    chosen = [one for one in programs() if not options.names or one.name in options.names]
+    counts = [0, 0]
+    print("| program | compiler | where | finding | the edit it asks for | what happened |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory(prefix="tc-advice-") as temporary:
+        for side in ("torch", "tc"):
+            if options.side in (None, side):
+                for row in _serve(chosen, side, Path(options.keep or temporary)):
+                    print("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |",
+                          flush=True)  # fmt: skip
+                    if "<br>" in row[4] or row[5].startswith("ERROR"):
+                        counts[0] += 1
+                        counts[1] += row[5].startswith("gone") or " → " in row[5]
+    share = counts[1] / max(counts[0], 1)
+    print(f"\n{counts[1]} of {counts[0]} edits did what they say ({share:.0%})")
+    sys.exit(share < NEEDED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What a branch does decides which edits can take the break away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tc.trace.branches import FIXES, Does, fixes_at, is_tested, what_it_does
+
+ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "does"),
+    [
+        ("if bad(x):\n    print(x)", 1, Does.TELLS),
+        ("if bad(x):\n    log.warning('bad')\nelse:\n    pass", 1, Does.TELLS),
+        ("if bad(x):\n    print(x)\n    x = x + 1", 1, Does.CHOOSES),
+        ("if bad(x):\n    seen.append(x)", 1, Does.CHOOSES),
+        ("if bad(x):\n    raise ValueError", 1, Does.RAISES),
+        ("assert bad(x), 'text'", 1, Does.RAISES),
+        ("while bad(x):\n    x = x / 2", 1, Does.LOOPS),
+        ("while True:\n    x = x / 2\n    if bad(x):\n        break", 3, Does.LOOPS),
+        ("for k in range(9):\n    if bad(x):\n        break", 2, Does.LOOPS),
+        ("for k in range(9):\n    if bad(x):\n        continue\n    x = x + k", 2, Does.CHOOSES),
+        ("if bad(x):\n    return x, True\nreturn x, False", 1, Does.LEAVES),
+        ("y = x if bad(x) else x + 1", 1, Does.CHOOSES),
+        ("if (flag and\n        bad(x)):\n    print(x)", 2, Does.TELLS),
+        ("for k in range(2):\n    if flag:\n        if bad(x):\n            raise ValueError", 3,
+         Does.RAISES),
+        ("y = bad(x)", 1, None),
+        ("if flag:\n    y = bad(x)", 2, None),
+    ],
+)  # fmt: skip
+def test_what_a_branch_does(tmp_path: Path, body: str, line: int, does: Does | None) -> None:
+    file = tmp_path / "model.py"
+    rows = "".join(f"    {row}\n" for row in body.split("\n"))
+    file.write_text(f"def f(x, flag):\n{rows}")
+    assert what_it_does(str(file), line + 1) is does
+    found = fixes_at("TC110", str(file), line + 1, "", ROW)
+    expected = ROW if does is None else ROW[:1] if does is Does.CHOOSES else FIXES[does]
+    assert found == expected
+
+
+def test_an_input_is_tested_in_its_own_function_only(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(
+        "@compile\n"
+        "def f(x, scale, rate):\n"
+        "    if self.last != 1 and scale > 0:\n"
+        "        x = x * rate\n"
+        "    return x\n"
+        "def g(x, rate):\n"
+        "    return x if rate else x + 1\n"
+    )
+    tested = {
+        (name, line): is_tested(str(file), line, name)
+        for name in ("scale", "rate", "self.last", "last")
+        for line in (1, 4, 7)
+    }
+    assert {key for key, value in tested.items() if value} == {
+        ("scale", 1), ("scale", 4), ("self.last", 1), ("self.last", 4), ("rate", 7),
+    }  # fmt: skip
+    assert not is_tested(str(tmp_path / "away.py"), 1, "scale")
+
+
+def test_a_file_that_changed_or_is_away_says_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("if bad(x):\n    print(x)\n")
+    assert what_it_does(str(file), 1, "if bad(x):") is Does.TELLS
+    assert what_it_does(str(file), 1, "if good(x):") is None
+    assert what_it_does(str(tmp_path / "away.py"), 1) is None
+    assert what_it_does(str(file), 7) is None
+    assert fixes_at("TC104", str(file), 1, "", ROW) == ROW
+    (tmp_path / "broken.py").write_text("if bad(x:\n")
+    assert what_it_does(str(tmp_path / "broken.py"), 1) is None

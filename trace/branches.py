@@ -1,0 +1,173 @@
+"""A line that asks for a value of a tensor goes in; what is done with the answer comes out.
+
+Which edit removes a graph break at a branch depends on what the branch does: values of two sides
+can be chosen by `torch.where`, a line that only prints cannot. The source is read where the
+program's files are at hand, as they are on the machine that wrote the trace.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+
+class Does(Enum):
+    """What a branch does with its condition."""
+
+    TELLS = "tells"
+    RAISES = "raises"
+    LOOPS = "loops"
+    LEAVES = "leaves"
+    CHOOSES = "chooses"
+
+
+#: methods and functions that tell somebody something, and whose result nobody uses
+_TELLING: Final = frozenset((
+    "print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log", "write",
+    "add_scalar",
+))  # fmt: skip
+_OUTSIDE: Final = (
+    "return the condition with the results, and act on it after the call, outside of the compiled "
+    "function"
+)
+#: codes of breaks at which a value of a tensor is asked for
+ASKING: Final = ("TC101", "TC110")
+#: what to do about a branch on tensor data, best first; where it chooses between values, the ways
+#: out of the break's own row
+FIXES: Final[dict[Does, tuple[str, ...]]] = {
+    Does.TELLS: (
+        _OUTSIDE,
+        "if only eager runs need it: if not torch.compiler.is_compiling() and …",
+    ),
+    Does.RAISES: (
+        "torch._assert_async(condition that has to hold), which is part of the graph",
+        _OUTSIDE,
+    ),
+    Does.LOOPS: (
+        "a fixed number of turns, with torch.where(done, old, new) for what is done already",
+        "loop outside of the compiled function, which does one turn",
+    ),
+    Does.LEAVES: (
+        _OUTSIDE,
+        "compute both results and choose: torch.where(condition, a, b), if they have one shape",
+    ),
+}
+
+
+#: ways out that are no use where the number is asked for to go one way or the other
+_OF_NUMBERS: Final = "capture_scalar_outputs"
+_OF_ASSERTIONS: Final = "for an assertion"
+
+
+def fixes_at(code: str, file: str, line: int, source: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the ways out of a graph break.
+
+    Args:
+        code: of its cause.
+        source: the line as the trace has it, to know whether the file is still the same.
+        known: those for the cause, whatever is done with the answer.
+    """
+    does = what_it_does(file, line, source) if code in ASKING else None
+    if does is None:
+        return tuple(known)
+    useless = _OF_NUMBERS, _OF_ASSERTIONS
+    return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in useless))
+
+
+def what_it_does(file: str, line: int, source: str = "") -> Does | None:
+    """Return what the branch at a line does; None if there is none, or its source is not known."""
+    text = linecache.getline(file, line).strip()
+    if not text or (source.strip() and source.strip() not in text):
+        return None
+    return _found(file, line, len(linecache.getlines(file)))
+
+
+@lru_cache(1024)
+def _found(file: str, line: int, _length: int) -> Does | None:
+    tree = _tree(file, _length)
+    found = None
+    for parents in _branches(tree) if tree is not None else ():
+        test = getattr(parents[-1], "test", None)
+        if test is not None and test.lineno <= line <= (test.end_lineno or line):
+            found = _does(parents)
+    return found
+
+
+@lru_cache(32)
+def _tree(file: str, _length: int) -> ast.AST | None:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _branches(node: ast.AST, above: tuple[ast.AST, ...] = ()) -> Iterator[tuple[ast.AST, ...]]:
+    """Yield the branches below a node, outer ones first, each with all that is around it."""
+    here = (*above, node)
+    if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):
+        yield here
+    for child in ast.iter_child_nodes(node):
+        yield from _branches(child, here)
+
+
+def _does(parents: tuple[ast.AST, ...]) -> Does:
+    node = parents[-1]
+    if isinstance(node, ast.While):
+        return Does.LOOPS
+    if isinstance(node, ast.Assert):
+        return Does.RAISES
+    if not isinstance(node, ast.If):
+        return Does.CHOOSES
+    bodies = [body for body in (node.body, node.orelse) if body]
+    if all(isinstance(body[-1], ast.Raise) for body in bodies):
+        return Does.RAISES
+    if all(_only_tells(one) for body in bodies for one in body):
+        return Does.TELLS
+    ends = [body[-1] for body in bodies]
+    if any(isinstance(end, ast.Break | ast.Continue) for end in ends):
+        around = [one for one in parents if isinstance(one, ast.For | ast.While)]
+        endless = around and isinstance(around[-1], ast.While)
+        return Does.LOOPS if endless or isinstance(ends[0], ast.Break) else Does.CHOOSES
+    if any(isinstance(end, ast.Return) for end in ends):
+        return Does.LEAVES
+    return Does.CHOOSES
+
+
+def _only_tells(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Pass):
+        return True
+    if not isinstance(statement, ast.Expr):
+        return False
+    call = statement.value
+    if isinstance(call, ast.Constant):
+        return True
+    if not isinstance(call, ast.Call):
+        return False
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return (name or getattr(call.func, "id", "")) in _TELLING
+
+
+def is_tested(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line goes one way or the other by an input of that name.
+
+    Args:
+        name: as the user writes it, `self.scale`. Only where the source is at hand.
+    """
+    tree = _tree(file, len(linecache.getlines(file)))
+    for parents in _branches(tree) if tree is not None else ():
+        test = getattr(parents[-1], "test", None)
+        around = [one for one in parents if isinstance(one, ast.FunctionDef)]
+        if test is None or not any(_first(one) <= line <= (one.end_lineno or 0) for one in around):
+            continue
+        if any(ast.unparse(one) == name for one in ast.walk(test) if isinstance(one, ast.expr)):
+            return True
+    return False
+
+
+def _first(function: ast.FunctionDef) -> int:
+    """The first line of a function, its decorators included, as code objects have it."""
+    return min([function.lineno, *(one.lineno for one in function.decorator_list)])
