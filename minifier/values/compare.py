@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from tc.minifier.values.log import GRADIENT, VALUE, VJP, Event, Log
+from tc.minifier.values.log import GRADIENT, INPUT, VALUE, VJP, Event, Log
 
 #: types -> their unit in the last place at 1
 EPS: Final = {"float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23,
