@@ -36,7 +36,7 @@ from tc.minifier.oracle import Oracle, OracleError, Server
 from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
 from tc.minifier.problem import Problem, Run, looks_for, record, recorded
 from tc.minifier.reduce import Reduction
-from tc.minifier.subject import subject_of
+from tc.minifier.subject import Subject, subject_of
 from tc.minifier.values import command as values
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
     with stoppable():
         try:
-            return values.run(arguments) if verb else _run(_parsed(arguments))
+            return values.run(arguments, searched) if verb else _run(_parsed(arguments))
         except Usage as error:
             return fail("tc-bisect", USAGE, f"{error}; try tc-bisect --help")
         except OracleError as error:
@@ -121,20 +121,24 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 def _run(options: argparse.Namespace) -> int:
     start = time.monotonic()
     require_torch()
+    subject = subject_of(options.script, options.rest, options.module)
     with Workplace("tc-bisect", options.own_caches) as place:
-        subject = subject_of(options.script, options.rest, options.module)
-        script = subject.script(place.folder)
-        limits = options.seconds or 120.0, options.seconds or 600.0
-        what = Run(script, options.rest, limits[1], subject.home)
-        verdict = Search(
-            subject.label, what, place.folder, limits[0], Progress(), options.runs
-        ).run()
+        verdict = searched(subject, place, options.seconds, options.runs)
     verdict.facts["seconds"] = round(time.monotonic() - start, 2)
     if options.issue:
         print(issue.of_verdict(verdict, subject.label, subject.text), end="")
         return verdict.code
     print(verdict.as_json() if options.json else verdict)
     return verdict.code
+
+
+def searched(
+    subject: Subject, place: Workplace, seconds: float | None = None, runs: int = 0
+) -> Verdict:
+    """Return what tc-bisect says of a script; limits have their defaults where none is given."""
+    script = subject.script(place.folder)
+    what = Run(script, subject.arguments, seconds or 600.0, subject.home)
+    return Search(subject.label, what, place.folder, seconds or 120.0, Progress(), runs).run()
 
 
 @dataclass

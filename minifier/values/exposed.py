@@ -197,7 +197,8 @@ class Graph:
             # what is returned of memory that is written later is not what the call computed
             kept = [node for node in kept if _memory(graphs._fake(node)) not in written]
             return cls(gm, gm, calls, kept)
-        exposed = inlined(graphs.copied(gm))
+        gm = inlined(graphs.copied(gm))
+        exposed = graphs.copied(gm)
         calls = _calls(exposed)
         found_graph = cls(exposed, gm, calls, calls[:EXPOSED])
         found_graph._expose()
