@@ -6,7 +6,7 @@ import argparse
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -227,7 +227,7 @@ class Search:
         verdict.add("failure", rung.answer.message, failure=first.kind, message=first.message)
         if seen:
             verdict.add("shows", f"not always: it {seen}", share=oracle.share)
-        add_lines(verdict, small)
+        add_lines(verdict, small, lines_of(step, case))
         if case.backward:
             where = "forward" if first.detail.get("forward") else "backward"
             verdict.add("pass", MEANING_OF_PASS[where], part=where)
@@ -303,9 +303,16 @@ def call_text(form: str) -> str:
     return head if head.replace(".", "").replace("_", "").isalnum() else form.replace("$", "arg")
 
 
-def add_lines(verdict: Verdict, small: Case) -> None:
-    """Name the user's lines."""
+def lines_of(step: Step | None, case: Case) -> set[str]:
+    """Return the user's lines that a step works for, as far as it says so."""
+    numbers = [line.rpartition(":")[2] for line in (step.lines if step else ())]
+    return {case.where(int(number)) for number in numbers if number.isdigit()} - {""}
+
+
+def add_lines(verdict: Verdict, small: Case, of_step: Collection[str]) -> None:
+    """Name the user's lines: of the calls that the failure needs, those the step works for."""
     places = list(dict.fromkeys(step.where for step in small.steps if step.where))
+    places = [place for place in places if place in of_step] or places
     for place in places[:4]:
         where, _, text = place.partition("\t")
         verdict.add("your line", f"{where}   {text}")

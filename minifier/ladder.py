@@ -35,11 +35,21 @@ NO_STEP = {
 
 @dataclass(frozen=True)
 class Rung:
-    """One stage, and how the case fares when compiled so far."""
+    """One stage, and how the case fares when compiled so far.
+
+    Attributes:
+        steps: kind of each optional step, and the lines of the program that it works for.
+    """
 
     name: str
     answer: Answer
-    steps: tuple[str, ...] = ()
+    steps: tuple[tuple[str, Sequence[str]], ...] = ()
+
+    @classmethod
+    def of(cls, name: str, row: Mapping[str, Any]) -> Rung:
+        """Return the rung in a line of the server's."""
+        steps = tuple((kind, tuple(lines)) for kind, lines in row.get("steps", ()))
+        return cls(name, Answer.of(row), steps)
 
     @property
     def who(self) -> str:
@@ -61,12 +71,14 @@ class Step:
         of: how many steps there are.
         kind: e.g. ``loops.lower.tanh``, or ``kernel.`` and its name.
         among: its running number among steps of its kind.
+        lines: of the program, that it works for; empty where it does not say so.
     """
 
     number: int
     of: int
     kind: str
     among: int
+    lines: Sequence[str] = ()
 
     @property
     def kernel(self) -> str:
@@ -130,7 +142,7 @@ class Ladder:
 
         def ask() -> Rung:
             row = self._ask("backend" if has_steps else "judge", more)
-            return Rung(name, Answer.of(row), tuple(row.get("steps", ())))
+            return Rung.of(name, row)
 
         return self._decided(ask)
 
@@ -144,7 +156,7 @@ class Ladder:
 
         def ask() -> Rung:
             row = self._ask("stage", more)
-            return Rung(name, Answer.of(row), tuple(row.get("steps", ())))
+            return Rung.of(name, row)
 
         return self._decided(ask)
 
@@ -168,7 +180,7 @@ class Ladder:
         kernels: one that is refused is interpreted.
         """
         kind = KERNELS if rung.name == "kernels" else "*"
-        steps = [name for name in rung.steps if kind == "*" or name.startswith(f"{kind}.")]
+        steps = [one for one in rung.steps if kind == "*" or one[0].startswith(f"{kind}.")]
         total = len(steps)
         refusing = self.stage if rung.name in STAGES else self.backend
         if not total or self.is_failure(refusing(rung.name, {kind: 1})):
@@ -184,6 +196,6 @@ class Ladder:
                 last = steps if kind == KERNELS else list(tried.steps)
             else:
                 low = middle
-        found = last[low - 1]
-        among = sum(name == found for name in last[:low])
-        return Step(low, total, found, among)
+        found, lines = last[low - 1]
+        among = sum(name == found for name, _ in last[:low])
+        return Step(low, total, found, among, lines)

@@ -25,7 +25,7 @@ import time
 import traceback
 import types
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +47,25 @@ THREADS = torch.get_num_threads()  # what a process has that does not ask for ot
 
 
 class CountingGate(api.Gate):
-    """A gate that remembers what it was asked, in order."""
+    """A gate that remembers what it was asked, in order.
+
+    Attributes:
+        asked: kind of each step, and the lines of the program (``file:line``) it works for.
+    """
 
     def __init__(self, refuse: dict[str, int]) -> None:
         super().__init__(dict(refuse))
-        self.names: list[str] = []
+        self.asked: list[tuple[str, list[str]]] = []
 
-    def allow(self, kind: str, at: str | Callable[[], str] = "") -> bool:
+    def allow(
+        self,
+        kind: str,
+        at: str | Callable[[], str] = "",
+        lines: Callable[[], Iterable[str]] = tuple,
+    ) -> bool:
         """Ask the real gate."""
-        self.names.append(kind)
-        return super().allow(kind, at)
+        self.asked.append((kind, list(dict.fromkeys(filter(None, lines())))))
+        return super().allow(kind, at, lines)
 
 
 class Server:
@@ -159,13 +168,13 @@ class Server:
                 program, lambda: eval(request["call"], names), inputs, request["backward"],
                 draws_as_eager=True,
             )  # fmt: skip
-        return {**outcome.as_json(), "steps": gate.names}
+        return {**outcome.as_json(), "steps": gate.asked}
 
     def backend(self, request: Request) -> dict[str, Any]:
         """Run a program compiled by torch, with some of its optional steps refused."""
         gate = CountingGate(request["refuse"])
         torch_steps.plant(gate)
-        return {**self.judge(request), "steps": gate.names}
+        return {**self.judge(request), "steps": gate.asked}
 
     def rerun(self, request: Request) -> dict[str, Any]:
         """Run a file as a program, in an empty folder."""

@@ -312,7 +312,8 @@ class Recorder(TorchFunctionMode):
         enters = enters or entering()
         numbers = [self.result(result, place, name, part, enters)
                    for part, result in enumerate(results)]  # fmt: skip
-        self.watch_products(results, edges, place, name, numbers[0])
+        if not any(_shares(results[0], one) for _, one in given):  # views pass on what they get
+            self.watch_products(results, edges, place, name, numbers[0])
         return made
 
     def enter(self, value: torch.Tensor, place: int, name: str) -> int:
