@@ -15,6 +15,7 @@ from tc import __version__
 from tc.minifier import issue
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case
+from tc.minifier.crash_site import Site, described
 from tc.minifier.console import (
     INTERNAL,
     INTERRUPTED,
@@ -236,6 +237,8 @@ class Search:
             add_step(verdict, step)
         elif rung.name in (*STAGES, *STEPPED):
             verdict.add("step", "it fails with every optional step refused", step=None)
+        if rung.answer.kind == "died" and (site := ladder.site(rung, step)):
+            add_site(verdict, site, case)
         if rung.answer.detail.get("index") is not None:
             add_element(verdict, rung.answer.detail)
         self._workaround(verdict, ladder, rung, step)
@@ -330,6 +333,17 @@ def add_step(verdict: Verdict, step: Step) -> None:
         return
     text = f"{step.kind}, number {step.number} of {step.of} (the {step.among}. of its kind)"
     verdict.add("step", text, step=step.kind, number=step.number, of=step.of)
+
+
+def add_site(verdict: Verdict, site: Site, case: Case) -> None:
+    """Name the generated statement at which the process dies, and the lines its kernel is for."""
+    verdict.add("statement", site.text, **described(site))
+    verdict.add("in", f"{site.kernel}, line {site.line} of the generated {site.file}")
+    numbers = [place.rpartition(":")[2] for place in site.lines]
+    places = dict.fromkeys(case.where(int(number)) for number in numbers if number.isdigit())
+    for place in filter(None, places):
+        where, _, text = place.partition("\t")
+        verdict.add("made for", f"{where}   {text}")
 
 
 def add_element(verdict: Verdict, detail: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tc.minifier.answer import Answer
 from tc.minifier.case import Call, Case
+from tc.minifier.crash_site import LEVELS, Site, site_in
 from tc.minifier.oracle import Oracle
 
 STAGES = ("capture", "aot", "loops", "schedule", "kernels", "program")
@@ -148,17 +149,33 @@ class Ladder:
 
     def stage(self, name: str, refuse: Mapping[str, int] | None = None) -> Rung:
         """Compile up to a stage of tc, refusing some steps."""
-        given = dict(self.case.call.options)
-        names = given.keys() if given.get("backend", DEFAULT[0]) in DEFAULT else ("dynamic",)
-        options = tuple((n, v) for n, v in given.items() if n in names and n != "backend")
-        call = Call("tc", (("backend", "replayed"), *options))
-        more = {"call": str(call), "stage": name, "refuse": dict(refuse or {})}
+        more = {"call": self._replayed(), "stage": name, "refuse": dict(refuse or {})}
 
         def ask() -> Rung:
             row = self._ask("stage", more)
             return Rung.of(name, row)
 
         return self._decided(ask)
+
+    def _replayed(self) -> str:
+        """Return the call that compiles up to a stage."""
+        given = dict(self.case.call.options)
+        names = given.keys() if given.get("backend", DEFAULT[0]) in DEFAULT else ("dynamic",)
+        options = tuple((n, v) for n, v in given.items() if n in names and n != "backend")
+        return str(Call("tc", (("backend", "replayed"), *options)))
+
+    def site(self, rung: Rung, step: Step | None) -> Site | None:
+        """Return the generated statement at which a program dies, if it is found."""
+        more: dict[str, Any] = {"call": str(self.case.call)}
+        if rung.name in STAGES:
+            kernel = step.number if step and step.kernel else None
+            refuse = {KERNELS: kernel + 1} if kernel else {}
+            more = {"call": self._replayed(), "stage": rung.name, "refuse": refuse}
+        for level in LEVELS:
+            self._ask("die", {**more, "level": level})
+            if site := site_in(self.oracle.server.folder):
+                return site
+        return None
 
     def _decided(self, ask: Callable[[], Rung]) -> Rung:
         """Ask as often as a failure that does not always show has to be looked for."""
