@@ -4,7 +4,7 @@ Values are paired by provenance: line, operation, result, and how often they occ
 has a value more often, the occurrences that it has more are put where most of the others agree, so
 that an iteration more at the beginning shifts nothing.
 
-Rounding. The distance of a pair is relative to the larger norm. It may be `LEAST` units in the last
+Rounding. Of masks and indices see `Comparison.is_near_tie`. The distance of a pair is relative to the larger norm. It may be `LEAST` units in the last
 place of the narrower type, and, where a third run is given whose results were moved by one unit
 each, `SLACK` times as far as that one is away. Without it, what comes in counts: a value may be
 `AMPLIFIES` times as far off as the worst of those it is computed from.
@@ -28,6 +28,7 @@ WIDE: Final = 64.0  # units that are always rounding, as for `sentinel.rounding`
 NARROW: Final = 4.0  # the same for types of 16 bits
 SLACK: Final = 4.0
 AMPLIFIES: Final = 16.0
+DECIDED: Final = 1e-3  # part of the elements of a mask that may be near a tie
 
 
 @dataclass(frozen=True)
@@ -205,11 +206,23 @@ class Comparison:
     def tolerance(self, pair: Pair) -> float:
         """Return the distance up to which a pair differs by rounding alone."""
         enters = max((one.distance for one in self.enters(pair)), default=0.0)
-        if pair.is_discrete:  # a decision near a tie may fall either way
-            return math.inf if 0 < enters < math.inf else 0.0
+        if pair.is_discrete:
+            return math.inf if 0 < enters < math.inf and self.is_near_tie(pair) else 0.0
         if self.moved is not None:
             return least(pair.one) + SLACK * self.measured.get(pair.one.number, 0.0)
         return max(least(pair.one), AMPLIFIES * enters if enters < math.inf else 0.0)
+
+    def is_near_tie(self, pair: Pair) -> bool:
+        """Whether rounding of what enters can decide otherwise, in a value without rounding.
+
+        Where it can, the moved run decides some elements otherwise as well, or they are few.
+        """
+        if self.moved is None or pair.one.shape != pair.other.shape:
+            return self.moved is None
+        both = zip(pair.one.sums, pair.other.sums, strict=True)
+        changed = sum((mine - theirs) ** 2 for mine, theirs in both)
+        few = changed <= DECIDED * math.prod(pair.one.shape)
+        return few or self.measured.get(pair.one.number, math.inf) > 0
 
     @cached_property
     def first(self) -> Pair | None:
