@@ -6,8 +6,8 @@ there after one stage and not after the stage before is that stage's doing.
 
 from __future__ import annotations
 
-from functools import partial
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,7 +44,9 @@ def _plan(plan: Plan, gate: Gate, threads: int) -> Boxed:
 def _kernels(plan: Plan, gate: Gate, threads: int) -> Boxed:
     """Compile the kernels that the gate allows; the others are interpreted."""
     # asked now, in the plan's order; a graph of a backward may run later, or never
-    own = {k.name: gate.allow(f"{KERNEL}.{k.name}", lines=partial(_lines, k)) for k in plan.kernels()}
+    own = {
+        k.name: gate.allow(f"{KERNEL}.{k.name}", lines=partial(_lines, k)) for k in plan.kernels()
+    }
     run = partial(_run, plan=plan, own=own, threads=threads)
     return lambda args: interpret_plan(plan, args, run)
 

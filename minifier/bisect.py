@@ -15,7 +15,6 @@ from tc import __version__
 from tc.minifier import issue
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case
-from tc.minifier.crash_site import Site, described
 from tc.minifier.console import (
     INTERNAL,
     INTERRUPTED,
@@ -30,6 +29,7 @@ from tc.minifier.console import (
     split_rest,
     stoppable,
 )
+from tc.minifier.crash_site import Site, described
 from tc.minifier.job import HUNG
 from tc.minifier.ladder import STAGES, STEPPED, Ladder, Rung, Step
 from tc.minifier.odds import runs_for

@@ -4,10 +4,11 @@ Values are paired by provenance: line, operation, result, and how often they occ
 has a value more often, the occurrences that it has more are put where most of the others agree, so
 that an iteration more at the beginning shifts nothing.
 
-Rounding. Of masks and indices see `Comparison.is_near_tie`. The distance of a pair is relative to the larger norm. It may be `LEAST` units in the last
+Rounding. The distance of a pair is relative to the larger norm. It may be `LEAST` units in the last
 place of the narrower type, and, where a third run is given whose results were moved by one unit
 each, `SLACK` times as far as that one is away. Without it, what comes in counts: a value may be
-`AMPLIFIES` times as far off as the worst of those it is computed from.
+`AMPLIFIES` times as far off as the worst of those it is computed from. Of masks and indices see
+`Comparison.is_near_tie`.
 """
 
 from __future__ import annotations

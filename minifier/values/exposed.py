@@ -444,9 +444,7 @@ class Recorded:
                     events[node.name] = self.recorder.enter(value, place, name)
         return events
 
-    def record(
-        self, own: Sequence[Any], made: Sequence[Any], events: dict[str, int]
-    ) -> None:
+    def record(self, own: Sequence[Any], made: Sequence[Any], events: dict[str, int]) -> None:
         """Record what was computed."""
         recorder = self.recorder
         values: Sequence[Any] = made[len(own) :]
