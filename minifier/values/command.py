@@ -340,7 +340,7 @@ def _add_counts(verdict: Verdict, comparison: Comparison, apart: Sequence[float]
 def labels(one: Log, other: Log) -> tuple[str, str]:
     """Return what two runs are called: by what distinguishes them."""
     for fact, form in (("how", "{}"), ("rank", "rank {}"), ("torch", "torch {}"),
-                       ("python", "Python {}")):  # fmt: skip
+                       ("python", "Python {}"), ("executable", "{}")):  # fmt: skip
         mine, theirs = one.facts.get(fact), other.facts.get(fact)
         if mine != theirs and mine and theirs:
             return form.format(mine), form.format(theirs)

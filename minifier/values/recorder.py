@@ -506,7 +506,7 @@ def facts(how: str) -> dict[str, Any]:
     """Return what distinguishes this run from others."""
     rank = os.environ.get("RANK", "")
     return {"how": how, "rank": rank, "torch": torch.__version__,
-            "python": platform.python_version()}  # fmt: skip
+            "python": platform.python_version(), "executable": sys.executable}  # fmt: skip
 
 
 def main() -> None:
