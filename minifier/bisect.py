@@ -26,6 +26,7 @@ from tc.minifier.console import (
     crash_text,
     fail,
     require_torch,
+    show,
     split_rest,
     stoppable,
 )
@@ -127,9 +128,9 @@ def _run(options: argparse.Namespace) -> int:
         verdict = searched(subject, place, options.seconds, options.runs)
     verdict.facts["seconds"] = round(time.monotonic() - start, 2)
     if options.issue:
-        print(issue.of_verdict(verdict, subject.label, subject.text), end="")
+        show(issue.of_verdict(verdict, subject.label, subject.text), end="")
         return verdict.code
-    print(verdict.as_json() if options.json else verdict)
+    show(verdict.as_json() if options.json else verdict)
     return verdict.code
 
 
@@ -288,12 +289,19 @@ MEANING_OF_PASS: Final = {
 }
 
 
+#: kinds of failures that are no crash, and how a sentence tells of them
+HOW_IT_FAILS: Final = {
+    "wrong": ("computes", " wrong"),
+    "nan": ("computes", " wrong"),
+    "accepts": ("computes", ", which eager refuses"),
+}
+
+
 def title(rung: Rung, step: Step | None, small: Case) -> str:
     """The verdict in one sentence."""
     calls = ", ".join(call_text(case_step.form) for case_step in small.steps[:3])
     many = f" and {len(small.steps) - 3} more calls" if len(small.steps) > 3 else ""
-    how = "fails on" if rung.answer.kind in ("crash", "died", "timeout") else "computes"
-    end = "" if how == "fails on" else " wrong"
+    how, end = HOW_IT_FAILS.get(rung.answer.kind, ("fails on", ""))
     who = f"step {step.number}, {step.kind}," if step else rung.without_step
     if step and step.kernel:
         who = f"the generated kernel {step.kernel}"

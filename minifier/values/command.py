@@ -16,7 +16,7 @@ from typing import IO, Final
 
 from tc.minifier import identity
 from tc.minifier.caches import caches_of_one_run
-from tc.minifier.console import OK, Parser, Progress, Usage, require_torch, split_rest
+from tc.minifier.console import OK, Parser, Progress, Usage, require_torch, show, split_rest
 from tc.minifier.limits import TimeLimit
 from tc.minifier.subject import Subject, subject_of
 from tc.minifier.values.compare import Comparison, Pair
@@ -193,7 +193,7 @@ def compare(own: Sequence[str], rest: Sequence[str], blame: Blame) -> int:
             verdict = of_runs(subject, options.python, options.seconds or SECONDS, blame)
     except NoLog as error:
         raise Usage(str(error)) from None
-    print(verdict.as_json() if options.json else verdict)
+    show(verdict.as_json() if options.json else verdict)
     return verdict.code
 
 
