@@ -110,10 +110,11 @@ class Space:
             if isinstance(held, property):
                 return None  # code of the user's
             return f"{home[0]}.{node.attr}", getattr(home[1], node.attr, None)
-        if not isinstance(node.slice, ast.Constant) or not isinstance(home[1], dict | list | tuple):
+        if not isinstance(node.slice, ast.Constant) or type(home[1]) not in (dict, list, tuple):
             return None
+        key: Any = node.slice.value
         try:
-            return f"{home[0]}[{node.slice.value!r}]", home[1][node.slice.value]
+            return f"{home[0]}[{key!r}]", home[1][key]
         except (LookupError, TypeError):
             return None
 

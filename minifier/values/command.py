@@ -243,8 +243,8 @@ def of_fused(seen: Verdict, found: Verdict) -> Verdict:
         return seen
     verdict = Verdict(BUG, f"{lines[0]} goes wrong in fused code: {found.title}")
     verdict.rows += [row for row in found.rows if row[0] in ("your line", "step", "kernel")]
-    kept = {key: found.facts[key] for key in ("lines", "step", "stage") if key in found.facts}
-    verdict.facts = {**seen.facts, **kept, "line": lines[0], "fused": True}
+    verdict.facts = {**seen.facts, "line": lines[0], "fused": True}
+    verdict.facts |= {k: v for k, v in found.facts.items() if k in ("lines", "step", "stage")}
     verdict.add("fused", text)
     verdict.rows += [("first seen" if name == "your line" else name, row)
                      for name, row in seen.rows]  # fmt: skip

@@ -256,7 +256,7 @@ class Graph:
         def put(node: fx.Node) -> fx.Node:
             return shown if _is_tensor(node) and next(number) == place else node
 
-        call.args, call.kwargs = fx.map_arg((call.args, call.kwargs), put)  # type: ignore[assignment]
+        call.args, call.kwargs = fx.map_arg((call.args, call.kwargs), put)
 
     def _added(self, tap: Tap, node: fx.Node, after: fx.Node) -> fx.Node:
         graph = self.module.graph
@@ -428,7 +428,9 @@ class Recorded:
     def passed(self, rows: list[list[Row]], gradients: Sequence[torch.Tensor | None]) -> None:
         """Record the gradients of the taps."""
         for of_tap, gradient in zip(rows, gradients, strict=True):
-            for kind, place, name, part, number in of_tap if gradient is not None else ():
+            if gradient is None:  # nothing that was asked for depends on it
+                continue
+            for kind, place, name, part, number in of_tap:
                 self.recorder.event(kind, place, name, part, gradient, (number,))
 
     def enter(self, inputs: Sequence[Any]) -> dict[str, int]:

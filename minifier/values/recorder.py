@@ -25,6 +25,7 @@ import time
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
@@ -365,13 +366,13 @@ class Recorder(TorchFunctionMode):
             if len(parts) != len(arguments):
                 continue  # what belongs to which of equal arguments is not known
             for argument, terms in zip(arguments, parts, strict=True):
-                row = (place, name, argument, number)
-                total = Sum(len(terms), lambda value, row=row: self.product(value, *row))
+                then = partial(self.product, place, name, argument, number)
+                total = Sum(len(terms), then)
                 for node, index in terms:
                     node.register_hook(total.of(index))
 
     def product(
-        self, gradient: torch.Tensor, place: int, name: str, argument: int, number: int
+        self, place: int, name: str, argument: int, number: int, gradient: torch.Tensor
     ) -> None:
         """Record what a call has passed back to an argument."""
         self.event(VJP, place, name, argument, gradient, (number,))
