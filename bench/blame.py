@@ -149,7 +149,7 @@ def trial(draw: Draw, verb: tuple[str, ...] = ()) -> Trial:
         return Trial(True, cpu=done.cpu, note=(done.out + done.err).strip()[-150:])
     said = json.loads(done.out)
     if verb:
-        named = (place(str(said.get("line"))),)
+        named = tuple(place(line) for line in said.get("lines") or [str(said.get("line"))])
         right = set(named) <= lines
         return Trial(True, str(said.get("value")), right, named, right, done.cpu,
                      f"{said.get('distance')}")  # fmt: skip

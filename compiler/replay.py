@@ -6,8 +6,8 @@ there after one stage and not after the stage before is that stage's doing.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,9 +44,15 @@ def _plan(plan: Plan, gate: Gate, threads: int) -> Boxed:
 def _kernels(plan: Plan, gate: Gate, threads: int) -> Boxed:
     """Compile the kernels that the gate allows; the others are interpreted."""
     # asked now, in the plan's order; a graph of a backward may run later, or never
-    own = {k.name: gate.allow(f"{KERNEL}.{k.name}") for k in plan.kernels()}
-    run = functools.partial(_run, plan=plan, own=own, threads=threads)
+    own = {
+        k.name: gate.allow(f"{KERNEL}.{k.name}", lines=partial(_lines, k)) for k in plan.kernels()
+    }
+    run = partial(_run, plan=plan, own=own, threads=threads)
     return lambda args: interpret_plan(plan, args, run)
+
+
+def _lines(kernel: Kernel) -> list[str]:
+    return [origin.place for origin in kernel.origins]
 
 
 def _run(kernel: Kernel, env: Env, plan: Plan, own: dict[str, bool], threads: int) -> None:
@@ -61,7 +67,7 @@ def _run(kernel: Kernel, env: Env, plan: Plan, own: dict[str, bool], threads: in
 
 def _checked(plan: Plan, gate: Gate, threads: int) -> Boxed:
     """Compile the kernels, and compare each with its interpretation when it is called."""
-    run = functools.partial(_run_checked, plan=plan, threads=threads)
+    run = partial(_run_checked, plan=plan, threads=threads)
     return lambda args: interpret_plan(plan, args, run)
 
 

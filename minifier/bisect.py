@@ -6,7 +6,7 @@ import argparse
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,9 +26,11 @@ from tc.minifier.console import (
     crash_text,
     fail,
     require_torch,
+    show,
     split_rest,
     stoppable,
 )
+from tc.minifier.crash_site import Site, described
 from tc.minifier.job import HUNG
 from tc.minifier.ladder import STAGES, STEPPED, Ladder, Rung, Step
 from tc.minifier.odds import runs_for
@@ -36,7 +38,7 @@ from tc.minifier.oracle import Oracle, OracleError, Server
 from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
 from tc.minifier.problem import Problem, Run, looks_for, record, recorded
 from tc.minifier.reduce import Reduction
-from tc.minifier.subject import subject_of
+from tc.minifier.subject import Subject, subject_of
 from tc.minifier.values import command as values
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
@@ -86,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
     with stoppable():
         try:
-            return values.run(arguments) if verb else _run(_parsed(arguments))
+            return values.run(arguments, searched) if verb else _run(_parsed(arguments))
         except Usage as error:
             return fail("tc-bisect", USAGE, f"{error}; try tc-bisect --help")
         except OracleError as error:
@@ -121,20 +123,24 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 def _run(options: argparse.Namespace) -> int:
     start = time.monotonic()
     require_torch()
+    subject = subject_of(options.script, options.rest, options.module)
     with Workplace("tc-bisect", options.own_caches) as place:
-        subject = subject_of(options.script, options.rest, options.module)
-        script = subject.script(place.folder)
-        limits = options.seconds or 120.0, options.seconds or 600.0
-        what = Run(script, options.rest, limits[1], subject.home)
-        verdict = Search(
-            subject.label, what, place.folder, limits[0], Progress(), options.runs
-        ).run()
+        verdict = searched(subject, place, options.seconds, options.runs)
     verdict.facts["seconds"] = round(time.monotonic() - start, 2)
     if options.issue:
-        print(issue.of_verdict(verdict, subject.label, subject.text), end="")
+        show(issue.of_verdict(verdict, subject.label, subject.text), end="")
         return verdict.code
-    print(verdict.as_json() if options.json else verdict)
+    show(verdict.as_json() if options.json else verdict)
     return verdict.code
+
+
+def searched(
+    subject: Subject, place: Workplace, seconds: float | None = None, runs: int = 0
+) -> Verdict:
+    """Return what tc-bisect says of a script; limits have their defaults where none is given."""
+    script = subject.script(place.folder)
+    what = Run(script, subject.arguments, seconds or 600.0, subject.home)
+    return Search(subject.label, what, place.folder, seconds or 120.0, Progress(), runs).run()
 
 
 @dataclass
@@ -223,7 +229,7 @@ class Search:
         verdict.add("failure", rung.answer.message, failure=first.kind, message=first.message)
         if seen:
             verdict.add("shows", f"not always: it {seen}", share=oracle.share)
-        add_lines(verdict, small)
+        add_lines(verdict, small, lines_of(step, case))
         if case.backward:
             where = "forward" if first.detail.get("forward") else "backward"
             verdict.add("pass", MEANING_OF_PASS[where], part=where)
@@ -232,6 +238,8 @@ class Search:
             add_step(verdict, step)
         elif rung.name in (*STAGES, *STEPPED):
             verdict.add("step", "it fails with every optional step refused", step=None)
+        if rung.answer.kind == "died" and (site := ladder.site(rung, step)):
+            add_site(verdict, site, case)
         if rung.answer.detail.get("index") is not None:
             add_element(verdict, rung.answer.detail)
         self._workaround(verdict, ladder, rung, step)
@@ -281,12 +289,19 @@ MEANING_OF_PASS: Final = {
 }
 
 
+#: kinds of failures that are no crash, and how a sentence tells of them
+HOW_IT_FAILS: Final = {
+    "wrong": ("computes", " wrong"),
+    "nan": ("computes", " wrong"),
+    "accepts": ("computes", ", which eager refuses"),
+}
+
+
 def title(rung: Rung, step: Step | None, small: Case) -> str:
     """The verdict in one sentence."""
     calls = ", ".join(call_text(case_step.form) for case_step in small.steps[:3])
     many = f" and {len(small.steps) - 3} more calls" if len(small.steps) > 3 else ""
-    how = "fails on" if rung.answer.kind in ("crash", "died", "timeout") else "computes"
-    end = "" if how == "fails on" else " wrong"
+    how, end = HOW_IT_FAILS.get(rung.answer.kind, ("fails on", ""))
     who = f"step {step.number}, {step.kind}," if step else rung.without_step
     if step and step.kernel:
         who = f"the generated kernel {step.kernel}"
@@ -299,9 +314,16 @@ def call_text(form: str) -> str:
     return head if head.replace(".", "").replace("_", "").isalnum() else form.replace("$", "arg")
 
 
-def add_lines(verdict: Verdict, small: Case) -> None:
-    """Name the user's lines."""
+def lines_of(step: Step | None, case: Case) -> set[str]:
+    """Return the user's lines that a step works for, as far as it says so."""
+    numbers = [line.rpartition(":")[2] for line in (step.lines if step else ())]
+    return {case.where(int(number)) for number in numbers if number.isdigit()} - {""}
+
+
+def add_lines(verdict: Verdict, small: Case, of_step: Collection[str]) -> None:
+    """Name the user's lines: of the calls that the failure needs, those the step works for."""
     places = list(dict.fromkeys(step.where for step in small.steps if step.where))
+    places = [place for place in places if place in of_step] or places
     for place in places[:4]:
         where, _, text = place.partition("\t")
         verdict.add("your line", f"{where}   {text}")
@@ -319,6 +341,17 @@ def add_step(verdict: Verdict, step: Step) -> None:
         return
     text = f"{step.kind}, number {step.number} of {step.of} (the {step.among}. of its kind)"
     verdict.add("step", text, step=step.kind, number=step.number, of=step.of)
+
+
+def add_site(verdict: Verdict, site: Site, case: Case) -> None:
+    """Name the generated statement at which the process dies, and the lines its kernel is for."""
+    verdict.add("statement", site.text, **described(site))
+    verdict.add("in", f"{site.kernel}, line {site.line} of the generated {site.file}")
+    numbers = [place.rpartition(":")[2] for place in site.lines]
+    places = dict.fromkeys(case.where(int(number)) for number in numbers if number.isdigit())
+    for place in filter(None, places):
+        where, _, text = place.partition("\t")
+        verdict.add("made for", f"{where}   {text}")
 
 
 def add_element(verdict: Verdict, detail: Mapping[str, Any]) -> None:

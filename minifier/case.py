@@ -332,6 +332,13 @@ class Case:
         setup += ["", self.setup] if self.setup else []
         return "\n".join([*self.imports(), *setup, "", *self.function(), "", *self.makers(), ""])
 
+    def where(self, number: int) -> str:
+        """Return the user's line that a line of `program` stands for, as its step has it."""
+        lines = self.program().splitlines()
+        starts = [place for place, text in enumerate(lines, 1) if text.startswith("def f(")]
+        place = number - starts[0] - 1 if starts else -1
+        return self.steps[place].where if 0 <= place < len(self.steps) else ""
+
     @property
     def arguments(self) -> list[str]:
         """What the inputs are called in the program."""

@@ -90,6 +90,14 @@ class Progress:
         print(f"{clear}{text}", end=end, file=sys.stderr, flush=True)
 
 
+def show(text: object, end: str = "\n") -> None:
+    """Print a result; whoever reads the output may have seen enough of it."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def fail(tool: str, code: int, text: str) -> int:
     """Print on stderr what went wrong; returns the exit code."""
     print(f"{tool}: {text}", file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tc.minifier import issue
 from tc.minifier.answer import Answer
-from tc.minifier.console import INTERRUPTED, NOT_REPRODUCED, OK, Progress
+from tc.minifier.console import INTERRUPTED, NOT_REPRODUCED, OK, Progress, show
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
 from tc.minifier.journal import Journal, write_whole
@@ -113,7 +113,7 @@ class Result:
         text = setting.output.read_text()
         took = time.monotonic() - setting.start
         if setting.as_json:
-            print(json.dumps(self.as_json(text, took)))
+            show(json.dumps(self.as_json(text, took)))
             return self.code
         how = f" ({self.stopped})" if self.stopped else ""
         setting.note(
@@ -127,7 +127,7 @@ class Result:
             setting.progress.line("the same command with --resume continues")
         elif self.good and self.answer.kind not in ("check", "exit"):
             setting.progress.line(f"next: tc-bisect {setting.output} names the step to blame")
-        print(issue.text(self.answer, text, self.verdict, setting.tried)
+        show(issue.text(self.answer, text, self.verdict, setting.tried)
               if setting.as_issue else text, end="")  # fmt: skip
         return self.code
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from tc.minifier.answer import Answer
 from tc.minifier.case import Call, Case
+from tc.minifier.crash_site import LEVELS, Site, site_in
 from tc.minifier.oracle import Oracle
 
 STAGES = ("capture", "aot", "loops", "schedule", "kernels", "program")
@@ -35,11 +36,21 @@ NO_STEP = {
 
 @dataclass(frozen=True)
 class Rung:
-    """One stage, and how the case fares when compiled so far."""
+    """One stage, and how the case fares when compiled so far.
+
+    Attributes:
+        steps: kind of each optional step, and the lines of the program that it works for.
+    """
 
     name: str
     answer: Answer
-    steps: tuple[str, ...] = ()
+    steps: tuple[tuple[str, Sequence[str]], ...] = ()
+
+    @classmethod
+    def of(cls, name: str, row: Mapping[str, Any]) -> Rung:
+        """Return the rung in a line of the server's."""
+        steps = tuple((kind, tuple(lines)) for kind, lines in row.get("steps", ()))
+        return cls(name, Answer.of(row), steps)
 
     @property
     def who(self) -> str:
@@ -61,12 +72,14 @@ class Step:
         of: how many steps there are.
         kind: e.g. ``loops.lower.tanh``, or ``kernel.`` and its name.
         among: its running number among steps of its kind.
+        lines: of the program, that it works for; empty where it does not say so.
     """
 
     number: int
     of: int
     kind: str
     among: int
+    lines: Sequence[str] = ()
 
     @property
     def kernel(self) -> str:
@@ -130,23 +143,39 @@ class Ladder:
 
         def ask() -> Rung:
             row = self._ask("backend" if has_steps else "judge", more)
-            return Rung(name, Answer.of(row), tuple(row.get("steps", ())))
+            return Rung.of(name, row)
 
         return self._decided(ask)
 
     def stage(self, name: str, refuse: Mapping[str, int] | None = None) -> Rung:
         """Compile up to a stage of tc, refusing some steps."""
-        given = dict(self.case.call.options)
-        names = given.keys() if given.get("backend", DEFAULT[0]) in DEFAULT else ("dynamic",)
-        options = tuple((n, v) for n, v in given.items() if n in names and n != "backend")
-        call = Call("tc", (("backend", "replayed"), *options))
-        more = {"call": str(call), "stage": name, "refuse": dict(refuse or {})}
+        more = {"call": self._replayed(), "stage": name, "refuse": dict(refuse or {})}
 
         def ask() -> Rung:
             row = self._ask("stage", more)
-            return Rung(name, Answer.of(row), tuple(row.get("steps", ())))
+            return Rung.of(name, row)
 
         return self._decided(ask)
+
+    def _replayed(self) -> str:
+        """Return the call that compiles up to a stage."""
+        given = dict(self.case.call.options)
+        names = given.keys() if given.get("backend", DEFAULT[0]) in DEFAULT else ("dynamic",)
+        options = tuple((n, v) for n, v in given.items() if n in names and n != "backend")
+        return str(Call("tc", (("backend", "replayed"), *options)))
+
+    def site(self, rung: Rung, step: Step | None) -> Site | None:
+        """Return the generated statement at which a program dies, if it is found."""
+        more: dict[str, Any] = {"call": str(self.case.call)}
+        if rung.name in STAGES:
+            kernel = step.number if step and step.kernel else None
+            refuse = {KERNELS: kernel + 1} if kernel else {}
+            more = {"call": self._replayed(), "stage": rung.name, "refuse": refuse}
+        for level in LEVELS:
+            self._ask("die", {**more, "level": level})
+            if site := site_in(self.oracle.server.folder):
+                return site
+        return None
 
     def _decided(self, ask: Callable[[], Rung]) -> Rung:
         """Ask as often as a failure that does not always show has to be looked for."""
@@ -168,7 +197,7 @@ class Ladder:
         kernels: one that is refused is interpreted.
         """
         kind = KERNELS if rung.name == "kernels" else "*"
-        steps = [name for name in rung.steps if kind == "*" or name.startswith(f"{kind}.")]
+        steps = [one for one in rung.steps if kind == "*" or one[0].startswith(f"{kind}.")]
         total = len(steps)
         refusing = self.stage if rung.name in STAGES else self.backend
         if not total or self.is_failure(refusing(rung.name, {kind: 1})):
@@ -184,6 +213,6 @@ class Ladder:
                 last = steps if kind == KERNELS else list(tried.steps)
             else:
                 low = middle
-        found = last[low - 1]
-        among = sum(name == found for name in last[:low])
-        return Step(low, total, found, among)
+        found, lines = last[low - 1]
+        among = sum(name == found for name, _ in last[:low])
+        return Step(low, total, found, among, lines)

@@ -236,10 +236,15 @@ class Oracle(Search):
         return bool(case.outputs or case.steps) and self.is_target(self.judge(case))
 
     def learn(self, case: Case) -> Case:
-        """Return the case with the facts about each of its values; the server keeps the values."""
+        """Return the case with the facts about each of its values; the server keeps the values.
+
+        Where eager raises and compiled code does not, they are the values up to the call that does.
+        """
+        failure = self.target or self.akin
+        raises = failure is not None and failure.kind == "accepts"
         row = self.server.ask(
             {"do": "values", "program": keeping(case), "arguments": case.arguments,
-             "backward": case.backward, "seconds": self.seconds}
+             "backward": case.backward, "seconds": self.seconds, "raises": raises}
         )  # fmt: skip
         if row["kind"] != "ok":
             raise OracleError(f"the graph does not run alone: {row.get('message')}")

@@ -8,6 +8,7 @@ from typing import Final
 
 from tc.minifier import odds
 from tc.minifier.console import OK
+from tc.minifier.missing_guard import Missing, missing
 from tc.minifier.oracle import MEASURED, Server
 from tc.minifier.problem import REDUCIBLE, Problem, Run, recorded
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
@@ -166,7 +167,8 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
     number = calls.first_wrong(count)
     wrong = calls.run(number)
     function, line = wrong.facts.get("last") or ("", "")
-    stale = number > 1 and calls.run(number, fresh=True).kind == "ok"
+    fresh = calls.run(number, fresh=True) if number > 1 else wrong
+    stale = fresh.kind == "ok"
     if stale:
         title = f"a guard of {function} lets call {number} pass, which needs code of its own"
     else:
@@ -191,8 +193,21 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
         "not, or a call that was not checked",
     }
     verdict.add("step", f"{step}: {meaning[step]}", step=step, number=number, of=count)
+    if stale and (read := missing(wrong.facts.get("ran") or {}, fresh.facts.get("ran") or {})):
+        add_read(verdict, read)
     verdict.add(
         "works if", "that call runs eagerly: disable=True, or tc.disable (tried)",
         workaround="disable",
     )  # fmt: skip
     return verdict
+
+
+def add_read(verdict: Verdict, read: Missing) -> None:
+    """Name the read that no guard holds, and the guard."""
+    verdict.add("read", f"{read.line}   {', '.join(read.reads) or 'not known which'}",
+                read=read.line, reads=list(read.reads))  # fmt: skip
+    for guard in read.guards:
+        verdict.add("guard", f"{guard}: missing, or it lets too much pass")
+    verdict.facts["guards"] = list(read.guards)
+    verdict.add("it computes", read.old, computes=read.old)
+    verdict.add("it has to", read.new, needs=read.new)

@@ -29,7 +29,7 @@ from torch import fx
 
 import tc
 from tc.compiler import api
-from tc.minifier import graphs, identity, judge, settings
+from tc.minifier import graphs, identity, judge, missing_guard, settings
 from tc.minifier.case import Call, to_json
 from tc.minifier.judge import Outcome
 from tc.minifier.setup_code import setup_for
@@ -52,12 +52,14 @@ class Limit:
         fresh: the last of them finds no compiled code of earlier ones.
         seen: calls so far.
         last: the last compiled one: who was called, and where.
+        watch: what runs in that call.
     """
 
     calls: float
     fresh: bool = False
     seen: int = 0
     last: tuple[str, str] = ("", "")
+    watch: missing_guard.Watch = dataclasses.field(default_factory=missing_guard.Watch)
 
     def on(self, compiled: Any, model: Any, forget: Callable[[], None]) -> Any:
         """Return what stands for a compiled function or module."""
@@ -74,6 +76,7 @@ class Limit:
                 if self.fresh:
                     forget()
                 self.last = (describe(model), calling_line())
+                self.watch.begin(model, args, kwargs)
             return target(*args, **kwargs)
 
         if not is_module:
@@ -213,6 +216,9 @@ class Watched:
 
     def __call__(self, *inputs: Any) -> Any:
         assert self.compiled is not None
+        limit = self.recorder.limit
+        if limit is not None and limit.seen == limit.calls:
+            limit.watch.rows += missing_guard.rows_of(self.gm)
         if self.checked >= CHECKED_CALLS:
             return self.compiled(*inputs)
         self.checked += 1
@@ -334,7 +340,7 @@ def problem_of(outcome: Outcome, recorder: Recorder) -> dict[str, Any]:
     """Return what is known of a run, as plain data."""
     limit = recorder.limit
     return {
-        **({"seen": limit.seen, "last": limit.last} if limit else {}),
+        **({"seen": limit.seen, "last": limit.last, "ran": limit.watch.as_json()} if limit else {}),
         **outcome.as_json(),
         "graphs": recorder.graphs, "calls": recorder.calls,
         "compiles": recorder.compiles, "compiler": recorder.compiler, "random": recorder.random,

@@ -25,7 +25,7 @@ import time
 import traceback
 import types
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ import torch
 import tc
 from tc.compiler import api
 from tc.compiler.sentinel.rounding import same_layout
-from tc.minifier import fresh, graphs, identity, judge, runner, torch_steps
+from tc.minifier import crash_site, fresh, graphs, identity, judge, runner, torch_steps
 from tc.minifier.caches import caches_of_one_run
 from tc.minifier.judge import Outcome
 from tc.minifier.limits import TimeLimit
@@ -47,28 +47,41 @@ THREADS = torch.get_num_threads()  # what a process has that does not ask for ot
 
 
 class CountingGate(api.Gate):
-    """A gate that remembers what it was asked, in order."""
+    """A gate that writes down what it was asked, in order: also where its process dies then.
 
-    def __init__(self, refuse: dict[str, int]) -> None:
+    Args:
+        path: a file for lines of JSON: the kind of a step, and the lines of the program
+            (``file:line``) that it works for.
+    """
+
+    def __init__(self, refuse: dict[str, int], path: Path) -> None:
         super().__init__(dict(refuse))
-        self.names: list[str] = []
+        self.file = open(path, "w", buffering=1)  # noqa: SIM115 - as long as this process
 
-    def allow(self, kind: str, at: str | Callable[[], str] = "") -> bool:
+    def allow(
+        self,
+        kind: str,
+        at: str | Callable[[], str] = "",
+        lines: Callable[[], Iterable[str]] = tuple,
+    ) -> bool:
         """Ask the real gate."""
-        self.names.append(kind)
-        return super().allow(kind, at)
+        row = (kind, list(dict.fromkeys(filter(None, lines()))))
+        self.file.write(json.dumps(row) + "\n")
+        return super().allow(kind, at, lines)
 
 
 class Server:
     """Answers requests.
 
     Attributes:
+        steps: file of the optional steps of a compiler, see `CountingGate`.
         folder: holds ``inputs.pt``, and a file for each program that was run for its values.
         recorded: tensors of the user's run by name.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.steps = folder / "steps.jsonl"
         self.recorded: dict[str, torch.Tensor] = {}
         self.actions: dict[str, Callable[[Request], dict[str, Any]]] = {
             "judge": self.judge,
@@ -77,6 +90,7 @@ class Server:
             "text": self.text,
             "export": self.export,
             "stage": self.stage,
+            "die": self.die,
             "rerun": self.rerun,
             "script": self.script,
             "record": self.record,
@@ -100,7 +114,10 @@ class Server:
                 answer: dict[str, Any] = {"kind": "ok"}
             else:
                 stack = str(self.folder / "stack.json")
+                self.steps.unlink(missing_ok=True)
                 answer = in_child(functools.partial(self._act, request), request, stack)
+                if self.steps.exists():
+                    answer["steps"] = [*map(json.loads, self.steps.read_text().splitlines())]
             for file in ("inputs.pt",) if request["do"] == "record" else answer.get("files", ()):
                 self.load(file)
             answers.write(json.dumps({**answer, "id": request.get("id")}) + "\n")
@@ -152,20 +169,25 @@ class Server:
     def stage(self, request: Request) -> dict[str, Any]:
         """Run a program compiled up to a stage, with some optional steps refused."""
         program, inputs, names = self.prepare(request)
-        gate = CountingGate(request["refuse"])
+        gate = CountingGate(request["refuse"], self.steps)
         names["replayed"] = api.replaying(request["stage"], gate)
         with torch.set_grad_enabled(request["backward"]):
             outcome = judge.judge(
                 program, lambda: eval(request["call"], names), inputs, request["backward"],
                 draws_as_eager=True,
             )  # fmt: skip
-        return {**outcome.as_json(), "steps": gate.names}
+        return outcome.as_json()
+
+    def die(self, request: Request) -> dict[str, Any]:
+        """Run a program that dies, compiled up to a stage or whole; see `crash_site`."""
+        crash_site.watch(self.folder, request["level"])
+        return self.stage(request) if "stage" in request else self.judge(request)
 
     def backend(self, request: Request) -> dict[str, Any]:
         """Run a program compiled by torch, with some of its optional steps refused."""
-        gate = CountingGate(request["refuse"])
+        gate = CountingGate(request["refuse"], self.steps)
         torch_steps.plant(gate)
-        return {**self.judge(request), "steps": gate.names}
+        return self.judge(request)
 
     def rerun(self, request: Request) -> dict[str, Any]:
         """Run a file as a program, in an empty folder."""
@@ -218,7 +240,8 @@ class Server:
                 kept[name] = same_layout(value).cpu()
 
         names = self.namespace(request["program"], keep=keep)
-        with torch.set_grad_enabled(request["backward"]):
+        expected = (Exception,) if request.get("raises") else ()
+        with torch.set_grad_enabled(request["backward"]), contextlib.suppress(*expected):
             names["f"](*(names[name] for name in request["arguments"]))
         file = f"values{len(list(self.folder.glob('values*.pt')))}.pt"
         torch.save(kept, self.folder / file)

@@ -8,7 +8,7 @@ Of tc only: `capture`: frames with an instruction are refused. `opcode`: its han
 `hang`: a lowering does not end. `die`, `flaky`, `third`: a stage dies, raises in 30 % of its runs,
 or from the third graph with the op on. `gcc`: the C of a scalar op does not compile. `kernel`: that
 C computes a sine. `fused`: a kernel that computes the op with others is wrong. `decomposition`: one
-is.
+is. `segv`: the C of a scalar op reads an address that is nobody's.
 With two ops the fault shows only in graphs that hold both; the second one goes wrong.
 """
 
@@ -168,7 +168,11 @@ def break_fused(module):
 
 def break_scalar(module):
     rows = module.SCALAR_OPS._rows
-    wrong = rows["sin"].c if KIND == "kernel" else "no_such_function_{t}({0})"
+    wrong = {
+        "kernel": rows["sin"].c,
+        "segv": "(((const float*)64)[0] + ({0}))",
+        "gcc": "no_such_function_{t}({0})",
+    }[KIND]
     rows[CULPRIT] = dataclasses.replace(rows[CULPRIT], c=wrong)
 
 
@@ -215,6 +219,7 @@ FAULTS = {
     ("tc", "fused"): ("tc.compiler.codegen.stage", break_fused),
     ("tc", "gcc"): ("tc.compiler.loops.ops", break_scalar),
     ("tc", "kernel"): ("tc.compiler.loops.ops", break_scalar),
+    ("tc", "segv"): ("tc.compiler.loops.ops", break_scalar),
     ("tc", "capture"): ("tc.compiler.capture.translate", break_capture),
     ("tc", "opcode"): ("tc.compiler.capture.translate", break_opcode),
     ("tc", "decomposition"): ("tc.compiler.aot.decompositions", break_decomposition),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
@@ -69,13 +69,20 @@ class Gate:
         """
         return nullcontext([]) if self.notes is None else self.notes.other_pass(name, parts)
 
-    def allow(self, kind: str, at: str | Callable[[], str] = "") -> bool:
+    def allow(
+        self,
+        kind: str,
+        at: str | Callable[[], str] = "",
+        lines: Callable[[], Iterable[str]] = tuple,
+    ) -> bool:
         """Count one step of this kind, and return whether it may be done.
 
         Args:
             kind: dotted name of the step, e.g. ``loops.fuse`` or ``aot.decompose.aten.gelu``.
                 A refusal of a prefix (``loops``) holds for all kinds below it.
             at: what the step is about, for the notes: a node, a buffer, a user line.
+            lines: the user's lines (``file:line``) it works for, where it joins several; for gates
+                of tools that want them.
         """
         self.taken["*"] += 1
         allowed = not self.refuse_from or self._allowed(kind)

@@ -45,6 +45,8 @@ KERNEL_FLAGS = (
     "-shared",
 )
 
+#: value of ``TC_DEBUG_INFO`` -> flags
+DEBUG_FLAGS = {"1": ("-g",), "2": ("-g", "-Og")}
 
 # A build for tests: kernels abort on out-of-bounds accesses and overflows.
 SANITIZED_FLAGS = (
@@ -124,9 +126,11 @@ def kernel_flags(compiler: Compiler) -> tuple[str, ...]:
     """Return the flags kernels are compiled with on this machine.
 
     ``TC_SANITIZE=1`` builds kernels with sanitizers (`SANITIZED_FLAGS`); the process has to load
-    gcc's libasan first, as under ``make sanitize``.
+    gcc's libasan first, as under ``make sanitize``. ``TC_DEBUG_INFO=1`` adds line
+    numbers, and ``2`` also leaves out what makes several statements one.
     """
     flags = list(SANITIZED_FLAGS if os.environ.get("TC_SANITIZE") == "1" else KERNEL_FLAGS)
+    flags += DEBUG_FLAGS.get(os.environ.get("TC_DEBUG_INFO", ""), ())
     if " avx512f" in cpu_identity() and not compiler.is_clang:
         flags.append("-mprefer-vector-width=512")
     # -Wp passes -fopenmp to the compiler proper but not to the linker: the GOMP_* symbols stay

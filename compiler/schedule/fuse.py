@@ -198,7 +198,12 @@ class _Fusion:
                 None,
                 "one of them reads transposed memory: as a separate kernel it does so in tiles",
             )
-        if fused is not None and not self.gate.allow("schedule.fuse", node.buffer.name):
+
+        def lines() -> list[str]:
+            nodes = [node, *(member.node for member in group.members)]
+            return [origin.place for one in nodes for origin in one.origins]
+
+        if fused is not None and not self.gate.allow("schedule.fuse", node.buffer.name, lines):
             fused, reason = None, "refused by the gate"
         names = (*(m.name for m in group.members), node.buffer.name)
         self.decisions.append(Decision("fuse", names, fused is not None, reason))

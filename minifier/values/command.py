@@ -9,14 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 from tc.minifier import identity
 from tc.minifier.caches import caches_of_one_run
-from tc.minifier.console import OK, Parser, Progress, Usage, require_torch, split_rest
+from tc.minifier.console import OK, Parser, Progress, Usage, require_torch, show, split_rest
 from tc.minifier.limits import TimeLimit
 from tc.minifier.subject import Subject, subject_of
 from tc.minifier.values.compare import Comparison, Pair
@@ -62,8 +62,14 @@ exit codes:
 """
 
 
-def run(arguments: Sequence[str]) -> int:
+Blame = Callable[[Subject, Workplace, float], Verdict]  # what tc-bisect says of a program
+
+
+def run(arguments: Sequence[str], blame: Blame) -> int:
     """Run ``record`` or ``compare``; returns the exit code.
+
+    Args:
+        blame: what tc-bisect says of a program; asked where a difference needs fused code.
 
     Raises:
         Usage: the command was not understood.
@@ -73,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.write(HELP)
         return OK
     own, after = split_rest(rest)
-    return (record if verb == "record" else compare)(own, after)
+    return record(own, after) if verb == "record" else compare(own, after, blame)
 
 
 # -- record --------------------------------------------------------------------------------------
@@ -170,7 +176,7 @@ def _parser(name: str) -> Parser:
 
 
 # -- compare -------------------------------------------------------------------------------------
-def compare(own: Sequence[str], rest: Sequence[str]) -> int:
+def compare(own: Sequence[str], rest: Sequence[str], blame: Blame) -> int:
     """Compare two logs, or two runs of a program."""
     parser = _parser("tc-bisect compare")
     parser.add_argument("other", nargs="?")
@@ -184,10 +190,10 @@ def compare(own: Sequence[str], rest: Sequence[str]) -> int:
             verdict = verdict_on(Comparison(one, other, *moved))
         else:
             subject = subject_of(options.script, rest, options.module)
-            verdict = of_runs(subject, options.python, options.seconds or SECONDS)
+            verdict = of_runs(subject, options.python, options.seconds or SECONDS, blame)
     except NoLog as error:
         raise Usage(str(error)) from None
-    print(verdict.as_json() if options.json else verdict)
+    show(verdict.as_json() if options.json else verdict)
     return verdict.code
 
 
@@ -198,7 +204,7 @@ def _existing(name: str) -> Path:
     return path
 
 
-def of_runs(subject: Subject, python: str | None, seconds: float) -> Verdict:
+def of_runs(subject: Subject, python: str | None, seconds: float, blame: Blame) -> Verdict:
     """Run a program eagerly, again with moved results, and compiled or by another Python."""
     progress = Progress()
     with Workplace("tc-bisect") as place, (place.folder / "output").open("wb") as output:
@@ -218,12 +224,31 @@ def of_runs(subject: Subject, python: str | None, seconds: float) -> Verdict:
         whole = Comparison(eager, log("outputs"), moved)
         if whole.first is None:
             return verdict_on(comparison)
-        verdict = verdict_on(whole)
-        verdict.add(
-            "fused", "the same graphs are right where they return every value: what goes wrong "
-            "needs code that is fused, or memory that is used again", fused=True,
-        )  # fmt: skip
-        return verdict
+        progress.now(f"{subject.label} is right where every value is returned; bisecting …")
+        return of_fused(verdict_on(whole), blame(subject, place, seconds))
+
+
+def of_fused(seen: Verdict, found: Verdict) -> Verdict:
+    """Return the verdict on graphs that are right where they return every value.
+
+    Only what they return shows the difference then, which is behind the line that goes wrong. So
+    the steps of the compiler are bisected, and the line is the one that the wrong step works for.
+    """
+    text = "the same graphs are right where they return every value: what goes wrong needs code " \
+        "that is fused, or memory that is used again"  # fmt: skip
+    lines = [str(line) for line in found.facts.get("lines", ())]
+    if found.code != BUG or not lines:
+        seen.add("fused", text, fused=True)
+        seen.add("tc-bisect", found.title)
+        return seen
+    verdict = Verdict(BUG, f"{lines[0]} goes wrong in fused code: {found.title}")
+    verdict.rows += [row for row in found.rows if row[0] in ("your line", "step", "kernel")]
+    verdict.facts = {**seen.facts, "line": lines[0], "fused": True}
+    verdict.facts |= {k: v for k, v in found.facts.items() if k in ("lines", "step", "stage")}
+    verdict.add("fused", text)
+    verdict.rows += [("first seen" if name == "your line" else name, row)
+                     for name, row in seen.rows]  # fmt: skip
+    return verdict
 
 
 def verdict_on(comparison: Comparison) -> Verdict:
@@ -315,7 +340,7 @@ def _add_counts(verdict: Verdict, comparison: Comparison, apart: Sequence[float]
 def labels(one: Log, other: Log) -> tuple[str, str]:
     """Return what two runs are called: by what distinguishes them."""
     for fact, form in (("how", "{}"), ("rank", "rank {}"), ("torch", "torch {}"),
-                       ("python", "Python {}")):  # fmt: skip
+                       ("python", "Python {}"), ("executable", "{}")):  # fmt: skip
         mine, theirs = one.facts.get(fact), other.facts.get(fact)
         if mine != theirs and mine and theirs:
             return form.format(mine), form.format(theirs)

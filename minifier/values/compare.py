@@ -7,7 +7,8 @@ that an iteration more at the beginning shifts nothing.
 Rounding. The distance of a pair is relative to the larger norm. It may be `LEAST` units in the last
 place of the narrower type, and, where a third run is given whose results were moved by one unit
 each, `SLACK` times as far as that one is away. Without it, what comes in counts: a value may be
-`AMPLIFIES` times as far off as the worst of those it is computed from.
+`AMPLIFIES` times as far off as the worst of those it is computed from. Of masks and indices see
+`Comparison.is_near_tie`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from tc.minifier.values.log import GRADIENT, VALUE, Event, Log
+from tc.minifier.values.log import GRADIENT, INPUT, VALUE, VJP, Event, Log
 
 #: types -> their unit in the last place at 1
 EPS: Final = {"float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23,
@@ -28,6 +29,7 @@ WIDE: Final = 64.0  # units that are always rounding, as for `sentinel.rounding`
 NARROW: Final = 4.0  # the same for types of 16 bits
 SLACK: Final = 4.0
 AMPLIFIES: Final = 16.0
+DECIDED: Final = 1e-3  # part of the elements of a mask that may be near a tie
 
 
 @dataclass(frozen=True)
@@ -94,17 +96,31 @@ def paired(one: Log, other: Log) -> dict[int, Pair]:
 
     Gradients go with what they are gradients of, in whatever order autograd computes them.
     """
-    values = [_grouped(log, lambda event: event.key if event.kind != GRADIENT else None)
-              for log in (one, other)]  # fmt: skip
-    gradients = [_grouped(log, lambda event: event.enters[0] if event.kind == GRADIENT else None)
-                 for log in (one, other)]  # fmt: skip
+    values = [_grouped(log, _value_key) for log in (one, other)]
+    gradients = [_grouped(log, _gradient_key) for log in (one, other)]
     found: dict[int, Pair] = {}
     for key in values[0].keys() & values[1].keys():
         for mine, theirs in aligned(values[0][key], values[1][key]):
             pairs = [(mine, theirs)] if mine.dtype and theirs.dtype else []
-            pairs += aligned(gradients[0].get(mine.number, ()), gradients[1].get(theirs.number, ()))
+            whats = range(-1, len(mine.enters))
+            for what in whats:
+                pairs += aligned(
+                    gradients[0].get((mine.number, what), ()),
+                    gradients[1].get((theirs.number, what), ()),
+                )
             found |= {pair[0].number: Pair(*pair, distance(*pair)) for pair in pairs}
     return found
+
+
+def _value_key(event: Event) -> Any:
+    return event.key if event.kind in (VALUE, INPUT) else None
+
+
+def _gradient_key(event: Event) -> Any:
+    """Return whose gradient it is: a value's own (-1), or what its call passes to an argument."""
+    if event.kind in (VALUE, INPUT):
+        return None
+    return event.enters[0], event.part if event.kind == VJP else -1
 
 
 def _grouped(log: Log, key: Callable[[Event], Any]) -> dict[Any, list[Event]]:
@@ -150,35 +166,64 @@ class Comparison:
         return found
 
     @cached_property
-    def gradients(self) -> dict[int, list[int]]:
-        """The gradients of each value."""
-        found: dict[int, list[int]] = defaultdict(list)
+    def gradients(self) -> dict[tuple[int, int], list[int]]:
+        """The gradients of each value (-1), and what its call passes back to each argument."""
+        found: dict[tuple[int, int], list[int]] = defaultdict(list)
         for event in self.one.events:
-            if event.kind == GRADIENT:
-                found[event.enters[0]].append(event.number)
+            if event.kind in (GRADIENT, VJP):
+                found[_gradient_key(event)].append(event.number)
         return found
 
     def enters(self, pair: Pair) -> list[Pair]:
-        """Return what a value is computed from; of a gradient, those that it is a sum of."""
+        """Return what a value is computed from, or a gradient."""
         event = pair.one
         numbers = list(event.enters)
-        if event.kind == GRADIENT:
+        if event.kind == VJP:  # from the gradients of the results
+            numbers = [number for result in self._results(event.enters[0])
+                       for number in self._before(event, result, -1)]  # fmt: skip
+        elif event.kind == GRADIENT:  # a sum of what the calls pass back that take the value
             numbers = [
                 number
                 for consumer in self.consumers[event.enters[0]]
-                for number in self.gradients[consumer]
-                if number < event.number
-            ][-8:]
+                for argument, given in enumerate(self.one.events[consumer].enters)
+                if given == event.enters[0]
+                for number in self._before(event, consumer, argument)
+            ]
         return [self.pairs[number] for number in dict.fromkeys(numbers) if number in self.pairs]
+
+    def _before(self, event: Event, value: int, what: int) -> list[int]:
+        """Return the last gradient of a kind before an event."""
+        return [one for one in self.gradients.get((value, what), ()) if one < event.number][-1:]
+
+    def _results(self, first: int) -> list[int]:
+        """Return the results of a call; its first one is given."""
+        events, found = self.one.events, [first]
+        for event in events[first + 1 :]:
+            if event.part != len(found) or event.kind != VALUE:
+                break
+            found.append(event.number)
+        return found
 
     def tolerance(self, pair: Pair) -> float:
         """Return the distance up to which a pair differs by rounding alone."""
         enters = max((one.distance for one in self.enters(pair)), default=0.0)
-        if pair.is_discrete:  # a decision near a tie may fall either way
-            return math.inf if 0 < enters < math.inf else 0.0
+        if pair.is_discrete:
+            return math.inf if 0 < enters < math.inf and self.is_near_tie(pair) else 0.0
         if self.moved is not None:
             return least(pair.one) + SLACK * self.measured.get(pair.one.number, 0.0)
         return max(least(pair.one), AMPLIFIES * enters if enters < math.inf else 0.0)
+
+    def is_near_tie(self, pair: Pair) -> bool:
+        """Whether rounding of what enters can decide otherwise, in a value without rounding.
+
+        Where it can, the moved run decides some elements otherwise as well, or they are few.
+        """
+        if self.moved is None or pair.one.shape != pair.other.shape:
+            return self.moved is None
+        both = zip(pair.one.sums, pair.other.sums, strict=True)
+        changed = sum((mine - theirs) ** 2 for mine, theirs in both)
+        few = changed <= DECIDED * math.prod(pair.one.shape)
+        return few or self.measured.get(pair.one.number, math.inf) > 0
 
     @cached_property
     def first(self) -> Pair | None:

@@ -8,10 +8,13 @@ be right here: ``outputs`` records what the graph as it is takes in and returns,
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -21,8 +24,17 @@ from torch.overrides import TorchFunctionMode
 from tc.compiler import api
 from tc.minifier import graphs, runner
 from tc.minifier.case import Call
-from tc.minifier.values.recorder import Recorder, operation, plain_name
+from tc.minifier.values.recorder import (
+    GRADIENT,
+    VALUE,
+    VJP,
+    Recorder,
+    operation,
+    plain_name,
+    tensors,
+)
 
+CHECKPOINTS: Final = ("tag_activation_checkpoint", "checkpoint")
 EXPOSED: Final = 1000  # values of one graph that are returned
 FRAME: Final = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
@@ -120,6 +132,43 @@ class Exposing:
         return recording
 
 
+Row = tuple[int, int, str, int, int]  # kind, line, name, part and event of a gradient
+Use = tuple[fx.Node, int]  # a call, and which of the tensors that it takes
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A zero that is added to a value; its gradient is the value's.
+
+    Attributes:
+        of_value: it is added for all that use the value.
+        uses: calls whose contribution to the gradient it shows.
+    """
+
+    node: fx.Node
+    of_value: bool
+    uses: list[Use]
+
+
+class Taps(torch.autograd.Function):
+    """Zeros whose gradients are recorded by whatever backward passes their graph.
+
+    They depend on all inputs of the graph, and pass nothing back to them. So the engine comes to
+    them where only some gradients are asked for (``torch.autograd.grad``), which leaves are not.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, record: Any, zeros: list[torch.Tensor], *inputs: torch.Tensor) -> Any:
+        ctx.record = record
+        ctx.set_materialize_grads(False)
+        return tuple(zeros)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        ctx.record(gradients)
+        return (None,) * len(ctx.needs_input_grad)
+
+
 @dataclass
 class Graph:
     """A captured graph that returns its values beside its outputs.
@@ -127,7 +176,7 @@ class Graph:
     Attributes:
         calls: those that compute a tensor, in their order.
         values: of these, those whose values are returned.
-        taps: of these, those with a zero added; it is an input behind the graph's own.
+        taps: where zeros are added; they are inputs behind the graph's own.
         plain: the graph as it was captured.
     """
 
@@ -135,7 +184,7 @@ class Graph:
     plain: fx.GraphModule
     calls: list[fx.Node]
     values: list[fx.Node]
-    taps: list[fx.Node] = field(default_factory=list)
+    taps: list[Tap] = field(default_factory=list)
 
     @classmethod
     def of(cls, gm: fx.GraphModule, exposes: bool) -> Graph:
@@ -148,6 +197,7 @@ class Graph:
             # what is returned of memory that is written later is not what the call computed
             kept = [node for node in kept if _memory(graphs._fake(node)) not in written]
             return cls(gm, gm, calls, kept)
+        gm = inlined(graphs.copied(gm))
         exposed = graphs.copied(gm)
         calls = _calls(exposed)
         found_graph = cls(exposed, gm, calls, calls[:EXPOSED])
@@ -155,27 +205,32 @@ class Graph:
         return found_graph
 
     def _expose(self) -> None:
+        """Add the taps, and return every value."""
         graph, output = self.module.graph, self.module.graph.output_node()
         written = _written(graph)
-        last = graph.find_nodes(op="placeholder")
-        place = last[-1] if last else None
+        uses: dict[fx.Node, list[Use]] = defaultdict(list)
+        for call in graph.nodes:
+            if call.op.startswith("call_"):
+                for number, node in enumerate(_arguments(call)):
+                    uses[node].append((call, number))
+        returned = set(output.all_input_nodes)
+        passing = {_source(node)[0] for node in self.values if _needs_gradient(node)}
+        found = [*graph.find_nodes(op="placeholder"), *self.values]
+        for node in found:
+            if not _is_tappable(node) or _memory(graphs._fake(node)) in written:
+                continue
+            own = [use for use in uses[node] if use[0] in passing and _is_new(use[0])]
+            if node in self.values and _is_new(node):
+                lone = own if len(uses[node]) == 1 and node not in returned else []
+                self._tap_value(Tap(node, True, lone))
+                own = [use for use in own if use not in lone]
+            for use in own:
+                self._tap_use(Tap(node, False, [use]))
         copies = []
         for node in self.values:
-            fake = graphs._fake(node)
-            mutable = _memory(fake) in written
-            shown = node
-            if not mutable and _is_new(node, fake) and fake.requires_grad:
-                with graph.inserting_after(place) if place else graph.inserting_before():
-                    place = graph.placeholder(f"tap_{len(self.taps)}")
-                with graph.inserting_after(node):
-                    shown = graph.call_function(torch.add, (node, place))
-                shown.meta = dict(node.meta)
-                node.replace_all_uses_with(shown)
-                shown.args = (node, place)
-                self.taps.append(node)
-            with graph.inserting_after(shown):
-                copy = graph.call_method("detach", (shown,))
-            if mutable:
+            with graph.inserting_after(self._shown.get(node, node)):
+                copy = graph.call_method("detach", (self._shown.get(node, node),))
+            if _memory(graphs._fake(node)) in written:
                 with graph.inserting_after(copy):
                     copy = graph.call_method("clone", (copy,))
             copies.append(copy)
@@ -185,7 +240,39 @@ class Graph:
         output.args = ((*outputs, *copies),)
         self.module.recompile()
 
+    def _tap_value(self, tap: Tap) -> None:
+        """Add a zero to a value, for all that use it."""
+        shown = self._added(tap, tap.node, tap.node)
+        tap.node.replace_all_uses_with(shown)
+        shown.update_arg(0, tap.node)
+        self._shown[tap.node] = shown
+
+    def _tap_use(self, tap: Tap) -> None:
+        """Add a zero to a value for one call that takes it."""
+        call, place = tap.uses[0]
+        shown = self._added(tap, self._shown.get(tap.node, tap.node), call.prev)
+        number = itertools.count()
+
+        def put(node: fx.Node) -> fx.Node:
+            return shown if _is_tensor(node) and next(number) == place else node
+
+        call.args, call.kwargs = fx.map_arg((call.args, call.kwargs), put)
+
+    def _added(self, tap: Tap, node: fx.Node, after: fx.Node) -> fx.Node:
+        graph = self.module.graph
+        last = graph.find_nodes(op="placeholder")
+        with graph.inserting_after(last[-1]) if last else graph.inserting_before():
+            zero = graph.placeholder(f"tap_{len(self.taps)}")
+        if after.op == "placeholder":  # the new one comes behind it
+            after = zero
+        with graph.inserting_after(after):
+            shown = graph.call_function(torch.add, (node, zero))
+        shown.meta = dict(tap.node.meta)
+        self.taps.append(tap)
+        return shown
+
     own: int = -1  # how many outputs are the graph's; -1: all of them
+    _shown: dict[fx.Node, fx.Node] = field(default_factory=dict)  # value -> itself and its zero
 
     def zeros(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
         """Return the zeros to add."""
@@ -202,13 +289,13 @@ class Graph:
             return int(size.node.expr.subs(sizes)) if isinstance(size, torch.SymInt) else int(size)
 
         made = []
-        for node in self.taps:
-            fake = graphs._fake(node)
+        for tap in self.taps:
+            fake = graphs._fake(tap.node)
             shape, stride = map(number, fake.shape), map(number, fake.stride())
             zero = torch.empty_strided(
                 tuple(shape), tuple(stride), dtype=fake.dtype, device=fake.device
             )
-            made.append(zero.zero_().requires_grad_())
+            made.append(zero.zero_())
         return made
 
 
@@ -232,13 +319,58 @@ def _memory(fake: Any) -> Any:
         return None
 
 
-def _is_new(node: fx.Node, fake: torch.Tensor) -> bool:
-    """Whether a call makes a dense tensor of its own."""
-    if not fake.is_floating_point() or 0 in fake.stride() or fake.layout is not torch.strided:
-        return False
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(graphs._fake(node), torch.Tensor)
+
+
+def _needs_gradient(node: fx.Node) -> bool:
+    return _is_tensor(node) and bool(graphs._fake(node).requires_grad)
+
+
+def _is_tappable(node: fx.Node) -> bool:
+    """Whether a zero can be added to a value, and has a gradient then."""
+    fake = graphs._fake(node)
+    return (
+        _needs_gradient(node)
+        and fake.is_floating_point()
+        and fake.layout is torch.strided
+        and 0 not in fake.stride()
+    )
+
+
+def _arguments(call: fx.Node) -> list[fx.Node]:
+    """Return the tensors that a call takes, each as often as it does."""
     given: list[fx.Node] = []
-    fx.map_arg((node.args, node.kwargs), given.append)
-    return _memory(fake) not in {_memory(graphs._fake(one)) for one in given}
+    fx.map_arg((call.args, call.kwargs), given.append)
+    return [node for node in given if _is_tensor(node)]
+
+
+def _is_new(call: fx.Node) -> bool:
+    """Whether what a call makes lies in memory of its own."""
+    made = {_memory(one) for one in tensors(graphs._fake(call))}
+    return bool(made) and made.isdisjoint(_memory(graphs._fake(one)) for one in _arguments(call))
+
+
+def inlined(gm: fx.GraphModule) -> fx.GraphModule:
+    """Put the bodies of checkpoints in their place: they are recomputed, and no value changes."""
+    for node in list(gm.graph.nodes):
+        if node.op != "call_function" or name_of(node) not in CHECKPOINTS:
+            continue
+        body = getattr(gm, str(node.args[0].target), None)
+        if not isinstance(body, fx.GraphModule):
+            continue
+        holders = inlined(body).graph.find_nodes(op="placeholder")
+        names = dict(zip(holders, node.args[1:], strict=True))
+        with gm.graph.inserting_before(node):
+            made = gm.graph.graph_copy(body.graph, names)
+        for user in list(node.users):
+            if isinstance(made, tuple | list) and name_of(user) == "getitem":
+                user.replace_all_uses_with(made[user.args[1]])
+                gm.graph.erase_node(user)
+        if node.users:
+            node.replace_all_uses_with(made)
+        gm.graph.erase_node(node)
+    return gm
 
 
 class Recorded:
@@ -261,9 +393,13 @@ class Recorded:
     def __call__(self, *inputs: Any) -> Any:
         plain = [graphs.plain(value) for value in inputs]
         events = self.enter(plain)
-        taps = self.graph.zeros(plain) if torch.is_grad_enabled() else []
-        if self.graph.taps and not taps:
-            taps = [zero.detach() for zero in self.graph.zeros(plain)]
+        zeros = self.graph.zeros(plain) if self.graph.taps else []
+        rows: list[list[Row]] = [[] for _ in zeros]
+        needs = [one for one in [*plain, *self.graph.module.parameters()]
+                 if isinstance(one, torch.Tensor) and one.requires_grad]  # fmt: skip
+        taps: Sequence[torch.Tensor] = zeros
+        if zeros and needs and torch.is_grad_enabled():
+            taps = Taps.apply(partial(self.passed, rows), zeros, *needs)  # type: ignore[no-untyped-call]
         if self.compiled is None:
             self.compiled = self.make(self.graph.module)
         made = self.compiled(*plain, *taps)
@@ -273,8 +409,29 @@ class Recorded:
             self.compiles = -1
         made = tuple(made) if isinstance(made, tuple | list) else (made,)
         own = made if self.graph.own < 0 else made[: self.graph.own]
-        self.record(own, made, events, dict(zip(self.graph.taps, taps, strict=True)))
+        self.record(own, made, events)
+        for tap, of_tap in zip(self.graph.taps, rows, strict=True):
+            of_tap += self.rows_of(tap, events)
         return own
+
+    def rows_of(self, tap: Tap, events: dict[str, int]) -> list[Row]:
+        """Return what the gradient of a tap is to be recorded as."""
+        whose = [(GRADIENT, tap.node, _source(tap.node)[1])] if tap.of_value else []
+        whose += [(VJP, *use) for use in tap.uses]
+        found: list[Row] = []
+        for kind, node, part in whose:
+            place, number = self.place_of(node), events.get(node.name, -1)
+            if place is not None and number >= 0:
+                found.append((kind, place, name_of(_source(node)[0]), part, number))
+        return found
+
+    def passed(self, rows: list[list[Row]], gradients: Sequence[torch.Tensor | None]) -> None:
+        """Record the gradients of the taps."""
+        for of_tap, gradient in zip(rows, gradients, strict=True):
+            if gradient is None:  # nothing that was asked for depends on it
+                continue
+            for kind, place, name, part, number in of_tap:
+                self.recorder.event(kind, place, name, part, gradient, (number,))
 
     def enter(self, inputs: Sequence[Any]) -> dict[str, int]:
         """Record what comes in, on the line that uses it first."""
@@ -289,11 +446,8 @@ class Recorded:
                     events[node.name] = self.recorder.enter(value, place, name)
         return events
 
-    def record(
-        self, own: Sequence[Any], made: Sequence[Any], events: dict[str, int],
-        taps: dict[fx.Node, torch.Tensor],
-    ) -> None:  # fmt: skip
-        """Record what was computed, and the gradients when they are there."""
+    def record(self, own: Sequence[Any], made: Sequence[Any], events: dict[str, int]) -> None:
+        """Record what was computed."""
         recorder = self.recorder
         values: Sequence[Any] = made[len(own) :]
         if self.graph.own < 0:
@@ -312,9 +466,9 @@ class Recorded:
             if self.graph.own < 0:
                 events[node.name] = recorder.result(value, place, name, part, enters)
                 continue
-            number = events[node.name] = recorder.event(0, place, name, part, value, enters)
-            if node in taps and taps[node].requires_grad:
-                recorder.watch_gradient(taps[node], place, name, part, number)
+            events[node.name] = recorder.event(VALUE, place, name, part, value, enters)
+            if source is not node and part == 0:
+                events[source.name] = events[node.name]
         for node, value in zip(self._returned(), own, strict=False):
             if isinstance(value, torch.Tensor) and isinstance(node, fx.Node) \
                     and node.name in events:  # fmt: skip

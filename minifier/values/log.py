@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-VALUE, GRADIENT, INPUT = range(3)  # what an event is about, as `recorder` numbers it
+VALUE, GRADIENT, INPUT, VJP = range(4)  # what an event is about, as `recorder` numbers it
+SCHEMA: Final = 2
 
 
 class NoLog(Exception):
@@ -41,10 +42,12 @@ class Event:
 
     Attributes:
         number: in its log.
-        kind: a result, a gradient, or what comes from outside of what is recorded.
-        part: which of the results of a call.
+        kind: a result, its gradient, what comes from outside of what is recorded, or what a call
+            passes back to an argument (a vector-Jacobian product).
+        part: which of the results of a call; of what it passes back, which argument.
         dtype: empty for a value that could not be seen.
-        enters: the events whose values the call takes; of a gradient, the event it is of.
+        enters: the events whose values the call takes; of a gradient, the event it is of; of what
+            a call passes back, its first result.
         check: checksum of all bytes.
         sums: projections of blocks of its elements, see `recorder.summary`.
         odd: elements that are NaN or infinite.
@@ -71,6 +74,9 @@ class Event:
         return (self.line, self.kind, self.operation, self.part)
 
     def __str__(self) -> str:
+        if self.kind == VJP:
+            what = f"the gradient that {self.operation} passes back to argument {self.part}"
+            return f"{what}, {self.dtype}{list(self.shape)}"
         what = ("", "the gradient of ", "")[self.kind]
         part = f", result {self.part}" if self.part else ""
         return f"{what}{self.operation}{part}, {self.dtype}{list(self.shape)}"
@@ -104,8 +110,10 @@ class Log:
             head = next(rows, None)
         except OSError as error:
             raise NoLog(f"{path} is no log of values: {error}") from None
-        if not isinstance(head, dict) or head.get("schema") != 1:
+        if not isinstance(head, dict) or "schema" not in head:
             raise NoLog(f"{path} is no log of values; make one with tc-bisect record")
+        if head["schema"] != SCHEMA:
+            raise NoLog(f"{path} is a log of another version of tc; record it again")
         log = cls(path, head)
         lines: list[Line] = []
         for row in rows:

@@ -24,19 +24,25 @@ import threading
 import time
 import weakref
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.autograd.graph import get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
-VALUE, GRADIENT, INPUT = range(3)  # what an event is about: a result, its gradient, what comes in
+#: what an event is about: a result, its gradient, what comes in, and a vector-Jacobian product:
+#: the gradient that one call passes back to one of its arguments
+VALUE, GRADIENT, INPUT, VJP = range(4)
+SCHEMA: Final = 2  # of the file
 LIMIT: Final = 200_000  # events of one log; what comes later is counted, no more
 BLOCKS: Final = 8  # a value is summed in so many parts
 SHOWN: Final = 6  # elements of a value that are kept as they are
+NODES: Final = 10_000  # nodes of autograd that are looked at for one call
 FLUSH: Final = 2.0  # seconds after which what was recorded is on disk
 #: parts of torch in which a call belongs to the compiler or to autograd, and to no line of the user
 INSIDE: Final = ("_dynamo", "_inductor", "_functorch", "autograd", "fx", "_higher_order_ops")
@@ -228,7 +234,7 @@ class Log:
         self.count = self.dropped = self.places = 0
         self.limit = limit
         self.began = self.flushed = time.monotonic()
-        self._put({"schema": 1, **facts})
+        self._put({"schema": SCHEMA, **facts})
 
     def _put(self, row: Any) -> None:
         self.file.write(json.dumps(row, separators=(",", ":")) + "\n")
@@ -266,6 +272,7 @@ class Recorder(TorchFunctionMode):
     Attributes:
         moved: moves each result by a unit in the last place, by random signs of this seed.
         made: id of a tensor -> the event it comes from, and the version of its memory then.
+        watched: id of a leaf -> the leaf, for those whose gradient is recorded.
     """
 
     def __init__(self, log: Log, places: Places, moved: int | None = None) -> None:
@@ -274,6 +281,7 @@ class Recorder(TorchFunctionMode):
         self.places = places
         self.noise = None if moved is None else torch.Generator().manual_seed(moved)
         self.made: dict[int, tuple[Any, int, int]] = {}
+        self.watched: dict[int, Any] = {}
         self.lock = threading.Lock()
         self.process = os.getpid()
 
@@ -295,6 +303,7 @@ class Recorder(TorchFunctionMode):
                     for k, one in given if id(one) not in fresh]  # fmt: skip
 
         enters = entering() if target else []
+        edges = edges_of([one for _, one in given])
         made = func(*args, **kwargs)
         if self.noise is not None:
             made = self.nudged(made, args)
@@ -302,8 +311,10 @@ class Recorder(TorchFunctionMode):
         if name in UNSET or not results:
             return made
         enters = enters or entering()
-        for part, result in enumerate(results):
-            self.result(result, place, name, part, enters)
+        numbers = [self.result(result, place, name, part, enters)
+                   for part, result in enumerate(results)]  # fmt: skip
+        if not any(_shares(results[0], one) for _, one in given):  # views pass on what they get
+            self.watch_products(results, edges, place, name, numbers[0])
         return made
 
     def enter(self, value: torch.Tensor, place: int, name: str) -> int:
@@ -312,11 +323,15 @@ class Recorder(TorchFunctionMode):
             return -1
         known = self.made.get(id(value))
         if known is not None and known[0]() is value and known[2] == _version(value):
-            return known[1]
-        number = self.event(INPUT, place, name, 0, value, ())
-        self.keep(value, number)
-        if known is None and value.requires_grad and value.is_leaf:
-            self.watch_gradient(value, place, name, 0, number)
+            number = known[1]
+        else:
+            number = self.event(INPUT, place, name, 0, value, ())
+            self.keep(value, number)
+        if value.requires_grad and value.is_leaf and torch.is_grad_enabled():
+            watched = self.watched.get(id(value))
+            if watched is None or watched() is not value:
+                self.watched[id(value)] = weakref.ref(value)
+                self.watch_gradient(value, place, name, 0, number)
         return number
 
     def result(self, value: torch.Tensor, place: int, name: str, part: int, enters: Any) -> int:
@@ -338,6 +353,29 @@ class Recorder(TorchFunctionMode):
 
         if number >= 0:
             value.register_hook(record)  # type: ignore[no-untyped-call]
+
+    def watch_products(
+        self, results: Sequence[torch.Tensor], edges: dict[Any, list[int]], place: int, name: str,
+        number: int,
+    ) -> None:  # fmt: skip
+        """Record what a call passes back to each argument; it belongs to the call's line."""
+        if number < 0 or not edges:
+            return
+        for arguments, sources in products_of(results, edges):
+            parts = [sources] if len(arguments) == 1 else [[source] for source in sources]
+            if len(parts) != len(arguments):
+                continue  # what belongs to which of equal arguments is not known
+            for argument, terms in zip(arguments, parts, strict=True):
+                then = partial(self.product, place, name, argument, number)
+                total = Sum(len(terms), then)
+                for node, index in terms:
+                    node.register_hook(total.of(index))
+
+    def product(
+        self, place: int, name: str, argument: int, number: int, gradient: torch.Tensor
+    ) -> None:
+        """Record what a call has passed back to an argument."""
+        self.event(VJP, place, name, argument, gradient, (number,))
 
     def keep(self, value: torch.Tensor, number: int) -> None:
         """Remember which event a tensor comes from, as long as it lives."""
@@ -386,6 +424,74 @@ class Recorder(TorchFunctionMode):
         return made * factor.to(made.device, made.dtype)
 
 
+class Sum:
+    """Adds what some nodes of autograd pass back, and hands the total on when all have.
+
+    Attributes:
+        count: how many there are.
+    """
+
+    def __init__(self, count: int, then: Callable[[torch.Tensor], None]) -> None:
+        self.count = count
+        self.then = then
+        self.seen = 0
+        self.total: torch.Tensor | None = None
+
+    def of(self, index: int) -> Callable[[Sequence[Any], Any], None]:
+        """Return a hook for a node that passes a term back as its result of this number."""
+
+        def hook(passed: Sequence[Any], _: Any) -> None:
+            term = passed[index] if index < len(passed) else None
+            if isinstance(term, torch.Tensor):
+                with torch.no_grad():
+                    self.total = term if self.total is None else self.total + term
+            self.seen += 1
+            if self.seen == self.count:
+                total, self.total, self.seen = self.total, None, 0
+                if total is not None:
+                    self.then(total)
+
+        return hook
+
+
+def edges_of(given: Sequence[torch.Tensor]) -> dict[Any, list[int]]:
+    """Return where the gradients of arguments go: node and number there -> arguments."""
+    found: dict[Any, list[int]] = {}
+    if not torch.is_grad_enabled():
+        return found
+    for number, value in enumerate(given):
+        if value.requires_grad:
+            edge = get_gradient_edge(value)
+            found.setdefault((edge.node, edge.output_nr), []).append(number)
+    return found
+
+
+def products_of(
+    results: Sequence[torch.Tensor], edges: dict[Any, list[int]]
+) -> Iterator[tuple[list[int], list[tuple[Any, int]]]]:
+    """Yield, for the arguments of a call, the nodes that pass gradients back to them.
+
+    A call may be several nodes of autograd; the search begins at its results and ends at its
+    arguments.
+    """
+    found: dict[Any, list[tuple[Any, int]]] = {}
+    heads = {node for node, _ in edges}
+    stack = [one.grad_fn for one in results if one.grad_fn is not None]
+    seen: set[Any] = set()
+    while stack and len(seen) < NODES:
+        node = stack.pop()
+        if node in seen or node in heads:
+            continue
+        seen.add(node)
+        for index, (after, number) in enumerate(node.next_functions):
+            if (after, number) in edges:
+                found.setdefault((after, number), []).append((node, index))
+            elif after is not None:
+                stack.append(after)
+    for edge, sources in found.items():
+        yield edges[edge], sources
+
+
 def _version(value: torch.Tensor) -> int:
     return 0 if value.is_inference() else value._version
 
@@ -401,7 +507,7 @@ def facts(how: str) -> dict[str, Any]:
     """Return what distinguishes this run from others."""
     rank = os.environ.get("RANK", "")
     return {"how": how, "rank": rank, "torch": torch.__version__,
-            "python": platform.python_version()}  # fmt: skip
+            "python": platform.python_version(), "executable": sys.executable}  # fmt: skip
 
 
 def main() -> None:

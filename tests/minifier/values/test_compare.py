@@ -139,3 +139,21 @@ def test_calls_that_cannot_be_seen_count() -> None:
     other = log(*(each for pair in zip(unseen, seen, strict=True) for each in pair))
     comparison = Comparison(one, other)
     assert comparison.first is None and sorted(comparison.pairs) == [1, 3, 5]
+
+
+def mask(changed: float, number: int = 1, size: int = 10) -> Event:
+    """A mask of which so many elements differ from that of no change."""
+    return Event(number, VALUE, line("m = x > 0"), "gt", 0, (0,), "bool", (size,), hash(changed),
+                 3.0, (changed**0.5, 1.0), 0, (1.0,))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "size, moved, wrong",
+    [(10, 0, True), (10, 1, False), (10_000, 0, False)],
+    ids=["nothing near a tie", "rounding decides as well", "one of many"],
+)
+def test_a_mask_may_change_near_a_tie_alone(size: int, moved: int, wrong: bool) -> None:
+    one, other = log(event(0), mask(0, size=size)), log(event(1e-6), mask(1, size=size))
+    third = log(event(1e-6), mask(moved, size=size))
+    first = Comparison(one, other, third).first
+    assert (first is not None) == wrong and (first is None or first.one.operation == "gt")

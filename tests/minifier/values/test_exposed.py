@@ -57,7 +57,11 @@ def test_a_sound_compiler_differs_by_rounding_alone(tmp_path: Path) -> None:
     "fault, line, value",
     [
         ("tc:wrong:tanh", "train.py:12", "tanh, float32[6, 4]"),
-        ("tc:decomposition:silu_backward", "train.py:8", "the gradient of linear, float32[6, 16]"),
+        (
+            "tc:decomposition:silu_backward",
+            "train.py:8",
+            "the gradient that silu passes back to argument 0, float32[6, 16]",
+        ),
     ],
 )
 def test_a_planted_fault_is_found_at_its_line(
@@ -66,6 +70,31 @@ def test_a_planted_fault_is_found_at_its_line(
     found = compared(tmp_path, TRAINING, fault)
     assert (found["verdict"], found["line"], found["value"]) == ("differs", line, value)
     assert all(each["distance"] < 1e-5 for each in found["enters"])  # type: ignore[attr-defined]
+
+
+WAYS = """\
+import torch, tc
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+torch.manual_seed(0)
+a, b = torch.nn.Linear(8, 16), torch.nn.Linear(16, 4)
+def inner(x):
+    return F.silu(a(x))
+@tc.compile
+def loss(x):
+    h = checkpoint(inner, x, use_reentrant=False)
+    return torch.tanh(b(h) + h[:, :4]).square().mean()
+weights = [*a.parameters(), *b.parameters()]
+for step in range(2):
+    torch.autograd.grad(loss(torch.randn(6, 8)), weights)
+"""
+
+
+@pytest.mark.slow
+def test_gradients_are_seen_whatever_asks_for_them(tmp_path: Path) -> None:
+    found = compared(tmp_path, WAYS, "tc:decomposition:silu_backward")
+    assert found["value"] == "the gradient that silu passes back to argument 0, float32[6, 16]"
+    assert found["line"] == "train.py:8"
 
 
 def graph_of(function: object) -> fx.GraphModule:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from tc.minifier.values import log as logs
-from tc.minifier.values.log import GRADIENT, INPUT, VALUE, Event
+from tc.minifier.values.log import GRADIENT, INPUT, VALUE, VJP, Event
 from tc.minifier.values.recorder import Log, Places, Recorder, operation, signs, summary
 
 
@@ -45,6 +45,52 @@ def test_each_call_is_an_event_with_its_line_and_its_gradient(tmp_path: Path) ->
     names = [events[event.enters[0]].operation for event in gradients]
     assert names == ["sum", "mul", "tanh", "matmul", "matmul, argument 1"]
     assert [e.operation for e in events if e.kind == INPUT] == ["matmul, argument 1"]
+
+
+def passed(events: list[Event]) -> dict[tuple[str, int], list[tuple[float, ...]]]:
+    """What calls pass back, by operation and argument."""
+    found: dict[tuple[str, int], list[tuple[float, ...]]] = {}
+    for event in events:
+        if event.kind == VJP:
+            found.setdefault((event.operation, event.part), []).append(event.first)
+    return found
+
+
+def backward(loss: torch.Tensor, w: torch.Tensor) -> None:
+    loss.backward()
+
+
+def grad_of_one(loss: torch.Tensor, w: torch.Tensor) -> None:
+    torch.autograd.grad(loss, w)
+
+
+def twice(loss: torch.Tensor, w: torch.Tensor) -> None:
+    torch.autograd.grad(loss, w, create_graph=True)
+
+
+@pytest.mark.parametrize("asks", [backward, grad_of_one, twice])
+def test_what_a_call_passes_back_belongs_to_it(asks: Any, tmp_path: Path) -> None:
+    w = torch.tensor([3.0], requires_grad=True)
+
+    def program() -> None:
+        h = w * 2
+        asks((h * h + F.linear(h[None], w[None]).view(1)).sum(), w)
+
+    found = passed(recorded(tmp_path, program))
+    assert found["mul", 0] == [(6.0,), (2 * (6.0 + 6.0 + 3.0),)]  # h * h, w * 2
+    assert found["mul", 1] == [(6.0,)]  # h, the second factor
+    assert found["linear", 0] == [(3.0,)] and found["linear", 1] == [(6.0,)]
+    assert ("view", 0) not in found  # views pass on what they get
+
+
+def test_a_leaf_that_was_made_here_has_its_gradient(tmp_path: Path) -> None:
+    def program() -> None:
+        layer = torch.nn.Linear(2, 2)
+        torch.autograd.grad(layer(torch.ones(1, 2)).sum(), [*layer.parameters()])
+
+    events = recorded(tmp_path, program)
+    leaves = [e for e in events if e.kind == GRADIENT and ", argument" in e.operation]
+    assert [event.operation for event in leaves] == ["linear, argument 2", "linear, argument 1"]
 
 
 def test_what_is_not_set_yet_is_no_event(tmp_path: Path) -> None:

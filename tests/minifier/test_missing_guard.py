@@ -1,0 +1,96 @@
+"""The read that nothing guards is named, with the guard that it needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from tc.minifier.missing_guard import Space, Watch, branches, missing, rows_of
+
+SCALE = 2.0
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.deep = False
+        self.options = {"power": 3}
+
+    @property
+    def loud(self) -> int:
+        raise AssertionError("code of the user's is not run")
+
+    def forward(self, x: torch.Tensor, n: int = 1) -> torch.Tensor:
+        y = x * SCALE
+        if self.deep:
+            y = y**3
+        return y + n
+
+
+HERE = __file__
+FIRST = Model.forward.__code__.co_firstlineno
+
+
+def test_names_are_found_as_guards_spell_them() -> None:
+    space = Space.of(Model(), (torch.ones(1),), {"n": 4})
+    text = "z = self.options['power'] + SCALE + n + x + missing + self.loud"
+    assert set(space._reads_of(text)) == {
+        ("self.options['power']", "L['self'].options['power']", "3"),
+        ("SCALE", "G['SCALE']", "2.0"), ("n", "L['n']", "4"),
+    }  # fmt: skip
+    assert list(space._reads_of("x[")) == []
+
+
+def test_closures_are_seen() -> None:
+    factor = 3
+
+    def f(x: int) -> int:
+        return x * factor
+
+    assert ("factor", "L['factor']", "3") in set(Space.of(f, (1,), {})._reads_of("x * factor"))
+
+
+def ran(rows: list[tuple[str, int]], model: Model | None = None, *args: Any) -> dict[str, Any]:
+    """What a call ran, with lines counted from `Model.forward`."""
+    watch = Watch()
+    watch.begin(model or Model(), (torch.ones(1), *args), {})
+    watch.rows += [(text, f"{HERE}:{FIRST + line}") for text, line in rows]
+    return watch.as_json()
+
+
+def test_a_constant_that_changed() -> None:
+    old = ran([("mul(x, 2.0)", 1), ("add(mul, 1)", 4)])
+    found = missing(old, ran([("mul(x, 2.0)", 1), ("add(mul, 5)", 4)], None, 5))
+    assert found is not None and found.line == f"{HERE}:{FIRST + 4}"
+    assert found.reads == ("n = 5",) and found.guards == ("EQUALS on L['n']",)
+
+
+def test_a_branch_that_is_not_taken_any_more() -> None:
+    model = Model()
+    model.deep = True
+    old = ran([("mul(x, 2.0)", 1), ("add(mul, 1)", 4)])
+    new = ran([("mul(x, 2.0)", 1), ("pow(mul, 3)", 3), ("add(pow, 1)", 4)], model)
+    assert branches(f"{HERE}:{FIRST + 3}") == {(FIRST + 2, True)}
+    found = missing(old, new)
+    assert found is not None and found.line == f"{HERE}:{FIRST + 2}"
+    assert found.guards == ("EQUALS on L['self'].deep",)
+
+
+@pytest.mark.parametrize("rows", [[], [("mul(x, 2.0)", 1)]])
+def test_equal_graphs_say_nothing(rows: list[tuple[str, int]]) -> None:
+    assert missing(ran(rows), ran(rows)) is None
+    assert missing({}, {}) is None
+
+
+def test_a_tensor_of_another_shape() -> None:
+    graphs = []
+    for size in (3, 4):
+        gm = fx.symbolic_trace(lambda x: torch.sin(x))
+        for node in gm.graph.nodes:
+            node.meta["example_value"] = torch.ones(size)
+        graphs.append({"rows": rows_of(gm)})
+    found = missing(*graphs)
+    assert found is not None and found.guards == ("TENSOR on x",)
