@@ -9,6 +9,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from tc.compiler import errors as exc
+    from tc.compiler.ahead.precompile import precompile
     from tc.compiler.api import (
         OptimizedModule,
         allow_in_graph,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from tc.trace.logs import set_logs
 
 _HOMES = {
+    "tc.compiler.ahead.precompile": ("precompile",),
     "tc.compiler.api": (
         "OptimizedModule",
         "allow_in_graph",
@@ -161,6 +163,7 @@ __all__ = [
     "nested_compile_region",
     "nonstrict_trace",
     "on_graph",
+    "precompile",
     "register_backend",
     "reset",
     "run",
