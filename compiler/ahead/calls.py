@@ -1,4 +1,4 @@
-"""A call that is not made: a function and its inputs go in, the frame that it would run comes out."""
+"""A call that is not made: a function and its inputs in, the frame that it would run out."""
 
 from __future__ import annotations
 

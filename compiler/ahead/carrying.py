@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from tc import trace
 from tc.compiler.ahead.specs import Spec
 from tc.compiler.capture import hook
 from tc.compiler.core import levels
@@ -78,9 +79,10 @@ class State:
     dtype: torch.dtype
     grad: bool
     inference: bool
-    precision: str
+    precision: tuple[str, ...]
     deterministic: bool
     autocast: levels.Autocast
+    traced: bool
 
     @classmethod
     def now(cls) -> State:
@@ -90,9 +92,10 @@ class State:
             torch.get_default_dtype(),
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
-            torch.get_float32_matmul_precision(),
+            tuple(one.fp32_precision for one in _products()),
             torch.are_deterministic_algorithms_enabled(),
             levels.Autocast.now(),
+            trace.enabled(),
         )
 
     @contextmanager
@@ -100,13 +103,23 @@ class State:
         """Set them, in a worker."""
         torch.set_num_threads(self.threads)
         torch.set_default_dtype(self.dtype)
-        torch.set_float32_matmul_precision(self.precision)
+        for one, precision in zip(_products(), self.precision, strict=True):
+            if one.fp32_precision != precision:  # "none" is not the same as its meaning, once set
+                one.fp32_precision = precision
         torch.use_deterministic_algorithms(self.deterministic)
         with ExitStack() as modes:
+            if self.traced:  # entries of the cache then hold what traces say
+                modes.enter_context(trace.capture_events())
             modes.enter_context(torch.inference_mode(self.inference))
             modes.enter_context(torch.set_grad_enabled(self.grad))
             modes.enter_context(self.autocast.again())
             yield
+
+
+def _products() -> tuple[Any, ...]:
+    """Return where torch keeps the precision of products."""
+    backends: Any = torch.backends
+    return backends.cuda.matmul, backends.mkldnn.matmul
 
 
 class _Pickler(pickle.Pickler):

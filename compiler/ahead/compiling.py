@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import getLogger
 from typing import Any
 
 from tc import trace
@@ -14,7 +15,7 @@ from tc.compiler import deferred
 from tc.compiler.ahead.calls import NotAhead, frame_of
 from tc.compiler.ahead.specs import Case, Spec
 from tc.compiler.capture import breaks, hook
-from tc.compiler.core.ahead import compiled_ahead
+from tc.compiler.core.ahead import Noted, compiled_ahead
 from tc.compiler.errors import OptionError, TcError
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.sentinel.copies import RandomState
@@ -86,11 +87,17 @@ class Covered:
 
 @contextmanager
 def nothing_changes() -> Iterator[None]:
-    """Restore the random state after a block, as the frame hook does around a compile."""
+    """Restore the random state after a block, as the frame hook does around a compile.
+
+    Torch logs errors of operations over fake tensors; here they are part of the result.
+    """
     of_python, of_torch = random.getstate(), RandomState.now(())
+    errors = getLogger("torch._subclasses.fake_tensor")
+    before, errors.disabled = errors.disabled, True
     try:
         yield
     finally:
+        errors.disabled = before
         random.setstate(of_python)
         of_torch.restore()
 
@@ -112,7 +119,7 @@ def cover(function: Any, compiler: FrameCompiler, spec: Spec, case: Case) -> Cov
         with spec.inputs(sizes, case) as (args, kwargs):
             compiles.append(compile_call(function, compiler, args, kwargs, sizes))
         last = compiles[-1]
-        if last.error or last.remains:
+        if last.error:
             break
         before, left = len(left), _missing(function, compiler, spec, case, left)
         if len(left) == before:  # a guard that the inputs themselves do not fulfil
@@ -164,10 +171,10 @@ def compile_call(
     """Compile what a call would run first, with its backward; nothing runs."""
     clock, graphs = time.perf_counter(), compiler.process.graphs
     found = _Found()
-    with nothing_changes(), compiled_ahead(), trace.capture_events() as events:
+    with nothing_changes(), compiled_ahead() as noted:
         try:
             with deferred.noted() as later, frame_of(function, args, kwargs) as frame:
-                outcome = hook.prepare(frame, compiler, found.accept(events))
+                outcome = hook.prepare(frame, compiler, found.accept(noted))
                 if isinstance(outcome, hook.Compiled):
                     for backward in later:
                         backward.compile()
@@ -179,13 +186,11 @@ def compile_call(
             raise
         except Exception as error:
             found.error = sentence(error)
-    lookups = [event.hit for event in events.of(trace.Cache)]
-    met = tuple(events.of(trace.GraphBreak))
     return Compile(
         dict(sizes),
-        compiler.process.graphs - graphs,
-        sum(lookups),
-        met,
+        0 if found.error else compiler.process.graphs - graphs,
+        sum(noted.lookups),
+        tuple(noted.breaks),
         found.remains,
         found.error,
         time.perf_counter() - clock,
@@ -199,11 +204,11 @@ class _Found:
     remains: str = ""
     error: str = ""
 
-    def accept(self, events: trace.CapturedEvents) -> Callable[[hook.Outcome], bool]:
+    def accept(self, noted: Noted) -> Callable[[hook.Outcome], bool]:
         """Return what decides whether a result is kept: not of a call that is going to raise."""
 
         def decide(outcome: hook.Outcome) -> bool:
-            met = events.of(trace.GraphBreak)
+            met = noted.breaks
             failed = [one for one in met if one.code in FAILURES]
             if failed:
                 self.error = _raises(failed[0])

@@ -1,4 +1,4 @@
-"""`precompile`: a function and what its inputs will be go in; nothing is left to compile at calls."""
+"""`precompile`: a function and inputs to come in; code that calls find out, nothing is run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tc.compiler.errors import OptionError
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.modules import OptimizedModule
 from tc.trace.notebook import Item, Shown, View
-from tc.trace.words import plural
+from tc.trace.words import count
 
 #: called with the number of cases that are done, of how many, and what the last one was
 Progress = Callable[[int, int, str], None]
@@ -64,19 +64,17 @@ class Precompiled(Shown):
     def __str__(self) -> str:
         lines = [self._title]
         for case in self.cases:
-            lines += [
-                f"  {_mark(case)} {case.text}  {_outcome(case)}",
-                *map(_indented, _rows(case)),
-            ]
+            lines.append(f"  {_mark(case)} {case.text}  {_outcome(case)}")
+            lines += [f"      {label}: {text}" for label, text in _rows(case)]
         return "\n".join(lines)
 
     @property
     def _title(self) -> str:
         left = sum(not case.complete for case in self.cases)
-        words = [plural(self.graphs, "graph"), f"of {plural(len(self.cases), 'case')}"]
+        words = [count(self.graphs, "graph"), f"of {count(len(self.cases), 'case')}"]
         words.append(f"in {self.seconds:.2f} s")
         if self.workers:
-            words.append(f"with {plural(self.workers, 'worker process', 'worker processes')}")
+            words.append(f"with {count(self.workers, 'worker process')}")
         ending = f"{left} not complete" if left else "calls compile nothing"
         return f"precompiled {' '.join(words)}; {ending}"
 
@@ -92,17 +90,13 @@ def _mark(case: Covered) -> str:
     return "✓" if case.complete else "✗" if case.error else "○"
 
 
-def _indented(row: tuple[str, str]) -> str:
-    return f"      {row[0]}: {row[1]}"
-
-
 def _outcome(case: Covered) -> str:
     graphs = sum(one.graphs for one in case.compiles)
     found = sum(one.from_cache for one in case.compiles)
     seconds = sum(one.seconds for one in case.compiles)
     if not case.compiles:
         return "was compiled before"
-    text = f"{plural(graphs, 'graph')}, {seconds:.2f} s"
+    text = f"{count(graphs, 'graph')}, {seconds:.2f} s"
     return f"{text}, all found in the cache" if graphs and found >= graphs else text
 
 
@@ -137,16 +131,16 @@ def precompile(
 
     A size gives code for that size. A range gives code with a symbol, and further code for sizes
     that its guards refuse, such as 0 and 1: the guards are asked for up to 512 combinations of
-    sizes of the range, for all if it has 64 or less. What cannot be known without values is left to the
-    first call, and the result says so: what follows a graph break, and what hooks of a module run.
+    sizes, all of a range of 64 or less. What cannot be known without values is left to the first
+    call, and the result says so: what follows a graph break, and what hooks of a module run.
 
     Args:
         fn: a function or module, compiled or not.
         inputs: a text, such as ``"x=B,128:int64 mask=B n:=3"``: ``name=SIZE,SIZE:dtype@device``,
-            where a size is a number, a range ``1..64`` or ``8..64/8``, several ``8|16|32..64``, or a
-            name out of ``sizes``; ``!grad`` at the end asks for gradients, and ``n:=3`` is a plain
-            value. Or live inputs, a tuple or a dict by name, whose ranges `mark_dynamic` marked; or
-            a list of all of these.
+            where a size is a number, a range ``1..64`` or ``8..64/8``, several of both
+            ``8|16|32..64``, or a name out of ``sizes``; ``!grad`` at the end asks for gradients,
+            and ``n:=3`` is a plain value. Or live inputs, a tuple or a dict by name, whose ranges
+            `mark_dynamic` marked. Or a list of all of these.
         shapes_spec: a ``ParamsSpec`` or ``ShapesSpec`` of torch; ``inputs`` are then its examples.
         sizes: name of a size -> a text as above, a number, a Python range, or a list of these.
         workers: processes that compile the cases in parallel, into the cache on disk. Functions
@@ -250,12 +244,15 @@ def _in_workers(
 
     def on_answer(answer: Answer) -> None:
         nonlocal done
+        if answer.case is None:
+            return
         done += 1
         spec, case = cases[answer.case]
         report(done, len(cases), spec.text(case))
 
     answers = compiled_by_workers(job, range(len(cases)), workers, on_answer)
-    return {answer.case: answer for answer in answers}, "all worker processes died"
+    early = next((one.problem for one in answers if one.case is None), "no worker is left")
+    return {one.case: one for one in answers if one.case is not None}, early
 
 
 __all__ = ["Compile", "Precompiled", "compiled_of", "precompile"]

@@ -1,4 +1,4 @@
-"""What users say of the inputs of a function: texts, torch's specs or live inputs; a `Spec` comes out.
+"""What users say of the inputs of a function: texts, specs of torch or live inputs in; `Spec` out.
 
 A spec holds inputs whose sizes are variables, and what each variable may be: sizes, which compiled
 code takes for constants, and ranges, which it takes for symbols.

@@ -1,4 +1,4 @@
-"""A worker process: a job comes by stdin, then numbers of cases; a line goes out for each.
+"""A worker process: paths and a job come by stdin, then numbers of cases; a line goes out for each.
 
 What the user's code prints goes to stderr. The worker ends with its input.
 """
@@ -24,7 +24,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        job: Job = pickle.loads(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))
+        sys.path[:] = pickle.loads(_read())
+        job: Job = pickle.loads(_read())
         for name, value in job.settings:
             setattr(config, name, value)
     except Exception as error:  # of the user's modules
@@ -43,6 +44,10 @@ def main() -> None:
                 answer = {"error": sentence(error)}
             took = time.perf_counter() - clock, time.process_time() - cpu
             _say(answers, {**answer, "case": number, "seconds": took[0], "cpu": took[1]})
+
+
+def _read() -> bytes:
+    return sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
 
 
 def _say(answers: TextIO, found: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import queue
 import signal
 import subprocess
@@ -13,9 +14,15 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
-_START = "from tc.compiler.ahead.worker import main; main()"
+import tc
+
+#: the folder that tc is imported from comes last: names in it must not hide Python's own modules
+_START = "import sys; sys.path.append({!r}); from tc.compiler.ahead.worker import main; main()"
+_ROOT = str(Path(tc.__file__).parent.parent)
+_OF_TRACES = ("TC_TRACE", "TC_LOGS", "TC_LOGS_OUT", "TC_LOGS_FORMAT")
 
 
 @dataclass(frozen=True)
@@ -23,11 +30,12 @@ class Answer:
     """What came of one case in a worker.
 
     Attributes:
+        case: None: a worker did not come to any.
         seconds, cpu: of the clock, and of the processor without those of the C compiler.
         problem: why the worker compiled nothing for good; empty if it did.
     """
 
-    case: int
+    case: int | None
     seconds: float = 0.0
     cpu: float = 0.0
     problem: str = ""
@@ -68,6 +76,11 @@ def compiled_by_workers(
     return found
 
 
+def _environment() -> dict[str, str]:
+    """Return variables for a worker, which writes no trace of its own."""
+    return {name: text for name, text in os.environ.items() if name not in _OF_TRACES}
+
+
 class _Worker(threading.Thread):
     """Feeds one process, and reads its answers."""
 
@@ -79,34 +92,34 @@ class _Worker(threading.Thread):
     ) -> None:
         super().__init__(name="tc-precompile", daemon=True)
         self._job, self._waiting, self._answers = job, waiting, answers
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START],
+            [sys.executable, "-P", "-c", _START.format(_ROOT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=_environment(),
         )
 
     def run(self) -> None:
         """Give the process one case after the other."""
         case: int | None = None
         try:
-            self._send(b"%d\n%s" % (len(self._job), self._job))
+            for part in (pickle.dumps(sys.path), self._job):
+                self._send(b"%d\n%s" % (len(part), part))
             problem = self._hear().get("fatal", "")
+            if problem:
+                self._answers.put(Answer(None, problem=problem))
             while not problem:
                 case = self._waiting.get_nowait()
                 self._send(b"%d\n" % case)
                 told = self._hear()
                 self._answers.put(Answer(case, told["seconds"], told["cpu"], told["error"]))
                 case = None
-            case = self._waiting.get_nowait()  # the rest fails alike
-            self._answers.put(Answer(case, problem=problem))
         except queue.Empty:
             pass
         except (OSError, ValueError, KeyError):
-            if case is not None:
-                self._answers.put(Answer(case, problem=self._end()))
+            self._answers.put(Answer(case, problem=self._end()))
         finally:
             self._answers.put(None)
 
