@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,6 +62,37 @@ class Precompiled(Shown):
         """Whether calls with these inputs compile nothing."""
         return all(case.complete for case in self.cases)
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "complete": self.complete,
+            "graphs": self.graphs,
+            "seconds": round(self.seconds, 3),
+            "workers": self.workers,
+            "cases": [
+                {
+                    "inputs": case.text,
+                    "complete": case.complete,
+                    "error": case.error or None,
+                    "remains": list(case.remains),
+                    "looked_at": case.looks,
+                    "without_code": [dict(sizes) for sizes in case.left],
+                    "compiles": [
+                        {
+                            "sizes": dict(one.sizes),
+                            "graphs": one.graphs,
+                            "from_cache": one.from_cache,
+                            "breaks": [f"{b.file}:{b.line}: {b.title}" for b in one.breaks],
+                            "seconds": round(one.seconds, 3),
+                        }
+                        for one in case.compiles
+                    ],
+                    "note": case.note or None,
+                }
+                for case in self.cases
+            ],
+        }
+
     def __str__(self) -> str:
         lines = [self._title]
         for case in self.cases:
@@ -117,7 +149,7 @@ def precompile(
     *,
     shapes_spec: Any = None,
     sizes: Mapping[str, Any] | None = None,
-    workers: int = 0,
+    workers: int | None = 0,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Precompiled:
@@ -143,8 +175,9 @@ def precompile(
             `mark_dynamic` marked. Or a list of all of these.
         shapes_spec: a ``ParamsSpec`` or ``ShapesSpec`` of torch; ``inputs`` are then its examples.
         sizes: name of a size -> a text as above, a number, a Python range, or a list of these.
-        workers: processes that compile the cases in parallel, into the cache on disk. Functions
-            that no import finds are compiled in this process alone. Each takes seconds to start.
+        workers: processes that compile the cases in parallel, into the cache on disk; None: one a
+            core, if there are several cases. Each takes seconds to start. Functions that no import
+            finds are compiled in this process alone.
         progress: called after each case with how many are done, of how many, and its text.
         settings: as `compile` takes them; ``fn`` that is compiled has its own.
 
@@ -166,6 +199,8 @@ def precompile(
     cases = [(spec, case) for spec in specs for case in spec.cases()]
     answers: dict[int, Answer] = {}
     why = ""
+    if workers is None:
+        workers = (os.cpu_count() or 1) if len(cases) > 1 else 0
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         raise OptionError(f"workers is a number of processes, not {workers!r}")
     report = progress or (lambda done, of, text: None)

@@ -261,13 +261,20 @@ def parsed(text: str, known: Mapping[str, tuple[Choice, ...]]) -> Spec:
             )
         if found["name"] in kwargs:
             raise OptionError(f"{found['name']} is given twice in {text!r}")
-        dims: list[Size] = []
-        for number, dim in enumerate(filter(None, found["dims"].strip("()").split(","))):
-            dims.append(_dim(dim, f"{found['name']}.shape[{number}]", known, variables))
+        dims = [
+            _dim(dim, f"{found['name']}.shape[{number}]", known, variables)
+            for number, dim in enumerate(_split(found["dims"]))
+        ]
         kwargs[found["name"]] = TensorInput(
             tuple(dims), _dtype(found["dtype"]), _device(found["device"]), bool(found["grad"])
         )
     return Spec((), kwargs, variables)
+
+
+def _split(dims: str) -> list[str]:
+    """Return the texts of dimensions; one comma may end them, as in a tuple of one."""
+    plain = dims.strip("()").removesuffix(",")
+    return plain.split(",") if plain else []
 
 
 def _dim(
@@ -276,14 +283,15 @@ def _dim(
 ) -> Size:  # fmt: skip
     if text.isdecimal():
         return int(text)
-    if _NAME.fullmatch(text):
-        if text not in known:
-            raise OptionError(
-                f"nothing says what {text} is ({place}): give sizes={{{text!r}: ...}}"
-            )
+    if text in known:
         variables[text] = known[text]
         return text
-    variables[place] = choices_of(place, text)
+    found: list[Choice] = []
+    for one in text.split("|"):
+        if _NAME.fullmatch(one) and one not in known:
+            raise OptionError(f"{place} is {one}, and nothing says what {one} may be (sizes)")
+        found += known.get(one) or _choice(place, one)
+    variables[place] = tuple(found)
     return place
 
 
