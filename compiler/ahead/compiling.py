@@ -15,12 +15,14 @@ from tc.compiler import deferred
 from tc.compiler.ahead.calls import NotAhead, frame_of
 from tc.compiler.ahead.specs import Case, Spec
 from tc.compiler.capture import breaks, hook
-from tc.compiler.core.ahead import Noted, compiled_ahead
+from tc.compiler.core.ahead import Noted, Question, compiled_ahead
 from tc.compiler.errors import OptionError, TcError
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.sentinel.copies import RandomState
 from tc.trace.places import StackFrame
 
+#: sizes of one case at which compiling may fail before the rest is given up
+MAX_ERRORS = 8
 #: breaks at which the program itself raises, as a call would
 FAILURES = (breaks.RAISES.code, breaks.OP_FAILED.code)
 
@@ -73,7 +75,7 @@ class Covered:
     def remains(self) -> tuple[str, ...]:
         """What the first call is left to compile, a sentence each."""
         found = dict.fromkeys(one.remains for one in self.compiles if one.remains)
-        if self.left and not self.error:
+        if self.left:
             sizes = [sizes_text(one) for one in self.left[:3]]
             more = f" and {len(self.left) - 3} more" if len(self.left) > 3 else ""
             found[f"sizes {', '.join(sizes)}{more} are compiled at their first call"] = None
@@ -106,7 +108,8 @@ def cover(function: Any, compiler: FrameCompiler, spec: Spec, case: Case) -> Cov
     """Compile a function for a case of a spec: until its guards hold for all sizes looked at.
 
     A first graph takes ranges for symbols; sizes that its guards refuse (0 and 1, the other side
-    of a test of a size) are compiled next, up to the recompile limit.
+    of a test of a size) are compiled next, up to the recompile limit. Sizes at which the function
+    raises are left out, up to `MAX_ERRORS` of them.
     """
     text, looks = spec.text(case), spec.looks(case)
     if not looks:
@@ -119,8 +122,11 @@ def cover(function: Any, compiler: FrameCompiler, spec: Spec, case: Case) -> Cov
         with spec.inputs(sizes, case) as (args, kwargs):
             compiles.append(compile_call(function, compiler, args, kwargs, sizes))
         last = compiles[-1]
-        if last.error:
-            break
+        if last.error:  # other sizes may be fine
+            left.remove(sizes)
+            if sum(bool(one.error) for one in compiles) == MAX_ERRORS:
+                break
+            continue
         before, left = len(left), _missing(function, compiler, spec, case, left)
         if len(left) == before:  # a guard that the inputs themselves do not fulfil
             break
@@ -135,7 +141,7 @@ def _missing(
     for sizes in looks:
         try:
             with spec.inputs(sizes, case) as (args, kwargs), frame_of(function, args, kwargs) as f:
-                if not hook.holds(f, compiler):
+                if hook.code_for(f, compiler) is None:
                     found.append(sizes)
         except NotAhead:
             found.append(sizes)
@@ -159,6 +165,29 @@ def typical(
         return chances, far
 
     return min(sizes, key=oddness)
+
+
+def questions_of(
+    function: Any, compiler: FrameCompiler, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Question], str]:
+    """Capture what a call would run first, and return what it asks of sizes, and why it raises.
+
+    Args:
+        compiler: its backend should compile nothing; what is captured is not kept.
+    """
+    found = _Found()
+    with nothing_changes(), compiled_ahead(asks=True) as noted:
+        try:
+            with frame_of(function, args, kwargs) as frame:
+                decide = found.accept(noted)
+                hook.prepare(frame, compiler, lambda outcome: decide(outcome) and False)
+        except NotAhead as why:
+            found.error = str(why)
+        except OptionError:
+            raise
+        except Exception as error:
+            found.error = sentence(error)
+    return noted.questions, found.error
 
 
 def compile_call(

@@ -230,7 +230,8 @@ def spec_of(
         found = from_torch(shapes_spec, inputs, names)
     else:
         found = live(inputs)
-    unused = set(known) - set(found.variables)
+    read = set(_NAME.findall(inputs)) if isinstance(inputs, str) else set()
+    unused = set(known) - read
     if unused:
         raise OptionError(f"no dimension is called {', '.join(sorted(unused))}")
     return found

@@ -252,9 +252,22 @@ def prepare(
         return alone(work, RunOnce) if early is None else early
 
 
-def holds(frame: Frame, callback: Callback) -> bool:
-    """Return whether a callback has code for a frame, which a call would run without compiling."""
-    return _holding(_kept_early(frame.code), callback, frame.locals) is not None
+def memory_of(code: CodeType) -> dict[Any, Any]:
+    """Return a copy of what callbacks have stored with a code object."""
+    return dict(_kept_early(code))
+
+
+def forget(code: CodeType, callback: Callback, memory: dict[Any, Any] | None) -> None:
+    """Remove the entries of a callback, and restore what was stored with the code object before."""
+    drop_entries(code, callback)
+    own = _kept_early(code)
+    own.clear()
+    own.update(memory or {})
+
+
+def code_for(frame: Frame, callback: Callback) -> CacheEntry | None:
+    """Return the code that a callback has for a frame: a call would compile nothing."""
+    return _holding(_kept_early(frame.code), callback, frame.locals)
 
 
 def _keep_order() -> None:
@@ -556,15 +569,17 @@ def reset(code: CodeType) -> None:
     _c.set_code_exec_strategy(code, _strategy(_DEFAULT, _DEFAULT))
 
 
-def drop_entries(code: CodeType) -> None:
-    """Remove all entries of a code object, including those that C is about to make."""
+def drop_entries(code: CodeType, callback: Any = None) -> None:
+    """Remove entries of a code object, of one callback or all, and those C is about to make."""
     _close_fast_paths()
     own = _process.codes.get(id(code))
-    for one in (*own.pending, *own.prepared) if own is not None else ():
-        one.result.guard_manager.drop()
+    waiting = () if own is None else (*own.pending, *own.prepared)
+    ended = [(one.callback, one.result.guard_manager) for one in waiting]
     for entry in _c._debug_get_cache_entry_list(code):
-        if isinstance(entry.guard_manager, Manager):
-            entry.guard_manager.drop()
+        ended.append((getattr(entry.backend, "owner", entry.backend), entry.guard_manager))
+    for owner, manager in ended:
+        if isinstance(manager, Manager) and (callback is None or owner == callback):
+            manager.drop()
 
 
 def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
