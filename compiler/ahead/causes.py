@@ -90,68 +90,105 @@ def causes_of(
 ) -> list[Cause]:
     """Return the lines because of which other code serves some sizes, in the order of the program.
 
+    A line that takes a size for a constant comes before all else that is asked of that size: the
+    number is in the code from there on, and lines that use it ask in its name. Those are left out.
+
     Args:
         looked: calls with sizes of the spec.
         traced: the one that the questions are of.
     """
-    plain = [
-        one for one in looked if all(n not in SPECIAL for n in one.sizes.values()) or one is traced
-    ]
-    found: dict[tuple[str, int], Cause] = {}
-    made_numbers: set[str] = set()  # sizes that code has taken for numbers by now
-    seen: set[tuple[Any, Any]] = set()
-    for question in questions:
-        condition = _condition(question)
-        sources = set(question.sources.values())
-        is_number = not _is_condition(question.expression)
-        if question.line is None or (condition, question.line) in seen:
+    plain = [one for one in looked if one is traced or not set(one.sizes.values()) & set(SPECIAL)]
+    asked: dict[tuple[str, int], list[_Asked]] = {}
+    numbers: set[str] = set()  # sizes that code has taken for numbers by now
+    for one in dict.fromkeys(map(_Asked.of, questions)):
+        sources = set(one.sources.values())
+        if one.line is None or (sources <= numbers and one.line not in asked):
             continue
-        seen.add((condition, question.line))
-        follows = not is_number and sources <= made_numbers and _is_of_number(question, traced)
-        made_numbers |= sources if is_number else set()
-        if follows:
+        if all(one.holds(look) for look in plain):
             continue
-        holds = [one for one in plain if _holds(condition, question, one)]
-        others = [one for one in plain if one not in holds and one.code != traced.code]
-        if not others or len(holds) == len(plain):
-            continue
-        cause = Cause(
-            _kind(condition, holds, question), *question.line, _text(condition, question),
-            len(holds), len(plain), others[0].sizes,
-        )  # fmt: skip
-        before = found.get(question.line)
-        if before is None or cause.holds < before.holds:
-            fixes = tuple(_fixes(cause, holds, plain, question, spec, case))
-            found[question.line] = replace(cause, fixes=fixes)
-    return list(found.values())
+        asked.setdefault(one.line, []).append(one)
+        if _is_constant(asked[one.line], plain):
+            numbers |= sources
+    found = (_cause(line, of, plain, traced, spec, case) for line, of in asked.items())
+    return [cause for cause in found if cause is not None]
 
 
-def _is_condition(expression: Any) -> bool:
-    return bool(getattr(expression, "is_Boolean", False) or expression.is_Relational)
+@dataclass(frozen=True)
+class _Asked:
+    """A condition that is true in the graph.
 
-
-def _condition(question: Question) -> Any:
-    """Return what is true in the graph."""
-    import sympy
-
-    if not _is_condition(question.expression):
-        return sympy.Eq(question.expression, question.answer, evaluate=False)
-    return question.expression if question.answer else sympy.Not(question.expression)
-
-
-def _is_of_number(question: Question, traced: Looked) -> bool:
-    """Return whether a condition compares a size with the number that it had when traced.
-
-    That number was made of the size before, on a line that is a cause itself.
+    Attributes:
+        names: symbol and what it is, as Python over ``L`` and ``G``.
     """
-    values = {traced.read.get(text) for text in question.sources.values()}
-    numbers = {int(n) for n in question.expression.atoms() if n.is_Integer}
-    return bool(values & numbers)
+
+    condition: Any
+    names: tuple[tuple[str, str], ...]
+    line: tuple[str, int] | None
+
+    @classmethod
+    def of(cls, question: Question) -> _Asked:
+        """Return what the answer to a question is taken for."""
+        import sympy
+
+        condition = question.expression
+        if not (getattr(condition, "is_Boolean", False) or condition.is_Relational):
+            condition = sympy.Eq(condition, question.answer, evaluate=False)
+        elif not question.answer:
+            condition = sympy.Not(condition)
+        return cls(condition, tuple(question.sources.items()), question.line)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        return dict(self.names)
+
+    def holds(self, looked: Looked) -> bool:
+        """Return whether it is true in another call."""
+        given = tuple((name, looked.read.get(text)) for name, text in self.names)
+        return _evaluated(self.condition, given)
+
+    def __str__(self) -> str:
+        from torch.utils._sympy.printers import PythonPrinter
+
+        text = PythonPrinter().doprint(self.condition)
+        for name, source in self.names:
+            text = re.sub(rf"\b{re.escape(name)}\b", shown(source).replace("\\", r"\\"), text)
+        return text
 
 
-def _holds(condition: Any, question: Question, looked: Looked) -> bool:
-    given = tuple((name, looked.read.get(text)) for name, text in question.sources.items())
-    return _evaluated(condition, given)
+def _is_constant(asked: Sequence[_Asked], looked: Sequence[Looked]) -> bool:
+    """Return whether conditions leave one value of one size."""
+    texts = {text for one in asked for text in one.sources.values()}
+    holds = [look for look in looked if all(one.holds(look) for one in asked)]
+    return len(texts) == 1 and len({look.read.get(*texts) for look in holds}) <= 1
+
+
+def _cause(
+    line: tuple[str, int], asked: Sequence[_Asked], looked: Sequence[Looked], traced: Looked,
+    spec: Spec, case: Case,
+) -> Cause | None:  # fmt: skip
+    """Return what one line does; None if it is not why sizes have other code."""
+    holds = [look for look in looked if all(one.holds(look) for one in asked)]
+    others = [look for look in looked if look not in holds and look.code != traced.code]
+    if not others:
+        return None
+    strongest = min(asked, key=lambda one: sum(map(one.holds, looked)))
+    kind, text = _kind(asked, looked), str(strongest)
+    if kind == "constant":
+        (source,) = {text for one in asked for text in one.sources.values()}
+        text = f"{shown(source)} == {traced.read[source]}"
+    cause = Cause(kind, *line, text, len(holds), len(looked), others[0].sizes)
+    return replace(cause, fixes=tuple(_fixes(cause, asked, holds, looked, spec, case)))
+
+
+def _kind(asked: Sequence[_Asked], looked: Sequence[Looked]) -> str:
+    from torch.utils._sympy.functions import Mod, PythonMod
+
+    if _is_constant(asked, looked):
+        return "constant"
+    if len({text for one in asked for text in one.sources.values()}) > 1:
+        return "related"
+    sides = asked[0].condition.args
+    return "divisible" if any(isinstance(one, Mod | PythonMod) for one in sides) else "range"
 
 
 @functools.lru_cache(65536)
@@ -166,73 +203,50 @@ def _evaluated(condition: Any, given: tuple[tuple[str, int | None], ...]) -> boo
         return False
 
 
-def _kind(condition: Any, holds: Sequence[Looked], question: Question) -> str:
-    from torch.utils._sympy.functions import Mod, PythonMod
-
-    texts = list(question.sources.values())
-    if len(texts) > 1:
-        return "related"
-    if len({one.read.get(texts[0]) for one in holds}) <= 1:
-        return "constant"
-    return "divisible" if condition.has(Mod, PythonMod) else "range"
-
-
-def _text(condition: Any, question: Question) -> str:
-    from torch.utils._sympy.printers import PythonPrinter
-
-    text = PythonPrinter().doprint(condition)
-    for name, source in question.sources.items():
-        text = re.sub(rf"\b{re.escape(name)}\b", shown(source).replace("\\", r"\\"), text)
-    return text
-
-
 def shown(source: str) -> str:
     """Return a size as the user would write it: ``x.shape[0]``."""
     return _SIZE.sub(r".shape[\1]", _LOCAL.sub(r"\1", source))
 
 
 def _fixes(
-    cause: Cause, holds: Sequence[Looked], looked: Sequence[Looked], question: Question,
+    cause: Cause, asked: Sequence[_Asked], holds: Sequence[Looked], looked: Sequence[Looked],
     spec: Spec, case: Case,
 ) -> Iterator[Fix]:  # fmt: skip
     """Yield ways to have one graph, those that leave the function as it is first."""
-    named = {source: _variable_of(source, looked) for source in question.sources.values()}
-    if cause.kind == "related":
-        first, *others = (name for name in named.values() if name is not None)
-        if len(others) == 1 and others[0] != first and cause.asks.count("==") == 1:
-            same = dict(spec.variables) | {first: (case[first],), others[0]: (case[others[0]],)}
-            tied = replace(
-                spec, variables=same, conditions=(*spec.conditions, _Equal(first, others[0]))
-            )
-            yield Fix(f"give inputs whose {cause.asks}: one name for both sizes", tied)
-        yield Fix(f"take the comparison of sizes out of the compiled function: {cause.source}")
-        return
-    (source, name), *_ = named.items()
-    if name is None:
-        yield Fix(f"take what depends on {shown(source)} out of the compiled function")
-        return
-    sizes = sorted({one.sizes[name] for one in holds})
+    sources = dict.fromkeys(text for one in asked for text in one.sources.values())
+    named = {text: _variable_of(text, looked) for text in sources}
+    if all(name is not None for name in named.values()):
+        (source, name), *others = named.items()
+        assert name is not None
+        sizes = sorted({one.sizes[name] for one in holds})
+        if cause.kind == "constant":
+            yield Fix(_static(source), _narrowed(spec, case, name, sizes[0]))
+        elif not others:
+            known = sorted({one.sizes[name] for one in looked})
+            for part in _ranges(sizes, known, cause.kind):
+                yield Fix(_marked(source, part), _narrowed(spec, case, name, part))
+        else:
+            only = replace(spec, conditions=(*spec.conditions, _Fulfilled(tuple(asked), looked)))
+            yield Fix(f"torch._check({cause.asks}), if that is so for all inputs", only)
     if cause.kind == "constant":
-        yield Fix(_static(source), _narrowed(spec, case, name, sizes[0]))
         yield Fix(
-            f"keep {shown(source)} a size: no int(), no loop of Python over it, no literal where "
-            f"it is meant: {cause.source}"
+            f"keep {', '.join(map(shown, sources))} a size: no loop of Python over it, and no "
+            "literal where it is meant"
         )
-        return
-    for part in _ranges(sizes, sorted({one.sizes[name] for one in looked}), cause.kind):
-        yield Fix(_marked(source, part), _narrowed(spec, case, name, part))
-    yield Fix(f"take the test out of the compiled function: {cause.source}")
+    else:
+        yield Fix("take the test of the size out of the compiled function")
 
 
 @dataclass(frozen=True)
-class _Equal:
-    """Whether two variables have one size."""
+class _Fulfilled:
+    """Whether conditions hold for sizes, which were looked at before."""
 
-    first: str
-    second: str
+    asked: tuple[_Asked, ...]
+    looked: Sequence[Looked] = field(compare=False)
 
     def __call__(self, sizes: Sizes) -> bool:
-        return sizes[self.first] == sizes[self.second]
+        found = (look for look in self.looked if look.sizes == sizes)
+        return any(all(one.holds(look) for one in self.asked) for look in found)
 
 
 def _variable_of(source: str, looked: Sequence[Looked]) -> str | None:
@@ -250,12 +264,13 @@ def _narrowed(spec: Spec, case: Case, name: str, choice: int | Range) -> Spec:
 
 def _ranges(holds: Sequence[int], looked: Sequence[int], kind: str) -> Iterator[Range]:
     """Yield the runs of sizes for which a condition holds, longest first, and the runs between."""
-    if kind == "divisible":
-        steps = {b - a for a, b in itertools.pairwise(holds)}
-        if len(steps) == 1:
-            yield Range(holds[0], holds[-1], steps.pop())
-        return
     inside = set(holds)
+    if kind == "divisible":
+        for sizes in (holds, [size for size in looked if size not in inside]):
+            steps = {b - a for a, b in itertools.pairwise(sizes)}
+            if len(steps) == 1:
+                yield Range(sizes[0], sizes[-1], steps.pop())
+        return
     runs: list[list[int]] = []
     for size in looked:
         if runs and (size in inside) == (runs[-1][-1] in inside):

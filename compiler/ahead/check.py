@@ -1,11 +1,12 @@
-"""`check_shapes`: a function and ranges of sizes in; what its lines need, and whether it is right."""
+"""`check_shapes`: a function and ranges of sizes in; what its lines need, and if it is right."""
 
 from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,7 +96,7 @@ class ShapeCheck(Shown):
         return found
 
     def _rows(self) -> list[tuple[str, str]]:
-        rows = [("code", f"{one}  ({count(len(one.sizes), 'size')})") for one in self.codes]
+        rows = [("code", f"{one}  ({_served(one)})") for one in self.codes]
         for label in ("wrong", "failed", "raised", "unexplained", "remains"):
             rows += [(label, text) for text in getattr(self, label)]
         return rows
@@ -119,6 +120,12 @@ class ShapeCheck(Shown):
         ]  # fmt: skip
         items.append(Item.of("", "sizes", "", None, rows=self._rows()))
         return View("explanation", str(self), {"title": self._title, "causes": items, "graphs": []})
+
+
+def _served(code: Code) -> str:
+    special = all(set(one.values()) & set(SPECIAL) for one in code.sizes)
+    own = ", as 0 and 1 always have their own code" if special else ""
+    return count(len(code.sizes), "size") + own
 
 
 def _words(cause: Cause) -> str:
@@ -262,7 +269,7 @@ class _Check:
             tuple(self._unexplained(codes, causes)),
             tuple(f"{sizes}: {why}" for sizes, why in failed.items() if sizes not in raised),
             covered.remains,
-            tuple(f"{sizes}: {why}" for sizes, why in raised.items()),
+            tuple(_grouped(raised)),
             tuple(wrong),
             counts,
         )
@@ -272,9 +279,9 @@ class _Check:
 
     @contextmanager
     def _frame(self, spec: Spec, case: Case, sizes: dict[str, int]) -> Iterator[hook.Frame]:
-        with spec.inputs(sizes, case) as (args, kwargs):
-            with frame_of(self.target, args, kwargs) as frame:
-                yield frame
+        with ExitStack() as stack:
+            args, kwargs = stack.enter_context(spec.inputs(sizes, case))
+            yield stack.enter_context(frame_of(self.target, args, kwargs))
 
     def _look(self, spec: Spec, case: Case, sizes: dict[str, int], read: Sequence[str]) -> Looked:
         try:
@@ -355,12 +362,11 @@ class _Check:
             compiled: Any = OptimizedModule(self.target, self.compiler)
         else:
             compiled = hook.wrap(self.target, self.compiler)
-        looks = self.spec.looks(self.case)
+        with_code = [dict(one.sizes) for group in codes for one in group]
         chosen = [dict(one.sizes) for group in codes for one in (group[0], group[-1])]
-        chosen += [looks[0], looks[-1]]
         chosen += [dict(one.sizes) for one in covered.compiles if one.error]
         draw = random.Random(seed)
-        chosen += [draw.choice(looks) for _ in range(runs)]
+        chosen += [draw.choice(with_code) for _ in range(runs if with_code else 0)]
         wrong, raised, calls, backward = [], {}, 0, 0
         for number, sizes in enumerate({sizes_text(one): one for one in chosen}.values()):
             with self.spec.inputs(sizes, self.case) as inputs:
@@ -372,6 +378,16 @@ class _Check:
             if trial.raised:
                 raised[sizes_text(sizes)] = trial.raised
         return wrong, raised, (calls, backward)
+
+
+def _grouped(raised: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is raised, with the sizes at which it is, errors alike together."""
+    alike: dict[str, list[str]] = {}
+    for sizes, error in raised.items():
+        alike.setdefault(re.sub(r"\d+", "#", error), []).append(sizes)
+    for group in alike.values():
+        more = f" and at {len(group) - 3} more" if len(group) > 3 else ""
+        yield f"{'; '.join(group[:3])}{more}: {raised[group[0]]}"
 
 
 def _in_order(spec: Spec, looks: list[dict[str, int]]) -> list[dict[str, int]]:

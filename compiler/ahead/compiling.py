@@ -120,6 +120,9 @@ def cover(function: Any, compiler: FrameCompiler, spec: Spec, case: Case) -> Cov
     while left:
         sizes = typical(left, looks, spec)
         with spec.inputs(sizes, case) as (args, kwargs):
+            if full := _is_full(function, compiler, args, kwargs):
+                compiles.append(Compile(sizes, remains=full))
+                break
             compiles.append(compile_call(function, compiler, args, kwargs, sizes))
         last = compiles[-1]
         if last.error:  # other sizes may be fine
@@ -131,6 +134,20 @@ def cover(function: Any, compiler: FrameCompiler, spec: Spec, case: Case) -> Cov
         if len(left) == before:  # a guard that the inputs themselves do not fulfil
             break
     return Covered(text, tuple(compiles), len(looks), tuple(left))
+
+
+def _is_full(
+    function: Any, compiler: FrameCompiler, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str:
+    """Return what to say if a function has as much code as it may have; else an empty text."""
+    try:
+        with frame_of(function, args, kwargs) as frame:
+            count = len(hook.cache_entries(frame.code, compiler))
+            limit = compiler.recompile_limit
+            name = frame.code.co_qualname
+    except NotAhead:
+        return ""
+    return f"{name} runs eagerly then: recompile_limit ({limit}) is reached" * (count >= limit)
 
 
 def _missing(
