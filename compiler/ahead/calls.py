@@ -47,15 +47,14 @@ def frame_of(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> I
         yield _frame(found, args, kwargs)
 
 
-def parameters_of(function: Any) -> tuple[str, ...]:
-    """Return the names of the parameters that a call fills by position."""
-    function = getattr(function, "_orig_mod", function)
+def parameters_of(function: Any) -> tuple[str, ...] | None:
+    """Return the names of the parameters that a call fills by position; None: not known."""
     target = function.forward if isinstance(function, torch.nn.Module) else function
     with contextlib.suppress(TypeError, ValueError):
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         found = inspect.signature(target).parameters.values()
         return tuple(one.name for one in found if one.kind in kinds)
-    return ()
+    return None
 
 
 def _resolved(

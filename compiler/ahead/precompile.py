@@ -258,7 +258,7 @@ def _parts(fn: Any) -> tuple[Any, FrameCompiler] | None:
 
 
 def _specs(
-    inputs: Any, shapes_spec: Any, sizes: Mapping[str, Any] | None, names: Sequence[str]
+    inputs: Any, shapes_spec: Any, sizes: Mapping[str, Any] | None, names: Sequence[str] | None
 ) -> list[Spec]:
     several = inputs if isinstance(inputs, list) else [inputs]
     if not several:

@@ -13,7 +13,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -113,7 +113,8 @@ class TensorInput:
         """Return the tensor; dimensions that are ranges in the case are marked as dynamic."""
         shape = self.shape(sizes)
         if self.example is not None:
-            order = sorted(range(len(shape)), key=lambda d: -self.example.stride(d))  # type: ignore
+            stride = self.example.stride()
+            order = sorted(range(len(shape)), key=lambda d: -stride[d])
             made = torch.empty_permuted(shape, order, dtype=self.dtype, device=self.example.device)
         else:
             made = torch.empty(shape, dtype=self.dtype, device=self.device)
@@ -130,12 +131,14 @@ class Spec:
         args, kwargs: values; `TensorInput` is replaced by a tensor wherever it stands in them.
         variables: name -> what it may be.
         conditions: what the sizes of a case have to fulfil.
+        names: of the first inputs by position.
     """
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     variables: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
     conditions: tuple[Callable[[Mapping[str, int]], object], ...] = ()
+    names: tuple[str, ...] = ()
 
     def cases(self) -> list[Case]:
         """Return all combinations of what the variables may be."""
@@ -199,13 +202,14 @@ class Spec:
 
     def text(self, case: Case) -> str:
         """Return the inputs of a case in few words."""
-        named = [*((str(n), v) for n, v in enumerate(self.args)), *self.kwargs.items()]
+        names = [*self.names, *map(str, range(len(self.names), len(self.args)))]
+        named = [*zip(names, self.args, strict=False), *self.kwargs.items()]
         return " ".join(f"{name}={_shown(value, case)}" for name, value in named) or "no inputs"
 
 
 def spec_of(
     inputs: Any, shapes_spec: Any = None, sizes: Mapping[str, Any] | None = None,
-    names: Sequence[str] = (),
+    names: Sequence[str] | None = (),
 ) -> Spec:  # fmt: skip
     """Return the spec that users describe.
 
@@ -214,11 +218,12 @@ def spec_of(
             input; dimensions that `mark_dynamic` marked are ranges.
         shapes_spec: a ``ShapesSpec`` or ``ParamsSpec`` of torch, or a dict as those take it.
         sizes: name of a variable -> a text, a number, or several.
-        names: the parameters of the function.
+        names: the parameters that a call fills by position; None: they are not known.
 
     Raises:
         OptionError: it cannot be followed.
     """
+    by_name = isinstance(inputs, str) or shapes_spec is not None
     known = {name: choices_of(name, value) for name, value in (sizes or {}).items()}
     if isinstance(inputs, str):
         if shapes_spec is not None:
@@ -227,14 +232,27 @@ def spec_of(
     elif shapes_spec is not None:
         from tc.compiler.ahead.torch_specs import from_torch
 
-        found = from_torch(shapes_spec, inputs, names)
+        found = from_torch(shapes_spec, inputs, names or ())
     else:
         found = live(inputs)
     read = set(_NAME.findall(inputs)) if isinstance(inputs, str) else set()
     unused = set(known) - read
     if unused:
         raise OptionError(f"no dimension is called {', '.join(sorted(unused))}")
-    return found
+    return _positional(found, names) if by_name else found
+
+
+def _positional(spec: Spec, names: Sequence[str] | None) -> Spec:
+    """Return a spec by position, as most calls are: a function with ``*args`` tells them apart."""
+    kwargs = dict(spec.kwargs)
+    args = list(spec.args)
+    if not args:
+        for name in tuple(kwargs) if names is None else names:
+            if name not in kwargs:
+                break
+            args.append(kwargs.pop(name))
+    known = tuple(name for name in spec.kwargs if name not in kwargs)
+    return replace(spec, args=tuple(args), kwargs=kwargs, names=known)
 
 
 def parsed(text: str, known: Mapping[str, tuple[Choice, ...]]) -> Spec:
@@ -266,9 +284,10 @@ def parsed(text: str, known: Mapping[str, tuple[Choice, ...]]) -> Spec:
             _dim(dim, f"{found['name']}.shape[{number}]", known, variables)
             for number, dim in enumerate(_split(found["dims"]))
         ]
-        kwargs[found["name"]] = TensorInput(
-            tuple(dims), _dtype(found["dtype"]), _device(found["device"]), bool(found["grad"])
-        )
+        dtype, grad = _dtype(found["dtype"]), bool(found["grad"])
+        if grad and not (dtype.is_floating_point or dtype.is_complex):
+            raise OptionError(f"{found['name']} is of {dtype}, which has no gradients")
+        kwargs[found["name"]] = TensorInput(tuple(dims), dtype, _device(found["device"]), grad)
     return Spec((), kwargs, variables)
 
 

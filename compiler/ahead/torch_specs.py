@@ -156,4 +156,5 @@ class _Formula:
     symbols: tuple[tuple[str, Any], ...]
 
     def __call__(self, sizes: Mapping[str, int]) -> int:
-        return int(self.expression.subs({symbol: sizes[name] for name, symbol in self.symbols}))
+        value = self.expression.subs({symbol: sizes[name] for name, symbol in self.symbols})
+        return int(bool(value)) if value.is_Boolean else int(value)
