@@ -157,6 +157,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         *MARKS,
         *MODEL,
         "tc.compiler.api",
+        "tc.compiler.backends.registry",
         "tc.compiler.capture",
         "tc.compiler.deferred",
         "tc.compiler.frames",

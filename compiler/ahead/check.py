@@ -15,8 +15,9 @@ import torch
 from tc.compiler.ahead.calls import NotAhead, frame_of, parameters_of
 from tc.compiler.ahead.causes import SPECIAL, Cause, Fix, Looked, causes_of
 from tc.compiler.ahead.compiling import Covered, cover, questions_of, sizes_text, typical
+from tc.compiler.ahead.inputs import spec_of
 from tc.compiler.ahead.precompile import compiled_of
-from tc.compiler.ahead.specs import Case, Range, Spec, TensorInput, spec_of
+from tc.compiler.ahead.specs import Case, Range, Spec, TensorInput
 from tc.compiler.ahead.trials import tried
 from tc.compiler.backends.registry import lookup_backend
 from tc.compiler.capture import hook
@@ -229,12 +230,15 @@ def _with_gradients(spec: Spec) -> Spec:
 def _apart(target: Any, compiler: FrameCompiler) -> Iterator[FrameCompiler]:
     """Return a compiler whose code nobody else uses, and remove that code after the block."""
     own = replace(compiler, options=replace(compiler.options, region=object()))
-    known = {id(code): hook.memory_of(code) for code in compiler.process.code_objects.values()}
+    known = {id(code): dict(hook.state_of(code)) for code in compiler.process.code_objects.values()}
     try:
         yield own
     finally:
         for code in list(compiler.process.code_objects.values()):
-            hook.forget(code, own, known.get(id(code)))
+            hook.drop_entries(code, own)
+            state = hook.state_of(code)
+            state.clear()
+            state.update(known.get(id(code), {}))
 
 
 class _Check:

@@ -14,7 +14,8 @@ from tc import trace
 from tc.compiler.ahead.calls import parameters_of
 from tc.compiler.ahead.carrying import Job, NotCarried
 from tc.compiler.ahead.compiling import Compile, Covered, cover
-from tc.compiler.ahead.specs import Case, Spec, spec_of
+from tc.compiler.ahead.inputs import spec_of
+from tc.compiler.ahead.specs import Case, Spec
 from tc.compiler.ahead.workers import Answer, compiled_by_workers
 from tc.compiler.api import compile as compile_function
 from tc.compiler.capture import hook
@@ -196,14 +197,26 @@ def precompile(
     clock = time.perf_counter()
     target, compiler = compiled_of(fn, settings)
     specs = _specs(inputs, shapes_spec, sizes, parameters_of(target))
+    report = progress or (lambda done, of, text: None)
+    cases, helped = _compiled(target, compiler, specs, workers, report)
+    result = Precompiled(tuple(cases), time.perf_counter() - clock, helped)
+    for text in result.errors:
+        trace.warn(f"tc.precompile: {text}")
+    return result
+
+
+def _compiled(
+    target: Any, compiler: FrameCompiler, specs: Sequence[Spec], workers: int | None,
+    report: Progress,
+) -> tuple[list[Covered], int]:  # fmt: skip
+    """Compile all cases in this process, after worker processes; returns how many there were."""
     cases = [(spec, case) for spec in specs for case in spec.cases()]
-    answers: dict[int, Answer] = {}
-    why = ""
     if workers is None:
         workers = (os.cpu_count() or 1) if len(cases) > 1 else 0
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         raise OptionError(f"workers is a number of processes, not {workers!r}")
-    report = progress or (lambda done, of, text: None)
+    answers: dict[int, Answer] = {}
+    why = ""
     if workers:
         answers, why = _in_workers(target, compiler, specs, cases, workers, report)
     found = []
@@ -215,12 +228,7 @@ def precompile(
         found.append(covered)
         if number not in answers:
             report(number + 1, len(cases), covered.text)
-    result = Precompiled(
-        tuple(found), time.perf_counter() - clock, min(workers, len(cases)) if answers else 0
-    )
-    for text in result.errors:
-        trace.warn(f"tc.precompile: {text}")
-    return result
+    return found, min(workers, len(cases)) if answers else 0
 
 
 def compiled_of(fn: Any, settings: Mapping[str, Any]) -> tuple[Any, FrameCompiler]:

@@ -11,9 +11,9 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
@@ -28,7 +28,7 @@ Size: TypeAlias = "int | str | Derived"
 OPEN_END = 512
 #: combinations of sizes that are looked at for one spec
 LOOKS = 512
-_NAME = re.compile(r"[A-Za-z_]\w*")
+NAME = re.compile(r"[A-Za-z_]\w*")
 _TENSOR = re.compile(
     r"(?P<name>[A-Za-z_]\w*)=(?P<dims>[^:@!\s]*)(:(?P<dtype>\w+))?(@(?P<device>[\w:]+))?(?P<grad>!grad)?"
 )
@@ -207,54 +207,6 @@ class Spec:
         return " ".join(f"{name}={_shown(value, case)}" for name, value in named) or "no inputs"
 
 
-def spec_of(
-    inputs: Any, shapes_spec: Any = None, sizes: Mapping[str, Any] | None = None,
-    names: Sequence[str] | None = (),
-) -> Spec:  # fmt: skip
-    """Return the spec that users describe.
-
-    Args:
-        inputs: a text (see `parsed`), inputs by position as a tuple or by name as a dict, or one
-            input; dimensions that `mark_dynamic` marked are ranges.
-        shapes_spec: a ``ShapesSpec`` or ``ParamsSpec`` of torch, or a dict as those take it.
-        sizes: name of a variable -> a text, a number, or several.
-        names: the parameters that a call fills by position; None: they are not known.
-
-    Raises:
-        OptionError: it cannot be followed.
-    """
-    by_name = isinstance(inputs, str) or shapes_spec is not None
-    known = {name: choices_of(name, value) for name, value in (sizes or {}).items()}
-    if isinstance(inputs, str):
-        if shapes_spec is not None:
-            raise OptionError("give inputs as text or a shapes_spec, not both")
-        found = parsed(inputs, known)
-    elif shapes_spec is not None:
-        from tc.compiler.ahead.torch_specs import from_torch
-
-        found = from_torch(shapes_spec, inputs, names or ())
-    else:
-        found = live(inputs)
-    read = set(_NAME.findall(inputs)) if isinstance(inputs, str) else set()
-    unused = set(known) - read
-    if unused:
-        raise OptionError(f"no dimension is called {', '.join(sorted(unused))}")
-    return _positional(found, names) if by_name else found
-
-
-def _positional(spec: Spec, names: Sequence[str] | None) -> Spec:
-    """Return a spec by position, as most calls are: a function with ``*args`` tells them apart."""
-    kwargs = dict(spec.kwargs)
-    args = list(spec.args)
-    if not args:
-        for name in tuple(kwargs) if names is None else names:
-            if name not in kwargs:
-                break
-            args.append(kwargs.pop(name))
-    known = tuple(name for name in spec.kwargs if name not in kwargs)
-    return replace(spec, args=tuple(args), kwargs=kwargs, names=known)
-
-
 def parsed(text: str, known: Mapping[str, tuple[Choice, ...]]) -> Spec:
     """Return the spec of a text: ``x=B,128:int64 mask=B:bool n:=3``.
 
@@ -269,7 +221,7 @@ def parsed(text: str, known: Mapping[str, tuple[Choice, ...]]) -> Spec:
     variables: dict[str, tuple[Choice, ...]] = {}
     for part in text.split():
         name, _, rest = part.partition(":=")
-        if rest and _NAME.fullmatch(name):
+        if rest and NAME.fullmatch(name):
             value = _literal(name, rest)
             kwargs[name] = value
             continue
@@ -308,7 +260,7 @@ def _dim(
         return text
     found: list[Choice] = []
     for one in text.split("|"):
-        if _NAME.fullmatch(one) and one not in known:
+        if NAME.fullmatch(one) and one not in known:
             raise OptionError(f"{place} is {one}, and nothing says what {one} may be (sizes)")
         found += known.get(one) or _choice(place, one)
     variables[place] = tuple(found)
@@ -369,50 +321,10 @@ def _device(text: str | None) -> str:
         raise OptionError(f"torch has no device {text!r}") from None
 
 
-def live(inputs: Any) -> Spec:
-    """Return the spec of live inputs; dimensions that were marked as dynamic are ranges."""
-    variables: dict[str, tuple[Choice, ...]] = {}
-    seen: dict[int, TensorInput] = {}
-
-    def value(path: Any, leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or type(leaf) is not torch.Tensor:
-            return leaf
-        marks = {d: m for d, m in marks_of(leaf).items() if m.kind != "static"}
-        if not marks:
-            return leaf
-        if id(leaf) not in seen:
-            dims: list[Size] = list(leaf.shape)
-            for d, mark in marks.items():
-                dims[d] = f"{_place(path)}.shape[{d}]"
-                low = 0 if mark.kind == "unbacked" else 2
-                variables[str(dims[d])] = (Range(low if mark.low is None else mark.low, mark.high),)
-            seen[id(leaf)] = like(leaf, dims)
-        return seen[id(leaf)]
-
-    args, kwargs = _by_form(inputs)
-    args, kwargs = pytree.tree_map_with_path(value, (args, kwargs))
-    return Spec(args, kwargs, variables)
-
-
 def like(tensor: torch.Tensor, dims: Iterable[Size]) -> TensorInput:
     """Return an input like a live tensor, with other sizes."""
     grad = tensor.requires_grad
     return TensorInput(tuple(dims), tensor.dtype, str(tensor.device), grad, tensor.detach())
-
-
-def _by_form(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if inputs is None:
-        return (), {}
-    if isinstance(inputs, dict):
-        return (), dict(inputs)
-    return (tuple(inputs) if isinstance(inputs, tuple) else (inputs,)), {}
-
-
-def _place(path: Sequence[Any]) -> str:
-    """Return how an input is called: by its name, or its position."""
-    part, first, *rest = path
-    name = f"input {first.idx}" if getattr(part, "idx", 1) == 0 else str(first.key)
-    return name + pytree.keystr(tuple(rest))
 
 
 def _size_of(dim: Size, sizes: Mapping[str, int]) -> int:

@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import tc
-
 #: the folder that tc is imported from comes last: names in it must not hide Python's own modules
 _START = "import sys; sys.path.append({!r}); from tc.compiler.ahead.worker import main; main()"
-_ROOT = str(Path(tc.__file__).parent.parent)
+_ROOT = str(Path(sys.modules["tc"].__file__ or "").parent.parent)
 _OF_TRACES = ("TC_TRACE", "TC_LOGS", "TC_LOGS_OUT", "TC_LOGS_FORMAT")
 
 

@@ -160,8 +160,8 @@ def _kept_with(code: CodeType, state: dict[Any, Any]) -> Code:
     return own
 
 
-def _kept_early(code: CodeType) -> Code:
-    """Return tc's state of a code object, of which C may not have been offered a frame yet."""
+def state_of(code: CodeType) -> Code:
+    """Return tc's state of a code object, whether a frame of it was ever offered or not."""
     own = _process.codes.get(id(code))
     if own is None or own.code() is not code:
         own = _process.codes[id(code)] = _process.early[id(code)] = Code(code)
@@ -235,7 +235,7 @@ def prepare(
     Returns:
         What the callback decided; `RunOnce` where another thread keeps the compile lock.
     """
-    own = _kept_early(frame.code)
+    own = state_of(frame.code)
     glance: Any = getattr(callback, "glance", None)
 
     def work() -> Outcome:
@@ -252,22 +252,9 @@ def prepare(
         return alone(work, RunOnce) if early is None else early
 
 
-def memory_of(code: CodeType) -> dict[Any, Any]:
-    """Return a copy of what callbacks have stored with a code object."""
-    return dict(_kept_early(code))
-
-
-def forget(code: CodeType, callback: Callback, memory: dict[Any, Any] | None) -> None:
-    """Remove the entries of a callback, and restore what was stored with the code object before."""
-    drop_entries(code, callback)
-    own = _kept_early(code)
-    own.clear()
-    own.update(memory or {})
-
-
 def code_for(frame: Frame, callback: Callback) -> CacheEntry | None:
     """Return the code that a callback has for a frame: a call would compile nothing."""
-    return _holding(_kept_early(frame.code), callback, frame.locals)
+    return _holding(state_of(frame.code), callback, frame.locals)
 
 
 def _keep_order() -> None:

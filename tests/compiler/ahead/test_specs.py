@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import tc
-from tc.compiler.ahead.specs import Range, spec_of
+from tc.compiler.ahead.inputs import spec_of
+from tc.compiler.ahead.specs import Range
 from tc.compiler.capture.dynamism import MARKS
 
 
@@ -103,8 +104,8 @@ def test_specs_of_torch_are_understood():
     )
     assert spec.variables == {"b": (Range(2, 8),)}
     assert [one["b"] for one in spec.looks(spec.cases()[0])] == [2, 3, 4, 5]
-    with spec.inputs({"b": 3}, spec.cases()[0]) as (_, kwargs):
-        assert kwargs["x"].shape == (3, 3) and kwargs["x"].dtype is torch.int64
+    with spec.inputs({"b": 3}, spec.cases()[0]) as ((x,), kwargs):
+        assert x.shape == (3, 3) and x.dtype is torch.int64
         assert kwargs["rest"][0].shape == (7, 4) and kwargs["rest"][1] == 7
 
 
