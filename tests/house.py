@@ -162,6 +162,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.deferred",
         "tc.compiler.frames",
         "tc.compiler.process",
+        "tc.compiler.runtime.store",
         "tc.compiler.sentinel",
     ),
     "tc.compiler.frontend.background": (

@@ -12,6 +12,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from tc import __version__
@@ -138,8 +139,9 @@ def _run(options: argparse.Namespace) -> int:
     settings = {"mode": options.mode} if options.mode else {}
     if options.fullgraph:
         settings["fullgraph"] = True
-    modes = torch.no_grad() if options.no_grad else contextlib.nullcontext()
-    modes = torch.inference_mode() if options.inference_mode else modes
+    modes: AbstractContextManager[Any] = contextlib.nullcontext()
+    if options.no_grad or options.inference_mode:
+        modes = torch.no_grad() if options.no_grad else torch.inference_mode()
     try:
         with modes:
             found = precompile(
@@ -170,6 +172,7 @@ def _target(name: str) -> Any:
     if not module or not all(part.isidentifier() for part in parts):
         raise Usage(f"{name!r} is not MODULE:NAME")
     sys.path.insert(0, os.getcwd())
+    found: Any
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:

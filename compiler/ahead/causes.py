@@ -128,7 +128,7 @@ class _Asked:
     @classmethod
     def of(cls, question: Question) -> _Asked:
         """Return what the answer to a question is taken for."""
-        import sympy
+        import sympy  # type: ignore[import-untyped]
 
         condition = question.expression
         if not (getattr(condition, "is_Boolean", False) or condition.is_Relational):
@@ -149,7 +149,7 @@ class _Asked:
     def __str__(self) -> str:
         from torch.utils._sympy.printers import PythonPrinter
 
-        text = PythonPrinter().doprint(self.condition)
+        text = str(PythonPrinter().doprint(self.condition))
         for name, source in self.names:
             text = re.sub(rf"\b{re.escape(name)}\b", shown(source).replace("\\", r"\\"), text)
         return text

@@ -371,7 +371,9 @@ class _Check:
         chosen += [dict(one.sizes) for one in covered.compiles if one.error]
         draw = random.Random(seed)
         chosen += [draw.choice(with_code) for _ in range(runs if with_code else 0)]
-        wrong, raised, calls, backward = [], {}, 0, 0
+        wrong: list[str] = []
+        raised: dict[str, str] = {}
+        calls = backward = 0
         for number, sizes in enumerate({sizes_text(one): one for one in chosen}.values()):
             with self.spec.inputs(sizes, self.case) as inputs:
                 trial = tried(self.target, compiled, inputs, seed + number)

@@ -268,9 +268,9 @@ class _Found:
 
 def _of_outcome(outcome: hook.Outcome, frame: hook.Frame) -> str:
     name = frame.code.co_qualname
-    if isinstance(outcome, hook.RunOnce):
-        return f"all of {name}: it does no tensor operation that could be captured now"
-    return f"all of {name}: {outcome.reason}"
+    if isinstance(outcome, hook.Skip | hook.RunCached):
+        return f"all of {name}: {outcome.reason}"
+    return f"all of {name}: it does no tensor operation that could be captured now"
 
 
 def _raises(event: trace.GraphBreak) -> str:

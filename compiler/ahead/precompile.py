@@ -22,6 +22,8 @@ from tc.compiler.capture import hook
 from tc.compiler.errors import OptionError
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.modules import OptimizedModule
+from tc.compiler.options import config
+from tc.compiler.runtime.store import caches_disabled
 from tc.trace.notebook import Item, Shown, View
 from tc.trace.words import count
 
@@ -279,6 +281,14 @@ def _in_workers(
     cases: Sequence[tuple[Spec, Case]], workers: int, report: Progress,
 ) -> tuple[dict[int, Answer], str]:  # fmt: skip
     """Compile cases by worker processes; returns what each says, or why there are none."""
+    if not compiler.built_in:
+        return (
+            {},
+            f"worker processes compile for tc's own backend, not {compiler.options.backend_name}",
+        )
+    kept = config.fx_graph_cache and compiler.options.inductor.fx_graph_cache
+    if not kept or caches_disabled():
+        return {}, "worker processes fill the cache on disk, which is off (fx_graph_cache)"
     try:
         job = Job.of(target, compiler.options, specs).packed()
     except NotCarried as error:

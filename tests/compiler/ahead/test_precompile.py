@@ -200,8 +200,14 @@ def test_functions_of_the_script_stay_in_this_process(monkeypatch):
         pytest.fail("a worker starts")
 
     monkeypatch.setattr(home, "compiled_by_workers", refuse)
-    found = tc.precompile(function, "x=3|4", workers=2)
-    assert found.complete and found.workers == 0 and "is not found by its name" in str(found)
+    with tc.config.patch(fx_graph_cache=True):
+        found = tc.precompile(function, "x=3|4", workers=2)
+        assert found.complete and found.workers == 0
+        assert "is not found by its name" in str(found)
+        other = tc.precompile(function, "x=5", workers=2, backend="eager")
+        assert "tc's own backend" in str(other)
+    with tc.config.patch(fx_graph_cache=False):
+        assert "cache on disk, which is off" in str(tc.precompile(function, "x=6", workers=2))
 
 
 def test_workers_fill_the_cache_and_one_that_is_killed_costs_its_case(monkeypatch):
@@ -223,7 +229,9 @@ def test_workers_fill_the_cache_and_one_that_is_killed_costs_its_case(monkeypatc
         if done == 1:
             os.kill(started[0].pid, signal.SIGKILL)
 
-    found = tc.precompile(branches, "x=12|16|14,16 w=16,4", workers=1, progress=progress)
+    inputs = "x=12|16|14,16 w=16,4"
+    with tc.config.patch(fx_graph_cache=True):
+        found = tc.precompile(branches, inputs, workers=1, progress=progress)
     assert found.complete and found.workers == 1 and found.graphs == 3
     assert found.cases[0].compiles[0].from_cache == 1  # by the worker
     assert "SIGKILL" in str(found) and (1, 3) in heard
