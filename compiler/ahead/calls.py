@@ -131,5 +131,6 @@ def _frame(function: FunctionType, args: Sequence[Any], kwargs: Mapping[str, Any
     for name, cell in zip(code.co_freevars, closure, strict=True):
         with contextlib.suppress(ValueError):  # nothing in it yet
             values[name] = cell.cell_contents
-    builtins = function.__builtins__
+    plain_function: Any = function
+    builtins = plain_function.__builtins__
     return hook.Frame(code, values, function.__globals__, builtins, closure)

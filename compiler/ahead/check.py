@@ -398,7 +398,7 @@ def _grouped(raised: Mapping[str, str]) -> Iterator[str]:
 
 def _in_order(spec: Spec, looks: list[dict[str, int]]) -> list[dict[str, int]]:
     """Return sizes, the typical ones first."""
-    left, found = list(looks), []
+    left, found = list(looks), list[dict[str, int]]()
     while left and len(found) < TRIES:
         found.append(typical(left, looks, spec))
         left.remove(found[-1])

@@ -75,7 +75,7 @@ class Covered:
     def remains(self) -> tuple[str, ...]:
         """What the first call is left to compile, a sentence each."""
         found = dict.fromkeys(one.remains for one in self.compiles if one.remains)
-        if self.left:
+        if self.left and (any(self.left) or not found):
             sizes = [sizes_text(one) for one in self.left[:3]]
             more = f" and {len(self.left) - 3} more" if len(self.left) > 3 else ""
             found[f"sizes {', '.join(sizes)}{more} are compiled at their first call"] = None

@@ -112,12 +112,13 @@ class TensorInput:
     def make(self, sizes: Mapping[str, int], case: Case) -> torch.Tensor:
         """Return the tensor; dimensions that are ranges in the case are marked as dynamic."""
         shape = self.shape(sizes)
-        if self.example is not None:
-            stride = self.example.stride()
-            order = sorted(range(len(shape)), key=lambda d: -stride[d])
-            made = torch.empty_permuted(shape, order, dtype=self.dtype, device=self.example.device)
-        else:
-            made = torch.empty(shape, dtype=self.dtype, device=self.device)
+        stride = () if self.example is None else self.example.stride()
+        order = sorted(range(len(shape)), key=lambda d: -stride[d] if stride else d)
+        try:
+            made = torch.empty_permuted(shape, order, dtype=self.dtype, device=self.device)
+        except RuntimeError as error:  # of memory, or of a device that is not there
+            text = str(error).partition("\n")[0]
+            raise OptionError(f"a tensor of sizes {shape} cannot be made: {text}") from None
         made.requires_grad_(self.requires_grad)
         setattr(made, MARKS, {d: _mark(dim, case) for d, dim in enumerate(self.dims)})
         return made
