@@ -223,7 +223,9 @@ def _fixes(
             yield Fix(_static(source), _narrowed(spec, case, name, sizes[0]))
         elif not others:
             known = sorted({one.sizes[name] for one in looked})
-            for part in _ranges(sizes, known, cause.kind):
+            choice = case[name]
+            step = choice.step if isinstance(choice, Range) else 1
+            for part in _ranges(sizes, known, cause.kind, step):
                 yield Fix(_marked(source, part), _narrowed(spec, case, name, part))
         else:
             only = replace(spec, conditions=(*spec.conditions, _Fulfilled(tuple(asked), looked)))
@@ -262,7 +264,7 @@ def _narrowed(spec: Spec, case: Case, name: str, choice: int | Range) -> Spec:
     return replace(spec, variables=chosen)
 
 
-def _ranges(holds: Sequence[int], looked: Sequence[int], kind: str) -> Iterator[Range]:
+def _ranges(holds: Sequence[int], looked: Sequence[int], kind: str, step: int) -> Iterator[Range]:
     """Yield the runs of sizes for which a condition holds, longest first, and the runs between."""
     inside = set(holds)
     if kind == "divisible":
@@ -278,7 +280,7 @@ def _ranges(holds: Sequence[int], looked: Sequence[int], kind: str) -> Iterator[
         else:
             runs.append([size])
     for run in sorted(runs, key=len, reverse=True)[:2]:
-        yield Range(run[0], run[-1])
+        yield Range(run[0], run[-1], step)
 
 
 def _static(source: str) -> str:

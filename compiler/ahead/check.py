@@ -261,7 +261,10 @@ class _Check:
             if one.code is not None:
                 served.setdefault(one.code, []).append(one)
         codes = sorted(served.values(), key=len, reverse=True)
-        causes = self._causes(self.spec, self.case, looked, covered)
+        main = [dict(one.sizes) for one in codes[0]] if codes else []
+        if any(one.error for one in covered.compiles):  # sizes without code may be no sizes of it
+            looked = [one for one in looked if one.code is not None]
+        causes = self._causes(self.spec, self.case, looked, main)
         causes = [self._with_fixes_tried(cause) for cause in causes]
         wrong, raised, counts = self._runs(covered, codes, runs, seed)
         failed = {sizes_text(one.sizes): one.error for one in covered.compiles if one.error}
@@ -298,14 +301,18 @@ class _Check:
         return Looked(sizes, values, None if entry is None else entry.compile_id)
 
     def _causes(
-        self, spec: Spec, case: Case, looked: Sequence[Looked], covered: Covered | None
+        self, spec: Spec, case: Case, looked: Sequence[Looked], main: list[dict[str, int]] | None
     ) -> list[Cause]:
-        """Return the causes; without what was compiled, those that capture alone shows."""
+        """Return why sizes have other code.
+
+        Args:
+            main: sizes that the most important code serves; None: nothing was compiled, so any
+                size may have other code.
+        """
         sizes: dict[str, int] | None
         tries = _in_order(spec, [dict(one.sizes) for one in looked])
-        if covered is not None:
-            done = [dict(one.sizes) for one in covered.compiles if not one.error]
-            tries = [*done[:1], *tries]
+        if main:
+            tries = [typical(main, main, spec), *tries]
         for sizes in tries[:TRIES]:
             with unseen(), spec.inputs(sizes, case) as (args, kwargs):
                 questions, error = questions_of(self.target, self.asking, args, kwargs)
@@ -314,9 +321,10 @@ class _Check:
         else:
             return []
         read = sorted({text for one in questions for text in one.sources.values()})
-        again = self._looked(spec, case, read)
+        kept = [one.sizes for one in looked]
+        again = [one for one in self._looked(spec, case, read) if one.sizes in kept]
         traced = self._look(spec, case, sizes, read)
-        if covered is None:  # nothing was compiled: each size may have other code
+        if main is None:
             again = [replace(one, code=str(number)) for number, one in enumerate(again)]
             traced = replace(traced, code="traced")
         again = [traced if one.sizes == traced.sizes else one for one in again]
@@ -400,6 +408,6 @@ def _in_order(spec: Spec, looks: list[dict[str, int]]) -> list[dict[str, int]]:
     """Return sizes, the typical ones first."""
     left, found = list(looks), list[dict[str, int]]()
     while left and len(found) < TRIES:
-        found.append(typical(left, looks, spec))
+        found.append(typical(left, looks, spec, equal=len(found) % 2 == 1))
         left.remove(found[-1])
     return found

@@ -118,7 +118,8 @@ def cover(function: Any, compiler: FrameCompiler, spec: Spec, case: Case) -> Cov
     left = _missing(function, compiler, spec, case, looks)
     compiles: list[Compile] = []
     while left:
-        sizes = typical(left, looks, spec)
+        failures = sum(bool(one.error) for one in compiles)
+        sizes = typical(left, looks, spec, equal=failures % 2 == 1)
         with spec.inputs(sizes, case) as (args, kwargs):
             if full := _is_full(function, compiler, args, kwargs):
                 compiles.append(Compile(sizes, remains=full))
@@ -127,7 +128,7 @@ def cover(function: Any, compiler: FrameCompiler, spec: Spec, case: Case) -> Cov
         last = compiles[-1]
         if last.error:  # other sizes may be fine
             left.remove(sizes)
-            if sum(bool(one.error) for one in compiles) == MAX_ERRORS:
+            if failures + 1 == MAX_ERRORS:
                 break
             continue
         before, left = len(left), _missing(function, compiler, spec, case, left)
@@ -166,9 +167,16 @@ def _missing(
 
 
 def typical(
-    sizes: Sequence[dict[str, int]], looks: Sequence[Mapping[str, int]], spec: Spec
+    sizes: Sequence[dict[str, int]],
+    looks: Sequence[Mapping[str, int]],
+    spec: Spec,
+    equal: bool = False,
 ) -> dict[str, int]:
-    """Return sizes from the middle, which are not equal by chance: code may compare them."""
+    """Return sizes from the middle, which are not equal by chance: code may compare them.
+
+    Args:
+        equal: return equal ones, for functions that raise for others.
+    """
     middles = {}
     for name in sizes[0]:
         values = sorted({one[name] for one in looks})
@@ -179,7 +187,7 @@ def typical(
         moving = [n for name, n in one.items() if middles[name][1] > 1 or len(looks) > 1]
         chances = len(moving) - len(set(moving)) + sum(n in fixed or n < 2 for n in moving)
         far = sum(abs(n - middles[name][0]) / middles[name][1] for name, n in one.items())
-        return chances, far
+        return -chances if equal else chances, far
 
     return min(sizes, key=oddness)
 
