@@ -35,7 +35,7 @@ from tc.compiler.capture.skips import (
 from tc.compiler.capture.torch_api.modes import SETS_MODES, restoring_modes
 from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
-from tc.compiler.core import garbage, levels
+from tc.compiler.core import ahead, garbage, levels
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import PLACE, emit_captured, with_code
 from tc.compiler.core.graphview import shown
@@ -304,6 +304,8 @@ class FrameCompiler:
 
         def on_break(record: BreakRecord) -> None:
             reporter.report_break(record)
+            if (noted := ahead.noted()) is not None:
+                noted.breaks.append(break_event(record))
             self.process.breaks += 1
             self.process.counters["graph_break"][record.cause.title] += 1
             if self.options.fullgraph or record.strict:

@@ -9,6 +9,8 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from tc.compiler import errors as exc
+    from tc.compiler.ahead.check import check_shapes
+    from tc.compiler.ahead.precompile import precompile
     from tc.compiler.api import (
         OptimizedModule,
         allow_in_graph,
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
     from tc.trace.logs import set_logs
 
 _HOMES = {
+    "tc.compiler.ahead.check": ("check_shapes",),
+    "tc.compiler.ahead.precompile": ("precompile",),
     "tc.compiler.api": (
         "OptimizedModule",
         "allow_in_graph",
@@ -129,6 +133,7 @@ __all__ = [
     "allow_in_graph",
     "aot_backend",
     "assume_constant_result",
+    "check_shapes",
     "compile",
     "compile_in_place",
     "config",
@@ -161,6 +166,7 @@ __all__ = [
     "nested_compile_region",
     "nonstrict_trace",
     "on_graph",
+    "precompile",
     "register_backend",
     "reset",
     "run",

@@ -34,7 +34,13 @@ MARKS = tuple(
 # The programming model: what users call besides `compile`.
 MODEL = ("tc.compiler.frontend",)
 LAYERS: dict[str, tuple[str, ...]] = {
-    "tc": ("tc.compiler.core.garbage", "tc.compiler.api", "tc.compiler.errors", "tc.trace"),
+    "tc": (
+        "tc.compiler.core.garbage",
+        "tc.compiler.api",
+        "tc.compiler.ahead",
+        "tc.compiler.errors",
+        "tc.trace",
+    ),
     "tc.trace": (),
     "tc.tlparse": ("tc.trace",),
     "tc.tui": ("tc.trace",),
@@ -144,6 +150,20 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.ranks",
         "tc.compiler.sentinel",
         "tc.compiler.telemetry",
+    ),
+    # It calls what users call, and asks capture alone.
+    "tc.compiler.ahead": (
+        *CORE,
+        *MARKS,
+        *MODEL,
+        "tc.compiler.api",
+        "tc.compiler.backends.registry",
+        "tc.compiler.capture",
+        "tc.compiler.deferred",
+        "tc.compiler.frames",
+        "tc.compiler.process",
+        "tc.compiler.runtime.store",
+        "tc.compiler.sentinel",
     ),
     "tc.compiler.frontend.background": (
         *CORE,

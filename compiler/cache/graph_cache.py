@@ -30,6 +30,7 @@ from tc.compiler.cache.graph_key import (
     tensor_bytes,
 )
 from tc.compiler.capture import hook
+from tc.compiler.core import ahead
 from tc.compiler.core.artifacts import KernelSpec, Program, StepCost
 from tc.compiler.core.conditions import Condition, Sizes
 from tc.compiler.core.frozen import NotPlain, dumps, loads
@@ -382,6 +383,8 @@ def _backward_of(key: Key, pair: str) -> Kept | None:
 def _report_lookup(found: bool, key: Key, gm: fx.GraphModule) -> None:
     if trace.enabled():
         trace.emit(trace.Cache(found, key.digest, key.parts))
+    if (noted := ahead.noted()) is not None:
+        noted.lookups.append(found)
     if found:
         _note(key, gm)
         return

@@ -195,7 +195,22 @@ class Code(dict[Any, Any]):
         super().__init__()
         self.code = weakref.ref(code)
         self.pending: tuple[Pending, ...] = ()
+        self.prepared: tuple[Pending, ...] = ()
+        self.is_at_limit = False
         self.spent: tuple[Pending, ...] = ()
+
+    def waiting(self) -> tuple[Pending, ...]:
+        """Return the prepared results that were not removed, newest first."""
+        return tuple(one for one in self.prepared if not one.result.guard_manager.dropped)
+
+    def take(self, code: CodeType) -> GuardedCode | None:
+        """Return a prepared result for C to make an entry of; None: C has got the code before."""
+        for one in self.prepared:
+            if one.result.code is code:
+                self.prepared = tuple(other for other in self.prepared if other is not one)
+                self.pending = (Pending(one.callback, one.result), *self.pending)
+                return one.result
+        return None
 
     def settle(self) -> None:
         """Drop the pending results that C has made entries of; called with the compile lock."""

@@ -30,7 +30,14 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from torch._C._dynamo import eval_frame as _c
 
 from tc.compiler.capture import entries
-from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Guards, Manager, Pending
+from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Manager, Pending
+from tc.compiler.capture.outcomes import CacheEntry as CacheEntry
+from tc.compiler.capture.outcomes import Compiled as Compiled
+from tc.compiler.capture.outcomes import Frame as Frame
+from tc.compiler.capture.outcomes import Outcome as Outcome
+from tc.compiler.capture.outcomes import RunCached as RunCached
+from tc.compiler.capture.outcomes import RunOnce as RunOnce
+from tc.compiler.capture.outcomes import Skip as Skip
 from tc.compiler.core.levels import frames_unseen
 from tc.compiler.core.lock import alone
 from tc.compiler.core.once import once
@@ -40,27 +47,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: attribute of a wrapped function: the original function
 ORIGINAL = "_tc_original"
+#: attribute of a function that `wrap` returned: its callback
+CALLBACK = "_tc_callback"
 _VARARGS = 0x04 | 0x08  # CO_VARARGS | CO_VARKEYWORDS
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A frame about to run. ``locals`` holds arguments and free variables, cells opened."""
-
-    code: CodeType
-    locals: dict[str, Any]
-    globals: dict[str, Any]
-    builtins: dict[str, Any]
-    closure: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
-    """Code that runs instead of a frame's own while its guards hold."""
-
-    code: CodeType
-    guards: Any
-    compile_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,36 +66,6 @@ class CacheView:
         return len(cache_entries(self.frame_code, self.callback))
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """Run ``code`` now, and again whenever ``guards`` hold."""
-
-    code: CodeType
-    guards: Guards
-    compile_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """Run the frame uncompiled and never offer its code again; ``recursive``: nor its callees."""
-
-    reason: str
-    recursive: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RunOnce:
-    """Run the frame uncompiled this time; its callees, and its next call, are offered."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunCached:
-    """Stop offering the code: run cached code if its guards hold, else run the frame uncompiled."""
-
-    reason: str
-
-
-Outcome: TypeAlias = Compiled | Skip | RunOnce | RunCached
 Callback: TypeAlias = Callable[[Frame, CacheView, dict[Any, Any]], Outcome]
 """Called by one thread at a time, and only where no entry it has for the code holds.
 
@@ -196,8 +155,17 @@ def _kept_with(code: CodeType, state: dict[Any, Any]) -> Code:
     """Return tc's state of a code object, from the dictionary that C stores with it."""
     own: Code | None = state.get("tc")
     if own is None:
-        own = state.setdefault("tc", Code(code))
+        own = state.setdefault("tc", _process.early.pop(id(code), None) or Code(code))
         _process.codes[id(code)] = own
+    return own
+
+
+def state_of(code: CodeType) -> Code:
+    """Return tc's state of a code object, whether a frame of it was ever offered or not."""
+    own = _process.codes.get(id(code))
+    if own is None or own.code() is not code:
+        own = _process.codes[id(code)] = _process.early[id(code)] = Code(code)
+        weakref.finalize(code, _process.early.pop, id(code), None)
     return own
 
 
@@ -209,8 +177,18 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Result:
     code = frame.code
     own.settle()
     found = _holding(own, callback, frame.locals)
+    prepared = None if found is None else own.take(found.code)
+    if prepared is not None:
+        return _Result(_strategy(_DEFAULT, _DEFAULT), False, prepared)
     if found is None:
-        result = _result_for_c(callback(frame, CacheView(code, callback), own), code)
+        if own.is_at_limit and own.waiting():
+            return _result_for_c(RunOnce(), code)
+        outcome = callback(frame, CacheView(code, callback), own)
+        if isinstance(outcome, RunCached):
+            own.is_at_limit = True
+            if own.waiting():  # C would never ask again
+                outcome = RunOnce()
+        result = _result_for_c(outcome, code)
         if result.guarded_code is not None:
             own.pending = (Pending(callback, result.guarded_code), *own.pending)
         return result
@@ -233,7 +211,7 @@ def _holding(own: Code, callback: Callback, locals: dict[str, Any]) -> CacheEntr
         for one in own.pending
         if one.callback == callback and not one.result.guard_manager.dropped
     ]
-    code = own.code()
+    code = own.code()  # whose list has the prepared ones
     entry: CacheEntry
     for entry in [*awaited, *(cache_entries(code, callback) if code is not None else ())]:
         try:
@@ -242,6 +220,41 @@ def _holding(own: Code, callback: Callback, locals: dict[str, Any]) -> CacheEntr
         except Exception:  # a guard that raises does not hold
             continue
     return None
+
+
+def prepare(
+    frame: Frame, callback: Callback, accept: Callable[[Outcome], bool] = lambda outcome: True
+) -> Outcome:
+    """Compile a frame that is not going to run; the first call that fits gets the code.
+
+    C makes entries of frames that run alone, so tc keeps the result until then.
+
+    Args:
+        accept: asked of what the callback returns, before it is kept.
+
+    Returns:
+        What the callback decided; `RunOnce` where another thread keeps the compile lock.
+    """
+    own = state_of(frame.code)
+    glance: Any = getattr(callback, "glance", None)
+
+    def work() -> Outcome:
+        own.settle()
+        outcome = callback(frame, CacheView(frame.code, callback), own)
+        if isinstance(outcome, Compiled) and accept(outcome):
+            guarded = _result_for_c(outcome, frame.code).guarded_code
+            assert guarded is not None
+            own.prepared = (Pending(callback, guarded), *own.prepared)
+        return outcome
+
+    with frames_unseen():
+        early = None if glance is None else glance(frame, own)
+        return alone(work, RunOnce) if early is None else early
+
+
+def code_for(frame: Frame, callback: Callback) -> CacheEntry | None:
+    """Return the code that a callback has for a frame: a call would compile nothing."""
+    return _holding(state_of(frame.code), callback, frame.locals)
 
 
 def _keep_order() -> None:
@@ -265,6 +278,7 @@ class _Process:
         few_guards: see `check_few_guards`.
         hook_only: whether all calls have to go through the hook, past no fast path.
         codes: the state of each code object whose frames were offered, by its id.
+        early: the same of code objects whose frames C has not offered yet, kept until it does.
         wrappers: the code objects of functions that `wrap` returned, by id.
         run_only: functions that `cached_only` returned.
         forks_with_threads: whether the current fork is of a process with several threads.
@@ -278,6 +292,7 @@ class _Process:
     codes: weakref.WeakValueDictionary[int, Code] = field(
         default_factory=weakref.WeakValueDictionary
     )
+    early: dict[int, Code] = field(default_factory=dict)
     wrappers: dict[int, CodeType] = field(default_factory=dict)
     run_only: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     forks_with_threads: bool = False
@@ -359,6 +374,7 @@ def wrap(fn: F, callback: Callback) -> F:
     _process.wrappers[id(call.__code__)] = call.__code__
     wrapper = _dressed(call, fn)
     setattr(wrapper, ORIGINAL, fn)
+    setattr(wrapper, CALLBACK, callback)
     return wrapper
 
 
@@ -536,18 +552,21 @@ def reset(code: CodeType) -> None:
     own = _process.codes.get(id(code))
     if own is not None:
         own.clear()
+        own.prepared, own.is_at_limit = (), False
     _c.set_code_exec_strategy(code, _strategy(_DEFAULT, _DEFAULT))
 
 
-def drop_entries(code: CodeType) -> None:
-    """Remove all entries of a code object, including those that C is about to make."""
+def drop_entries(code: CodeType, callback: Any = None) -> None:
+    """Remove entries of a code object, of one callback or all, and those C is about to make."""
     _close_fast_paths()
     own = _process.codes.get(id(code))
-    for one in own.pending if own is not None else ():
-        one.result.guard_manager.drop()
+    waiting = () if own is None else (*own.pending, *own.prepared)
+    ended = [(one.callback, one.result.guard_manager) for one in waiting]
     for entry in _c._debug_get_cache_entry_list(code):
-        if isinstance(entry.guard_manager, Manager):
-            entry.guard_manager.drop()
+        ended.append((getattr(entry.backend, "owner", entry.backend), entry.guard_manager))
+    for owner, manager in ended:
+        if isinstance(manager, Manager) and (callback is None or owner == callback):
+            manager.drop()
 
 
 def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
@@ -557,7 +576,12 @@ def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
         code: a frame's own code.
         callback: return only entries of this callback; None returns those of all callbacks of tc.
     """
-    found: list[CacheEntry] = []
+    own = _process.codes.get(id(code))
+    found = [
+        CacheEntry(one.result.code, one.result.guard_manager.guards, one.result.compile_id)
+        for one in (own.waiting() if own is not None else ())
+        if callback is None or one.callback == callback
+    ]
     for entry in _c._debug_get_cache_entry_list(code):
         manager = entry.guard_manager
         if not isinstance(manager, Manager) or manager.dropped:  # torch.compile's, or removed

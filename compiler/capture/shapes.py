@@ -27,6 +27,8 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.array_memory import as_tensor
 from tc.compiler.capture.contexts import Dynamic, Sizes, plain_context, wrapper_context
 from tc.compiler.capture.dynamism import Mark
+from tc.compiler.capture.questions import asking
+from tc.compiler.core import ahead
 from tc.compiler.core.fakes import EagerLayouts
 from tc.compiler.core.sources import (
     AttrSource,
@@ -208,7 +210,9 @@ class Shapes:
         self._demanded: dict[str, Any] = {}
         self.derived = False
         self._parts: set[str] = set()
-        self.env = _env_class()(
+        noted = ahead.noted()
+        env_class = asking(_env_class()) if noted is not None and noted.asks else _env_class()
+        self.env = env_class(
             weakref.WeakMethod(self._on_guard),
             allow_scalar_outputs=data_dependent if scalars is None else scalars,
             allow_dynamic_output_shape_ops=data_dependent,
@@ -543,6 +547,7 @@ def violations() -> Iterator[None]:
         ) from None
 
 
+@functools.cache
 def _env_class() -> Any:
     """Return a `ShapeEnv` that reports each condition it guards on.
 

@@ -16,6 +16,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.core.ahead import is_ahead
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -31,6 +32,11 @@ def is_waiting(module: Any) -> bool:
 
 def initialise(t: Interpreter, module: Any, args: Args, kwargs: Kwargs) -> None:
     """Initialise a module for the inputs of a call. Raises TraceAgain, or breaks the graph."""
+    if is_ahead():
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL,
+            f"lazy module {type(module).__qualname__}, which its first call initialises,",
+        )
     if t.effects.writes:
         raise breaks.GraphBreak(
             breaks.UNSUPPORTED_CALL, f"lazy module {type(module).__qualname__}, after stores,"

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from tc.compiler.core.ahead import is_ahead
+
 MODULE = "torch.optim."
 #: torch's wrapper of a step, which breaks the graph around the update; that is captured
 AROUND_STEPS = (
@@ -41,7 +43,7 @@ def make_state(code: types.CodeType, module: str, values: dict[str, Any]) -> Non
         values: the locals with which the code is about to run.
     """
     optimizer = values.get("self")
-    if code.co_name != "step" or not module.startswith(MODULE):
+    if code.co_name != "step" or not module.startswith(MODULE) or is_ahead():
         return
     initialise = unpatched(getattr(type(optimizer), "_init_group", None))
     if not isinstance(optimizer, torch.optim.Optimizer) or not (

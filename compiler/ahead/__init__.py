@@ -1,0 +1,1 @@
+"""Before a function runs: its code compiled (`precompile`), its sizes tried (`check_shapes`)."""

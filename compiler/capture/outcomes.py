@@ -1,0 +1,61 @@
+"""What the frame hook offers to a callback, and what it takes back: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, TypeAlias
+
+from tc.compiler.capture.entries import Guards
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame about to run. ``locals`` holds arguments and free variables, cells opened."""
+
+    code: CodeType
+    locals: dict[str, Any]
+    globals: dict[str, Any]
+    builtins: dict[str, Any]
+    closure: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """Code that runs instead of a frame's own while its guards hold."""
+
+    code: CodeType
+    guards: Any
+    compile_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Run ``code`` now, and again whenever ``guards`` hold."""
+
+    code: CodeType
+    guards: Guards
+    compile_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Run the frame uncompiled and never offer its code again; ``recursive``: nor its callees."""
+
+    reason: str
+    recursive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunOnce:
+    """Run the frame uncompiled this time; its callees, and its next call, are offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCached:
+    """Stop offering the code: run cached code if its guards hold, else run the frame uncompiled."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Compiled | Skip | RunOnce | RunCached

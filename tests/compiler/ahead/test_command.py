@@ -1,0 +1,105 @@
+"""tc-precompile: what it prints, its exit codes, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+
+import tc
+from tc.compiler.ahead.__main__ import main
+
+MODEL = """
+import torch
+
+def double(x, n=2):
+    return x * n
+
+def wrong(x):
+    return x @ torch.ones(3, 3)
+
+def make():
+    return torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout())
+
+def breaks():
+    raise ValueError("no weights")
+
+net = make()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "served.py").write_text(MODEL)
+    (tmp_path / "unfit.py").write_text("import torch\n1 / 0\n")
+    monkeypatch.delitem(sys.modules, "served", raising=False)
+    tc.reset()
+    return tmp_path
+
+
+def test_a_function_is_compiled_and_the_result_is_data(capsys):
+    code = main(
+        ["served:double", "--shape", "x=4|8,2", "--value", "n=3", "--workers", "0", "--json"]
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert code == 0 and told["complete"] and told["graphs"] == 2
+    assert [case["inputs"] for case in told["cases"]] == ["x=(4,2) n=3", "x=(8,2) n=3"]
+
+
+def test_a_module_is_made_and_saved(folder, capsys):
+    command = ["served:make()", "--eval", "--inference-mode", "--shape", "input=B,3"]
+    with tc.config.patch(fx_graph_cache=True):
+        code = main([*command, "--size", "B=2..8", "--workers", "0", "--save", "net.tc"])
+    assert code == 0 and "net.tc: 1 graphs" in capsys.readouterr().out
+    assert (folder / "net.tc").stat().st_size > 1000
+
+
+def test_a_case_that_fails_gives_1(capsys):
+    assert main(["served:wrong", "--shape", "x=2,4", "--workers", "0"]) == 1
+    told = capsys.readouterr()
+    assert "✗ x=(2,4)" in told.out and "Traceback" not in told.err + told.out
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        ("", 2, "required"),
+        ("served", 2, "is not MODULE:NAME"),
+        ("served:", 2, "is not MODULE:NAME"),
+        ("nowhere:f", 2, "there is no module nowhere"),
+        ("served:nothing", 2, "served has no nothing"),
+        ("served:double --shape y=3", 2, "missing a required argument"),
+        ("served:double --shape x=B", 2, "nothing says what B may be"),
+        ("served:double --shape x=3 --size B", 2, "is not NAME="),
+        ("served:double --shape x=3 --eval", 2, "is for modules"),
+        ("served:double --shape x=3 --no-grad --inference-mode", 2, "exclude each other"),
+        ("served:double --shape x=3 --mode fastest", 2, "no mode"),
+        ("served:double --shape x=3 --workers -1", 2, "below zero"),
+        ("served:double --shape x=3 --save no/folder/net.tc", 2, "no folder"),
+        ("served:double --shapes x=3", 2, "unrecognized"),
+        ("unfit:f", 1, "importing unfit raised ZeroDivisionError"),
+        ("served:breaks()", 1, "raised ValueError: no weights"),
+    ],
+)
+def test_mistakes_are_one_sentence(command, code, says, capsys):
+    assert main(command.split()) == code
+    told = capsys.readouterr()
+    assert says in told.err and told.err.startswith("tc-precompile: ") and not told.out
+    assert told.err.count("\n") == 1 and "Traceback" not in told.err
+
+
+def test_help_and_version(capsys):
+    assert main(["--help"]) == 0 and main(["--version"]) == 0
+    assert "exit codes" in capsys.readouterr().out
+
+
+def test_modules_found_by_the_command_can_be_called_in_its_process():
+    assert main(["served:net", "--shape", "input=2,3", "--workers", "0"]) == 0
+    before = tc.counters["frames"]["total"]
+    tc.compile(sys.modules["served"].net)(torch.ones(2, 3))
+    assert tc.counters["frames"]["total"] == before
