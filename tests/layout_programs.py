@@ -147,12 +147,7 @@ class Value:
 
 @dataclass
 class Draw:
-    """A program being drawn.
-
-    Attributes:
-        raises: whether eager raises at some of the sizes.
-        gaps: whether some memory holds what nobody has written, so that nothing may read all of it.
-    """
+    """A program being drawn; where it made gaps, nobody has written all of its memory."""
 
     rng: random.Random
     values: list[Value]
@@ -384,10 +379,8 @@ def _with_gaps(d: Draw, v: Value) -> str:
         ]
         steps[0] = "1"
     place = f"({', '.join(rows)},), ({', '.join(steps)},)"
-    make = d.one(
-        f"torch.empty_strided({place}, dtype={v.name}.dtype)",
-        f"{v.name}.new_empty_strided({place})",
-    )
+    own = f"{v.name}.new_empty_strided({place})"
+    make = d.one(f"torch.empty_strided({place}, dtype={v.name}.dtype)", own)
     return f"{make}.copy_({v.name})"
 
 
