@@ -153,6 +153,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     # It calls what users call, and asks capture alone.
     "tc.compiler.ahead": (
+        "tc",
         *CORE,
         *MARKS,
         *MODEL,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from tc import __version__
+import tc
 
 OK: Final = 0
 FAILED: Final = 1
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(_HELP)
         return OK
     if arguments == ["--version"]:
-        print(f"tc-precompile {__version__} · python {platform.python_version()}")
+        print(f"tc-precompile {tc.__version__} · python {platform.python_version()}")
         return OK
     try:
         return _run(_parsed(arguments))
@@ -125,10 +125,6 @@ def _run(options: argparse.Namespace) -> int:
         raise Usage("torch is not installed, and compiling needs it (pip install torch)")
     import torch
 
-    from tc.compiler import api
-    from tc.compiler.ahead.precompile import precompile
-    from tc.compiler.errors import OptionError, SavedFileError, StageError
-
     function = _target(options.target)
     if options.eval:
         if not isinstance(function, torch.nn.Module):
@@ -144,14 +140,14 @@ def _run(options: argparse.Namespace) -> int:
         modes = torch.no_grad() if options.no_grad else torch.inference_mode()
     try:
         with modes:
-            found = precompile(
+            found = tc.precompile(
                 function, " ".join(texts), sizes=sizes, workers=options.workers,
                 progress=_progress(), **settings,
             )  # fmt: skip
-        saved = api.save(options.save, function) if options.save and found.graphs else None
-    except OptionError as error:
+        saved = tc.save(options.save, function) if options.save and found.graphs else None
+    except tc.exc.OptionError as error:
         raise Usage(str(error)) from None
-    except (SavedFileError, StageError) as error:
+    except (tc.exc.SavedFileError, tc.exc.StageError) as error:
         raise Failed(str(error)) from None
     print(json.dumps(found.as_json(), indent=2) if options.json else found)
     if saved is not None and not options.json:

@@ -563,10 +563,14 @@ def drop_entries(code: CodeType, callback: Any = None) -> None:
     waiting = () if own is None else (*own.pending, *own.prepared)
     ended = [(one.callback, one.result.guard_manager) for one in waiting]
     for entry in _c._debug_get_cache_entry_list(code):
-        ended.append((getattr(entry.backend, "owner", entry.backend), entry.guard_manager))
+        ended.append((_owner(entry), entry.guard_manager))
     for owner, manager in ended:
         if isinstance(manager, Manager) and (callback is None or owner == callback):
             manager.drop()
+
+
+def _owner(entry: Any) -> Any:
+    return getattr(entry.backend, "owner", entry.backend)
 
 
 def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
@@ -586,8 +590,7 @@ def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
         manager = entry.guard_manager
         if not isinstance(manager, Manager) or manager.dropped:  # torch.compile's, or removed
             continue
-        owner = getattr(entry.backend, "owner", entry.backend)
-        if callback is None or owner == callback:
+        if callback is None or _owner(entry) == callback:
             found.append(CacheEntry(entry.code, manager.guards, entry.compile_id))
     return found
 

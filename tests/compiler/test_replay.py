@@ -36,9 +36,9 @@ def test_each_stage_computes_what_eager_does(stage: str, dynamic: bool) -> None:
 
 def test_kernels_are_optional_steps_of_their_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     class Asked(api.Gate):
-        def allow(self, kind: str, at: Any = "") -> bool:
+        def allow(self, kind: str, at: Any = "", lines: Any = tuple) -> bool:
             kinds.append(kind)
-            return super().allow(kind, at)
+            return super().allow(kind, at, lines)
 
     printed: list[str] = []
     real = codegen_stage.print_kernel
@@ -104,9 +104,9 @@ def test_a_replay_asks_for_the_steps_that_its_options_bring() -> None:
     asked: dict[str, set[str]] = {}
 
     class Asked(api.Gate):
-        def allow(self, kind: str, at: Any = "") -> bool:
+        def allow(self, kind: str, at: Any = "", lines: Any = tuple) -> bool:
             kinds.add(kind)
-            return super().allow(kind, at)
+            return super().allow(kind, at, lines)
 
     for stage in ("schedule", "program"):
         for name in ("plain", "freezing"):

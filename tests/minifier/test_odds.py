@@ -96,7 +96,11 @@ class Flaky:
         taken = request["stage"] in ("loops", "schedule", "kernels", "program")
         bad = taken and request["refuse"].get("*", 99) > 7 and self.source.random() < self.rate
         found = LOST.as_json() if bad else None
-        return {"kind": "crash" if bad else "ok", "identity": found, "steps": NAMES}
+        return {
+            "kind": "crash" if bad else "ok",
+            "identity": found,
+            "steps": [(name, ()) for name in NAMES],
+        }
 
 
 def blamed(seed: int, rule: odds.Rule) -> tuple[str, str]:

@@ -48,8 +48,8 @@ def compared(folder: Path, text: str, fault: str = "", *more: str) -> dict[str, 
 def test_a_sound_compiler_differs_by_rounding_alone(tmp_path: Path) -> None:
     found = compared(tmp_path, TRAINING)
     assert found["verdict"] == "rounding"
-    assert int(str(found["compared"])) >= 54
-    assert "alone" not in found or sum(found["alone"]) <= 4  # type: ignore[arg-type]
+    assert int(str(found["compared"])) >= 80
+    assert "alone" not in found or sum(found["alone"]) <= 6  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ for step in range(2):
 def test_gradients_are_seen_whatever_asks_for_them(tmp_path: Path) -> None:
     found = compared(tmp_path, WAYS, "tc:decomposition:silu_backward")
     assert found["value"] == "the gradient that silu passes back to argument 0, float32[6, 16]"
-    assert found["line"] == "train.py:8"
+    assert found["line"] == "train.py:7"
 
 
 def graph_of(function: object) -> fx.GraphModule:
@@ -122,16 +122,23 @@ def test_an_exposed_graph_returns_every_value_and_its_gradients() -> None:
 
     graph = Graph.of(graph_of(function), True)
     x, y = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
-    taps = graph.zeros([x, y])
+    taps = [zero.requires_grad_() for zero in graph.zeros([x, y])]
     out, *values = graph.module(x, y, *taps)
     names = [name_of(node) for node in graph.values]
     assert names == ["sin", "t", "gt", "mul", "t", "add"]
     torch.testing.assert_close(out, function(x, y))
     torch.testing.assert_close(values[0], x.sin())
     assert not any(value.requires_grad for value in values)
-    assert [name_of(node) for node in graph.taps] == ["sin", "mul", "add"]
+    shown = [
+        (tap.node.name, tap.of_value, [name_of(user) for user, _ in tap.uses]) for tap in graph.taps
+    ]
+    assert shown == [
+        ("x", False, ["sin"]), ("sin", True, []), ("sin", False, ["mul"]),
+        ("mul", True, ["add"]), ("t_1", False, ["add"]), ("add", True, []),
+    ]  # fmt: skip
     out.backward(torch.full((3, 4), 3.0))
-    torch.testing.assert_close(taps[0].grad, 3.0 * (y > 0) + 3.0)
+    torch.testing.assert_close(taps[1].grad, 3.0 * (y > 0) + 3.0)
+    torch.testing.assert_close(taps[2].grad, 3.0 * (y > 0))
 
 
 def test_memory_that_is_written_is_copied_as_it_was() -> None:
