@@ -146,8 +146,8 @@ def in_process(name: str, ahead: bool) -> dict[str, Any]:
         )
     if ended.returncode:
         raise SystemExit(f"{name}: {ended.stderr[-2000:]}")
-    told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return told
+    answer: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return answer
 
 
 def main() -> int:

@@ -3,13 +3,13 @@
     python bench/tracing.py --blocks 6 --rounds 60 --cases warm,cold,train
     python bench/tracing.py --cases step --rounds 40 --dim 256 --rows 16
 
-One process compiles the same model anew in every round, without and with an open trace, one after
+One process compiles the same model again in every round, without and with an open trace, one after
 the other in changing order. ``cold`` begins with an empty cache folder each time (the C compiler's
 seconds count, too), ``warm`` finds its graphs there, ``train`` is a warm forward and backward.
 ``step`` is what running costs: training steps of the model compiled without a trace and with one,
 in turns of `TURN`, behind the first calls, which are measured more often than later ones. A round
 is `STEPS` of each, so that the calls which are measured line by line have their share in it, and
-compiles anew: two compiles of one model may differ by 2 % in where their memory lies.
+compiles again: two compiles of one model may differ by 2 % in where their memory lies.
 
 What is reported is the median of the rounds' differences, in percent of the median without a trace,
 and the interval that holds it at 95 %: two order statistics, which ask nothing of how the noise is

@@ -111,8 +111,8 @@ class _Worker(threading.Thread):
             while not problem:
                 case = self._waiting.get_nowait()
                 self._send(b"%d\n" % case)
-                told = self._hear()
-                self._answers.put(Answer(case, told["seconds"], told["cpu"], told["error"]))
+                answer = self._hear()
+                self._answers.put(Answer(case, answer["seconds"], answer["cpu"], answer["error"]))
                 case = None
         except queue.Empty:
             pass
@@ -131,8 +131,8 @@ class _Worker(threading.Thread):
         line = self._process.stdout.readline()
         if not line:
             raise OSError("it died")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def _end(self) -> str:
         """Say how the process ended."""

@@ -1,7 +1,8 @@
 """A `ShapeEnv` that notes every question on sizes, and keeps symbols whatever the answers are.
 
-Capture goes on with a number where code needs one size, so it asks no further about that dimension.
-To find all the lines that need it, answers here teach nothing: the symbol is asked again.
+Capture continues with a number where code needs one size, and asks no further about that
+dimension. To find all the lines that need it, answers here teach nothing: the symbol is asked
+again.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from tc.compiler.library.freeze import add_constant, held_constant
 from tc.compiler.library.products import EXACT, PRODUCTS
 
 CONVOLUTION = aten.convolution.default
-#: steps that scale or shift: op -> what (scale, shift) become for an operand on the right
+#: operations that scale or shift a value by their other operand
 STEPS = (aten.mul.Tensor, aten.div.Tensor, aten.add.Tensor, aten.sub.Tensor)
-#: steps whose operands may be swapped
+#: those whose operands may be swapped
 SYMMETRIC = (aten.mul.Tensor, aten.add.Tensor)
 
 
@@ -125,15 +125,12 @@ class _Linear:
         sizes[self.out] = self.channels
         kernel = self.weight * by.scale.reshape(sizes)  # in 64 bits, rounded once
         shift = by.shift if self.bias is None else self.bias * by.scale + by.shift
-        if node.target is CONVOLUTION:
-            image, before, _, *rest = node.args
-        else:
-            image, before, rest = node.args[-2], node.args[-1], []
+        before = node.args[1] if node.target is CONVOLUTION else node.args[-1]
         weight = add_constant(editor, before, _like(kernel.to(dtype), self.weight))  # type: ignore[arg-type]
         bias = add_constant(editor, None, shift.to(dtype).contiguous())
         if node.target is CONVOLUTION:
-            return editor.call(node, CONVOLUTION, image, weight, bias, *rest)
-        return editor.call(node, aten.addmm.default, bias, image, weight)
+            return editor.call(node, CONVOLUTION, node.args[0], weight, bias, *node.args[3:])
+        return editor.call(node, aten.addmm.default, bias, node.args[-2], weight)
 
 
 def _like(values: torch.Tensor, held: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from tc.compiler.core.artifacts import Decision
+from tc.compiler.core.fakes import fake_mode_of
 from tc.compiler.core.gate import Gate
 from tc.compiler.library.editor import Editor, aten, fake, static_shape
 from tc.compiler.library.products import FEW_ROWS, PRODUCTS
@@ -83,7 +84,7 @@ def add_constant(editor: Editor, like: fx.Node | None, held: torch.Tensor) -> fx
 
     Args:
         editor: of a graph with an owning module, whose buffer the constant becomes.
-        like: a node that it stands for, whose fake value and origin it shares; None: it is new.
+        like: a node that it replaces, whose fake value and origin it shares; None: it is new.
         held: its value; where `like` is given, of that shape.
     """
     module = editor.graph.owning_module
@@ -96,13 +97,9 @@ def add_constant(editor: Editor, like: fx.Node | None, held: torch.Tensor) -> fx
     if like is not None:
         made.meta.update(like.meta)
     else:
-        mode = next(mode for n in editor.graph.nodes if (mode := _mode(n)) is not None)
+        mode = fake_mode_of([n.meta.get("val") for n in editor.graph.nodes])
         made.meta["val"] = mode.from_tensor(held)
     return made
-
-
-def _mode(node: fx.Node) -> Any:
-    return getattr(fake(node), "fake_mode", None)
 
 
 def held_constant(node: Any) -> torch.Tensor | None:
@@ -150,18 +147,19 @@ def _wanted(node: fx.Node) -> tuple[fx.Node, torch.memory_format] | None:
     if node.target in PRODUCTS:
         matrix, shape = node.args[-1], static_shape(node)
         few = shape is not None and shape[0] <= FEW_ROWS and not made_of_loops(node)
-        if few and _frozen(matrix) and not fake(matrix).is_contiguous():  # type: ignore[union-attr]
+        if few and held_constant(matrix) is not None and not fake(matrix).is_contiguous():  # type: ignore[union-attr]
             return matrix, torch.contiguous_format  # type: ignore[return-value]
     if node.target is aten.convolution.default and static_shape(node.args[0]) is not None:
         image, kernel = (fake(part) for part in node.args[:2])
         last = torch.channels_last
-        if image is None or kernel is None or image.dim() != 4 or not _frozen(node.args[1]):
+        if (
+            image is None
+            or kernel is None
+            or image.dim() != 4
+            or held_constant(node.args[1]) is None
+        ):
             return None
         is_last = image.is_contiguous(memory_format=last) and not image.is_contiguous()
         if is_last and not kernel.is_contiguous(memory_format=last):
             return node.args[1], last  # type: ignore[return-value]
     return None
-
-
-def _frozen(node: Any) -> bool:
-    return held_constant(node) is not None

@@ -40,9 +40,14 @@ def packed_kernel(kernel: torch.Tensor, settings: list[Any], image: tuple[int, .
             is not supported; padding of the output; groups.
         image: the shape of what is convolved.
     """
-    stride, padding, dilation, _, _, groups = settings
     pack = torch.ops.mkldnn._reorder_convolution_weight
-    return pack(kernel, padding, stride, dilation, groups, list(image))
+    return pack(kernel, *_in_its_order(settings), list(image))
+
+
+def _in_its_order(settings: list[Any]) -> tuple[Any, ...]:
+    """Return the settings of ``aten.convolution`` as oneDNN's calls take them."""
+    stride, padding, dilation, _, _, groups = settings
+    return padding, stride, dilation, groups
 
 
 def packed_matrix(matrix: torch.Tensor, rows: int) -> Any:
@@ -65,11 +70,8 @@ def pack_kernels(editor: Editor) -> None:
         if not editor.decide("pack", [node], True, reason):
             continue
         packed = add_constant(editor, kernel, packed_kernel(held, settings, shape))
-        stride, padding, dilation, _, _, groups = settings
-        made = editor.call(
-            node, PACKED_CONVOLUTION, image, packed, bias, padding, stride, dilation, groups,
-            *NOTHING_MORE,
-        )  # fmt: skip
+        rest = (*_in_its_order(settings), *NOTHING_MORE)
+        made = editor.call(node, PACKED_CONVOLUTION, image, packed, bias, *rest)
         made.meta["val"] = node.meta["val"]  # the layout that readers were promised
         node.replace_all_uses_with(made)
         editor.graph.erase_node(node)
@@ -93,8 +95,7 @@ def _faster(tuner: Tuner, node: fx.Node, kernel: torch.Tensor) -> bool:
         sample = torch.empty_strided(shape, strides).fill_(0.5)
         added = None if bias is None else torch.full((kernel.shape[0],), 0.5)
         packed = packed_kernel(kernel, settings, shape)
-        stride, padding, dilation, _, _, groups = settings
-        rest = (padding, stride, dilation, groups, *NOTHING_MORE)
+        rest = (*_in_its_order(settings), *NOTHING_MORE)
         return {
             "packed": lambda: PACKED_CONVOLUTION(sample, packed, added, *rest),
             "aten": lambda: CONVOLUTION(sample, kernel, added, *settings),

@@ -46,9 +46,9 @@ def test_a_function_is_compiled_and_the_result_is_data(capsys):
     code = main(
         ["served:double", "--shape", "x=4|8,2", "--value", "n=3", "--workers", "0", "--json"]
     )
-    told = json.loads(capsys.readouterr().out)
-    assert code == 0 and told["complete"] and told["graphs"] == 2
-    assert [case["inputs"] for case in told["cases"]] == ["x=(4,2) n=3", "x=(8,2) n=3"]
+    printed = json.loads(capsys.readouterr().out)
+    assert code == 0 and printed["complete"] and printed["graphs"] == 2
+    assert [case["inputs"] for case in printed["cases"]] == ["x=(4,2) n=3", "x=(8,2) n=3"]
 
 
 def test_a_module_is_made_and_saved(folder, capsys):
@@ -61,8 +61,8 @@ def test_a_module_is_made_and_saved(folder, capsys):
 
 def test_a_case_that_fails_gives_1(capsys):
     assert main(["served:wrong", "--shape", "x=2,4", "--workers", "0"]) == 1
-    told = capsys.readouterr()
-    assert "✗ x=(2,4)" in told.out and "Traceback" not in told.err + told.out
+    printed = capsys.readouterr()
+    assert "✗ x=(2,4)" in printed.out and "Traceback" not in printed.err + printed.out
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_a_case_that_fails_gives_1(capsys):
 )
 def test_mistakes_are_one_sentence(command, code, says, capsys):
     assert main(command.split()) == code
-    told = capsys.readouterr()
-    assert says in told.err and told.err.startswith("tc-precompile: ") and not told.out
-    assert told.err.count("\n") == 1 and "Traceback" not in told.err
+    printed = capsys.readouterr()
+    assert says in printed.err and printed.err.startswith("tc-precompile: ") and not printed.out
+    assert printed.err.count("\n") == 1 and "Traceback" not in printed.err
 
 
 def test_help_and_version(capsys):
