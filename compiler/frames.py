@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from tc.compiler.backends.builtin import aot_eager
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
 from tc.compiler.capture import breaks, hook
+from tc.compiler.capture.bytecode.continuation import trampoline
+from tc.compiler.capture.bytecode.resume_functions import is_resumed
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import fast_path
 from tc.compiler.capture.guards.guard_list import Failure, refusals
@@ -92,6 +95,23 @@ hook.offer_by(offer_type)
 hook.use_fast_paths(fast_path.FastPaths(make_fast_path, close_fast_paths, PROCESS.gate))
 
 
+def is_below_limit(code: CodeType, caller: FrameType | None) -> bool:
+    """Return whether a frame is resumed inside of one that reached the recompile limit.
+
+    A graph break in an inlined function resumes each frame of the stack, and each resume function
+    calls the next inner one. What the outer one was compiled again for, a list that grows say, was
+    handed on by the inner ones: compiling those up to their limits too would gain nothing. What
+    these frames call later is compiled as always.
+    """
+    while is_resumed(code) and caller is not None:
+        if caller.f_code is not trampoline.__code__:
+            code = caller.f_code
+            if is_resumed(code) and hook.state_of(code).is_at_limit:
+                return True
+        caller = caller.f_back
+    return False
+
+
 @dataclass(frozen=True, eq=False)
 class FrameCompiler:
     """Compiles the frames offered under a `tc.compile` call; equal options share compiled code."""
@@ -126,7 +146,7 @@ class FrameCompiler:
             return hook.Skip(reason[0])
         if torch._C._get_tracing_state() is not None or is_being_imported(frame):
             return hook.RunOnce()
-        if runs_on_for_now(frame, state):
+        if runs_on_for_now(frame, state) or is_below_limit(frame.code, sys._getframe(2)):
             return hook.RunOnce()
         if in_transform() and not (self.options.backend_name == "eager" and can_be_captured()):
             return self._inside_transform(frame)

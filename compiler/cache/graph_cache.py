@@ -451,6 +451,11 @@ def readable(content: bytes) -> str:
     return str(loads(content, CLASSES).program.wrapper_source)
 
 
+def kernels_of(content: bytes) -> str:
+    """Return the C of an entry's kernels; empty if there is none."""
+    return str(loads(content, CLASSES).program.c_source)
+
+
 def _note(key: Key, gm: fx.GraphModule) -> None:
     """Note that this process uses an entry, which `tc.save` writes to a file."""
     place = gm.meta.get(PLACE)

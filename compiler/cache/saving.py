@@ -23,7 +23,7 @@ import torch
 
 from tc import trace
 from tc.compiler.cache import saved
-from tc.compiler.cache.graph_cache import KIND, readable
+from tc.compiler.cache.graph_cache import KIND, kernels_of, readable
 from tc.compiler.cache.graph_key import own_code
 from tc.compiler.cache.saved import Manifest, SavedFile, SavedGraph, SavedLibrary
 from tc.compiler.errors import SavedFileError, StageError
@@ -78,8 +78,10 @@ def pack(function: Any, key: bytes | None = None) -> tuple[bytes, Saved]:
             "there is no compiled graph to save: call the compiled function first, with its "
             "backward if it is to train, and leave config.fx_graph_cache on"
         )
+    kernels = {kernels_of(parts[row.entry]) for row in rows}
+    needed = [one for one in sources if not one.of_graph or one.text in kernels]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = list(pool.map(_library, sources))
+        made = list(pool.map(_library, needed))
     for _, code, why in made:
         left_out += why
         parts |= code

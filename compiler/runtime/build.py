@@ -139,9 +139,13 @@ def kernel_flags(compiler: Compiler) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def build_kernels(source: str) -> Library:
-    """Compile the kernels of one graph, or find them in a file that was loaded, or in the cache."""
-    carried.note_library(source, "", None, KERNEL_LIBRARIES)
+def build_kernels(source: str, *, of_graph: bool = True) -> Library:
+    """Compile the kernels of one graph, or find them in a file that was loaded, or in the cache.
+
+    Args:
+        of_graph: False for routines, which many graphs call.
+    """
+    carried.note_library(carried.Source(source, "", KERNEL_LIBRARIES, None, of_graph))
     found = carried.library(source)
     if found is not None:
         return found
@@ -181,7 +185,7 @@ def build(
     Raises:
         StageError: no compiler, or it refuses the source.
     """
-    carried.note_library(source, salt, flags, libraries)
+    carried.note_library(carried.Source(source, salt, libraries, flags))
     found = carried.library(source, salt)
     return found or _build(source, flags, libraries, salt, find_compiler())
 

@@ -42,13 +42,15 @@ class Source:
     Attributes:
         text: its C.
         salt: what else it depends on.
-        flags: to build it; None for kernels, whose flags depend on the level.
+        flags: to build it; None for kernels and routines, whose flags depend on the level.
+        of_graph: kernels of one graph, which nothing but that graph's entry asks for.
     """
 
     text: str = field(repr=False)
     salt: str
     libraries: tuple[str, ...]
     flags: tuple[str, ...] | None
+    of_graph: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,12 +208,9 @@ def _level_here() -> str:
 
 
 # -- what could be saved ---------------------------------------------------------------------------
-def note_library(
-    source: str, salt: str, flags: tuple[str, ...] | None, libraries: tuple[str, ...]
-) -> None:
+def note_library(source: Source) -> None:
     """Note that this process uses a library."""
-    if (source, salt) not in _PROCESS.sources:
-        _PROCESS.sources[source, salt] = Source(source, salt, libraries, flags)
+    _PROCESS.sources.setdefault((source.text, source.salt), source)
 
 
 def note_graph(graph: Graph) -> None:

@@ -41,7 +41,7 @@ def open_routine(
     source = source_of(file, limits)
     try:
         share_openmp()
-        address = address_of(build_kernels(source).open(), name)
+        address = address_of(build_kernels(source, of_graph=False).open(), name)
     except (StageError, OSError):
         return None
 

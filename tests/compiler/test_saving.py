@@ -147,6 +147,19 @@ def test_torchs_names(tmp_path, monkeypatch):
         tc.load_cache_artifacts(content[:50] + b"?" + content[51:])
 
 
+def test_kernels_of_graphs_that_are_not_saved_stay_out(tmp_path):
+    with tc.config.patch(fx_graph_cache=False):
+        tc.compile(lambda x: x.sin() * 3)(torch.randn(5))
+    trains(tc.compile(function))
+    found = tc.save(tmp_path / "x.tc", function)
+    sources, graphs = carried.noted()
+    of_graphs = [source for source in sources if source.of_graph]
+    assert len(of_graphs) == len(graphs) + 1 and len(found.graphs) == len(graphs)
+    with zipfile.ZipFile(tmp_path / "x.tc") as archive:
+        saved = [archive.read(n).decode() for n in archive.namelist() if n.endswith(".c")]
+    assert sum(source.text in saved for source in of_graphs) == len(graphs)
+
+
 def test_nothing_to_save(tmp_path):
     with pytest.raises(SavedFileError, match="call the compiled function first"):
         tc.save(tmp_path / "x.tc", tc.compile(function))

@@ -95,10 +95,14 @@ def test_no_file_is_needed_but_one_that_is_named_must_be_there(tmp_path: Path) -
 
 
 def test_wrong_keys_are_wrong_usage(trace: Path, tmp_path: Path) -> None:
-    (tmp_path / "tc").mkdir()
-    (tmp_path / "tc" / "tui.toml").write_text("[keys]\nquit = 'j'\n")
+    (tmp_path / "settings" / "tc").mkdir(parents=True)  # a folder tc would hide the package
+    (tmp_path / "settings" / "tc" / "tui.toml").write_text("[keys]\nquit = 'j'\n")
     done = python(
-        "-m", "tc.tui", "tc_trace", cwd=tmp_path, variables={"XDG_CONFIG_HOME": str(tmp_path)}
+        "-m",
+        "tc.tui",
+        "tc_trace",
+        cwd=tmp_path,
+        variables={"XDG_CONFIG_HOME": str(tmp_path / "settings")},
     )
     assert done.returncode == 2 and done.stdout == ""
     assert "j would be both down and quit" in done.stderr and done.stderr.count("\n") == 1

@@ -34,8 +34,6 @@ def raised_here(error: BaseException) -> BaseException:
     """Return an exception of traced code with the traceback of one raised in the caller.
 
     Opcodes of handlers require a traceback, and crash without one.
-
-    Opcodes of handlers take one for granted, and crash without.
     """
     if error.__traceback__ is None:
         frame = sys._getframe(1)

@@ -375,6 +375,42 @@ def test_limit_warns_once_and_runs_eagerly(caplog):
     assert "n: 2.5 -> 3.5" in reported
 
 
+def until_found(x):
+    found = []
+    for _ in range(30):
+        x, stop = one_more(x, found)
+        if stop:
+            break
+    return x * 2, found
+
+
+def one_more(x, found):
+    found.append(x)
+    stop = False
+    if torch.stack(found).eq(99).any():
+        stop = True
+    return x.sin() + 1, stop
+
+
+def test_frames_below_one_at_the_limit_are_not_compiled_up_to_theirs(caplog):
+    def outer(x):
+        y, found = until_found(x)
+        return y.cos() * y.sin(), found
+
+    tc.reset()
+    compiled = tc.compile(outer, backend="eager")
+    for x in (rows(2), rows(2), rows(3)):
+        got, listed = compiled(x)
+        wanted, wanted_list = outer(x)
+        torch.testing.assert_close(got, wanted)
+        torch.testing.assert_close(listed, wanted_list)
+    # The length of the list is what each frame of the stack would be compiled again for.
+    limited = [line for line in caplog.text.splitlines() if "runs eagerly from now on" in line]
+    assert [line.split("tc: ")[1].split(" (/")[0] for line in limited] == [
+        f"{outer.__qualname__} (resumed at {outer.__code__.co_firstlineno + 1})", "one_more"
+    ]  # fmt: skip
+
+
 def test_recompile_reports_source_and_both_values():
     tc.reset()
     compiled = tc.compile(times, backend="eager")
