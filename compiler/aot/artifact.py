@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,10 +177,13 @@ class TrainingContract:
             forward; tensors, then sizes.
         saved_tensors: the number of tensors among those.
         returned: the number of forward's outputs that are the user's.
-        differentiable: which of these have gradients; their types are in `dtypes`.
+        differentiable: which of these have gradients; their types are in `dtypes`, and where they
+            lie in `devices`.
         again: how differentiable gradients are computed.
         watched: inputs and outputs that eager autograd would save and backward does not: a write
             to one before backward is an error.
+        computed_from: for each gradient the positions in `differentiable` whose gradients it is
+            computed from. Where all of these are undefined, so is it, as in eager.
     """
 
     forward: Contract
@@ -190,8 +193,20 @@ class TrainingContract:
     returned: int
     differentiable: tuple[int, ...]
     dtypes: tuple[str, ...]
+    devices: tuple[str, ...]
     again: RerunPlan
-    watched: tuple[tuple[str, int], ...] = ()
+    watched: tuple[tuple[str, int], ...]
+    computed_from: tuple[tuple[int, ...], ...]
+
+    def undefined(self, missing: Sequence[int]) -> tuple[int, ...]:
+        """Return which gradients are undefined where those of some outputs are.
+
+        Args:
+            missing: positions in `differentiable`.
+        """
+        return tuple(
+            i for i, found in enumerate(self.computed_from) if found and set(found) <= set(missing)
+        )
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,9 @@ def _forward_of(
         ctx.kept = layouts(kept) if hooks_of_saved(False) is not None else None
         ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
         ctx.strides = [results[i].stride() for i in diffs]
+        ctx.set_materialize_grads(False)
+        if len(diffs) > 1:
+            ctx.shapes = [results[i].shape for i in diffs]
         outputs = [on_its_own(value, kept) for value in results[:count]]
         if watched:
             ctx.watched = [
@@ -146,6 +149,19 @@ def _backward_of(
 
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         tangents = [gradients[i] for i in diffs]
+        missing = [at for at, tangent in enumerate(tangents) if tangent is None]
+        if len(missing) == len(diffs):
+            return (None,) * len(plan)
+        for at in missing:
+            device = contract.devices[at]
+            tangents[at] = torch.zeros(ctx.shapes[at], dtype=dtypes[at], device=device)
+        found = gradients_of(ctx, tangents)
+        if missing:
+            undefined = contract.undefined(missing)
+            found = [None if i in undefined else value for i, value in enumerate(found)]
+        return tuple(found)
+
+    def gradients_of(ctx: Any, tangents: list[Any]) -> Sequence[Any]:
         if torch.compiler.is_compiling():
             tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
             return traced(ctx, tangents, plan, by_operations)
@@ -170,7 +186,7 @@ def _backward_of(
             ctx.maybe_clear_saved_tensors()  # unless retain_graph is set, the program frees them
             if keeps and not keeps_graph():
                 ctx.again = None
-        return tuple(without_autocast(program)(args))
+        return without_autocast(program)(args)
 
     return run_backward
 

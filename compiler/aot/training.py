@@ -65,6 +65,7 @@ class Training(Artifact):
         differentiable: which of these have gradients.
         again: how the captured graph is run again; None if no output has gradients.
         watched: inputs and outputs that eager saves and this backward does not use.
+        computed_from: see `TrainingContract`.
     """
 
     joint: AotGraph | None
@@ -75,6 +76,7 @@ class Training(Artifact):
     differentiable: tuple[int, ...]
     again: RerunPlan | None = None
     watched: tuple[tuple[str, int], ...] = ()
+    computed_from: tuple[tuple[int, ...], ...] = ()
 
     @property
     def contract(self) -> TrainingContract:
@@ -82,6 +84,7 @@ class Training(Artifact):
         assert self.partition is not None and self.backward is not None
         assert self.again is not None
         results: Any = self.forward.module.graph.output_node().args[0]
+        made = [results[i].meta["val"] for i in self.differentiable]
         return TrainingContract(
             self.forward.contract,
             self.backward.outputs,
@@ -89,12 +92,11 @@ class Training(Artifact):
             self.partition.saved_tensors,
             self.returned,
             self.differentiable,
-            tuple(
-                str(results[i].meta["val"].dtype).removeprefix("torch.")
-                for i in self.differentiable
-            ),
+            tuple(str(value.dtype).removeprefix("torch.") for value in made),
+            tuple(str(value.device) for value in made),
             self.again,
             self.watched,
+            self.computed_from,
         )
 
     def __str__(self) -> str:
@@ -140,11 +142,27 @@ def training(
             return Training(None, forward, None, None, len(returned), ())
         joint = Joint(gm, observed, diffs, start(gm, observed, gate, decompositions))
         recorder, returned, gradients = joint.record()
+    sources = _computed_from(recorder.graph, gradients, len(observed.inputs))
     nodes = [*returned, *gradients]
     graph = finish("joint", gm, observed, recorder, nodes, gate)
     if arrange is not None:
         arrange(graph.module, gate)
-    return _cut(graph, observed, diffs, recorder, len(returned), gate)
+    made = _cut(graph, observed, diffs, recorder, len(returned), gate)
+    return replace(made, computed_from=sources)
+
+
+def _computed_from(
+    graph: fx.Graph, gradients: Sequence[Any], inputs: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return for each gradient the tangents (placeholders after the inputs) that lead to it."""
+    found: dict[fx.Node, frozenset[int]] = {}
+    tangents = {
+        node: i for i, node in enumerate(graph.find_nodes(op="placeholder")[inputs:])
+    }  # fmt: skip
+    for node in graph.nodes:
+        own = frozenset([tangents[node]]) if node in tangents else frozenset()
+        found[node] = own.union(*(found[one] for one in node.all_input_nodes))
+    return tuple(tuple(sorted(found[one])) if isinstance(one, fx.Node) else () for one in gradients)
 
 
 def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from random import Random
 
 import pytest
 import torch
@@ -413,3 +415,54 @@ def test_addresses_are_computed_only_in_the_layout_they_are_for():
     assert torch.equal(run([x, w.t()])[0], graph(x, w.t().contiguous())[0])
     with pytest.raises(RuntimeError, match="does not support batched gradients"):
         run([x.t(), w])
+
+
+def random_branches(seed):
+    """Return a function of four tensors with four outputs; some do not depend on some of them."""
+    random = Random(seed)
+    uses = [random.sample(range(4), random.randrange(1, 4)) for _ in range(4)]
+    cut = random.sample(range(4), 1)
+
+    def function(*inputs):
+        outputs = []
+        for which in uses:
+            y = inputs[which[0]].sin()
+            for i in which[1:]:
+                y = y * (inputs[i].detach() if i in cut else inputs[i]).exp()
+            outputs.append(outputs[-1] + y if len(which) == 3 and outputs else y)
+        return tuple(outputs)
+
+    return function
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_no_path_leads_to_has_no_gradient(seed, backend, create_graph):
+    function = random_branches(seed)
+    compiled = tc.compile(function, backend=backend)
+    for asked in itertools.chain.from_iterable(itertools.combinations(range(4), n) for n in (1, 2)):
+        found = []
+        for call in (compiled, function):
+            inputs = [leaf(3, i + 1)[:, :1].detach().requires_grad_() for i in range(4)]
+            outputs = call(*inputs)
+            picked = [outputs[i] for i in asked if outputs[i].requires_grad]
+            if picked:
+                sum(picked).sum().backward(create_graph=create_graph)
+            found.append([None if t.grad is None else t.grad.detach() for t in inputs])
+        assert [g is None for g in found[0]] == [g is None for g in found[1]]
+        torch.testing.assert_close(found[0], found[1])
+
+
+def test_parameters_of_a_branch_that_is_not_used_after_a_break_keep_no_gradient():
+    # Zeros in place of None would let an optimizer decay the weights and move the momentum.
+    used, unused = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+    def function(x):
+        kept, dropped = used(x), unused(x).sigmoid()
+        tc.graph_break()
+        return kept * 2, dropped.detach()
+
+    tc.compile(function)(leaf(2, 3))[0].sum().backward()
+    assert used.weight.grad is not None
+    assert unused.weight.grad is None and unused.bias.grad is None
