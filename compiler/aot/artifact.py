@@ -179,6 +179,7 @@ class TrainingContract:
         returned: the number of forward's outputs that are the user's.
         differentiable: which of these have gradients; their types are in `dtypes`, and where they
             lie in `devices`.
+        strided: for each of these whether its gradient comes with its strides; else contiguous.
         again: how differentiable gradients are computed.
         watched: inputs and outputs that eager autograd would save and backward does not: a write
             to one before backward is an error.
@@ -194,6 +195,7 @@ class TrainingContract:
     differentiable: tuple[int, ...]
     dtypes: tuple[str, ...]
     devices: tuple[str, ...]
+    strided: tuple[bool, ...]
     again: RerunPlan
     watched: tuple[tuple[str, int], ...]
     computed_from: tuple[tuple[int, ...], ...]

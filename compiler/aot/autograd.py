@@ -119,7 +119,10 @@ def _forward_of(
         ctx.save_for_backward(*kept)
         ctx.kept = layouts(kept) if hooks_of_saved(False) is not None else None
         ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
-        ctx.strides = [results[i].stride() for i in diffs]
+        ctx.strides = [
+            results[i].stride() if own else None
+            for i, own in zip(diffs, contract.strided, strict=True)
+        ]
         ctx.set_materialize_grads(False)
         if len(diffs) > 1:
             ctx.shapes = [results[i].shape for i in diffs]
@@ -290,10 +293,15 @@ def layouts(tensors: Sequence[torch.Tensor]) -> list[tuple[tuple[int, ...], torc
     return [(tensor.stride(), tensor.dtype) for tensor in tensors]
 
 
-def laid_out(tensor: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Return a tensor in the layout that backward was compiled for."""
+def laid_out(
+    tensor: torch.Tensor, stride: tuple[int, ...] | None, dtype: torch.dtype
+) -> torch.Tensor:
+    """Return a tensor in the layout that backward was compiled for; contiguous if that is None."""
     if tensor.layout != torch.strided:
         tensor = tensor.to_dense()
+    if stride is None:
+        tensor = tensor.contiguous()
+        stride = tensor.stride()
     if (
         tensor.stride() == stride
         and tensor.dtype == dtype

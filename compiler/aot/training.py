@@ -65,7 +65,7 @@ class Training(Artifact):
         differentiable: which of these have gradients.
         again: how the captured graph is run again; None if no output has gradients.
         watched: inputs and outputs that eager saves and this backward does not use.
-        computed_from: see `TrainingContract`.
+        computed_from, strided: see `TrainingContract`.
     """
 
     joint: AotGraph | None
@@ -77,6 +77,7 @@ class Training(Artifact):
     again: RerunPlan | None = None
     watched: tuple[tuple[str, int], ...] = ()
     computed_from: tuple[tuple[int, ...], ...] = ()
+    strided: tuple[bool, ...] = ()
 
     @property
     def contract(self) -> TrainingContract:
@@ -94,6 +95,7 @@ class Training(Artifact):
             self.differentiable,
             tuple(str(value.dtype).removeprefix("torch.") for value in made),
             tuple(str(value.device) for value in made),
+            self.strided,
             self.again,
             self.watched,
             self.computed_from,
@@ -148,7 +150,8 @@ def training(
     if arrange is not None:
         arrange(graph.module, gate)
     made = _cut(graph, observed, diffs, recorder, len(returned), gate)
-    return replace(made, computed_from=sources)
+    strided = tuple(takes_strides(observed.results.returned[i]) for i in diffs)
+    return replace(made, computed_from=sources, strided=strided)
 
 
 def _computed_from(
@@ -230,18 +233,23 @@ class Joint:
         return [*picked, *found]
 
 
-def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -> list[Any]:
-    """Add a placeholder for the gradient of each differentiable output, laid out like it.
+def takes_strides(output: torch.Tensor) -> bool:
+    """Return whether an output's gradient is laid out like it: not if its memory has gaps.
 
-    The gradient of an output with gaps in its memory is contiguous.
+    Such a gradient is contiguous.
     """
+    return bool(dense(output))
+
+
+def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -> list[Any]:
+    """Add a placeholder for the gradient of each differentiable output."""
     tangents = []
     for position, i in enumerate(diffs):
         value = observed.results.returned[i]
         with observed.fake_mode:
             tangent = (
                 torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
-                if dense(value)
+                if takes_strides(value)
                 else torch.empty(value.shape, dtype=value.dtype)
             )
         recorder.placeholder(f"tangent{position}", tangent, defines_sizes=False)

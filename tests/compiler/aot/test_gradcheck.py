@@ -135,6 +135,25 @@ def test_output_in_the_middle_of_other_memory():
     same("slice_scatter", lambda x: x.slice_scatter(torch.ones(2, 3), 0, 1, 3) * x, (x,))
 
 
+KEEPS_GAPS = {
+    "slice": lambda x, y: x.slice_scatter(y, 0, 1, 3),
+    "select": lambda x, y: x.select_scatter(y[0], 0, 1),
+    "diagonal": lambda x, y: x.diagonal_scatter(y[0], 0),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", KEEPS_GAPS)
+def test_gradient_of_an_output_with_gaps(name, turned, dynamic):
+    """An output keeps the gaps of its argument; the gradient that comes has none."""
+    x = torch.randn(4, 3, 2, dtype=torch.float64)[..., 0]
+    x = (x.t().contiguous().t()[:, :2] if turned else x).requires_grad_()
+    y = torch.randn(2, x.shape[1], dtype=torch.float64).requires_grad_()
+    tc.reset()
+    same(name, KEEPS_GAPS[name], (x, y), {"dynamic": dynamic})
+
+
 def laid_out(arg, i):
     """Return a copy of a tensor that is not contiguous."""
     if not isinstance(arg, torch.Tensor) or arg.dim() == 0:
