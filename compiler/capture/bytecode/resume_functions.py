@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
-from types import CodeType
-from typing import Literal
+from types import CodeType, FunctionType
+from typing import Any, Literal
 
 from tc.compiler.capture.bytecode.by_code import ByCode, cached_by_code
 from tc.compiler.capture.bytecode.continuation import trampoline
@@ -51,6 +51,31 @@ def can_resume(code: CodeType) -> bool:
 def is_handed_on(source: Source | None) -> bool:
     """Return whether a local of resumed code holds a stack entry that it was called with."""
     return isinstance(source, LocalSource) and source.local.startswith((STACK_PREFIX, INNER))
+
+
+def inner_names(locals: Mapping[str, Any]) -> dict[str, str]:
+    """Return by parameter of a resume function which local of an inner frame it stands for.
+
+    A resume function is handed the inner one to call first and its arguments; among those may be
+    the next inner one and its arguments.
+
+    Args:
+        locals: of a frame of the resume function.
+    """
+    found: dict[str, str] = {}
+    handed_on = {INNER: INNER}
+    while isinstance(inner := locals.get(handed_on.get(INNER, "")), FunctionType):
+        code = inner.__code__
+        names = code.co_varnames[: code.co_argcount]
+        handed_on = {
+            name: handed_on.get(f"{INNER}{i}", f"{INNER}{i}") for i, name in enumerate(names)
+        }
+        match = _NAME.fullmatch(code.co_name)
+        function = match["function"] if match else code.co_name
+        for name, parameter in handed_on.items():
+            if not name.startswith(INNER):
+                found[parameter] = name if name.startswith(STACK_PREFIX) else f"{function}.{name}"
+    return found
 
 
 def is_resumed(code: CodeType) -> bool:

@@ -8,14 +8,16 @@ old and new values.
 from __future__ import annotations
 
 import contextlib
+import re
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
 from tc import trace
+from tc.compiler.capture.bytecode.resume_functions import inner_names
 from tc.compiler.capture.guards.facts import PROCESS, ObjectRef, TensorSpec
 from tc.compiler.capture.guards.memo import MakeMemo, groups
 from tc.compiler.capture.guards.rows import GUARDS, Guard, Predicate
@@ -97,6 +99,9 @@ class GuardList:
         return "\n".join(map(str, self))
 
 
+_WORD = re.compile(r"\b\w+\b")
+
+
 @dataclass(frozen=True)
 class Failure:
     """One property of a frame that made a guard fail.
@@ -115,6 +120,17 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.source}: {self.old} -> {self.new}"
+
+    def with_names(self, named: Mapping[str, str]) -> Failure:
+        """Return the failure with names of the user's in place of those of parameters."""
+
+        def with_them(text: str) -> str:
+            return _WORD.sub(lambda word: named.get(word[0], word[0]), text)
+
+        return replace(
+            self, source=with_them(self.source), text=with_them(self.text),
+            old=with_them(self.old), new=with_them(self.new),
+        )  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -245,7 +261,10 @@ def refusals(
             if not guards.differs(known, scope):
                 guards.refuse(locals, globals)
                 known += sorted(guards.failing - set(known))
-    return found[0] if found else []
+    named = inner_names(locals)
+    if not found or not named:
+        return found[0] if found else []
+    return [failure.with_names(named) for failure in found[0]]
 
 
 def _refs(expected: Any) -> Iterator[ObjectRef]:

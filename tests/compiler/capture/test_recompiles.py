@@ -411,6 +411,19 @@ def test_frames_below_one_at_the_limit_are_not_compiled_up_to_theirs(caplog):
     ]  # fmt: skip
 
 
+def test_locals_of_inner_frames_have_the_users_names():
+    def function(x):
+        y, found = until_found(x)
+        return y + 1, found
+
+    tc.reset()
+    with trace.capture_events() as events:
+        tc.compile(function, backend="eager")(rows(2))
+    sources = {cause.source for event in events.of(trace.Recompile) for cause in event.causes}
+    assert "len(until_found.found)" in sources
+    assert not [source for source in sources if "___inner" in source]
+
+
 def test_recompile_reports_source_and_both_values():
     tc.reset()
     compiled = tc.compile(times, backend="eager")
