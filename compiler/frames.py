@@ -95,6 +95,16 @@ hook.offer_by(offer_type)
 hook.use_fast_paths(fast_path.FastPaths(make_fast_path, close_fast_paths, PROCESS.gate))
 
 
+def is_one_call(frame: hook.Frame, caller: FrameType) -> bool:
+    """Return whether Python code calls a function that capture would have recorded as one call.
+
+    Python runs the caller because it cannot be captured, often because of this very call. Neither a
+    graph of one call nor a second graph break in it would be of use, except to who asked for it.
+    """
+    asked = str(caller.f_globals.get("__name__", "")).startswith("tc.")
+    return frame.globals.get("__name__") == torch.nn.functional.__name__ and not asked
+
+
 def is_below_limit(code: CodeType, caller: FrameType | None) -> bool:
     """Return whether a frame is resumed inside of one that reached the recompile limit.
 
@@ -146,7 +156,12 @@ class FrameCompiler:
             return hook.Skip(reason[0])
         if torch._C._get_tracing_state() is not None or is_being_imported(frame):
             return hook.RunOnce()
-        if runs_on_for_now(frame, state) or is_below_limit(frame.code, sys._getframe(2)):
+        caller = sys._getframe(2)
+        if (
+            runs_on_for_now(frame, state)
+            or is_one_call(frame, caller)
+            or is_below_limit(frame.code, caller)
+        ):
             return hook.RunOnce()
         if in_transform() and not (self.options.backend_name == "eager" and can_be_captured()):
             return self._inside_transform(frame)

@@ -74,3 +74,23 @@ def test_a_function_of_a_timed_cell_of_a_notebook_is_captured():
 
 def test_generators_of_pythons_own_library_are_not_spoken_of():
     assert captured(list, glob.iglob("*"))[1] == []
+
+
+def test_a_function_of_torch_that_python_calls_is_captured_where_it_was_asked_for_alone():
+    x = torch.randn(3, 4)
+    assert captured(torch.nn.functional.softmax, x, -1) == (0, [])
+    with trace.capture_events() as events:
+        tc.compile(torch.nn.functional.softmax, backend="eager")(x, -1)
+    assert len(list(events.of(trace.FrameStart))) == 1
+
+
+def test_a_call_that_breaks_the_graph_is_not_broken_again_inside():
+    def padded(x, amounts):
+        return torch.nn.functional.pad(x * 2, amounts) + 1
+
+    tc.reset()
+    with trace.capture_events() as events:
+        amounts = (torch.tensor(1), torch.tensor(2))
+        assert tc.compile(padded, backend="eager")(torch.ones(3, 4), amounts).shape == (3, 7)
+    [broken] = events.of(trace.GraphBreak)
+    assert broken.file == __file__
