@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -275,3 +276,24 @@ def as_module(
 def is_mutable(target: Any) -> bool:
     """Return whether an op writes to one of its arguments."""
     return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
+
+
+def is_view(node: fx.Node) -> bool:
+    """Return whether a node's value is a view of its argument."""
+    target = node.target
+    if target is operator.getitem:
+        source = node.args[0]
+        return isinstance(source, fx.Node) and is_view(source)
+    if not isinstance(target, torch._ops.OpOverload) or is_mutable(target):
+        return False
+    if target is aten._unsafe_view.default:
+        return True
+    returns = target._schema.returns
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def memory_of(node: fx.Node) -> fx.Node:
+    """Return the node whose memory a node's value lies in: itself, or what it is a view of."""
+    while is_view(node) and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node

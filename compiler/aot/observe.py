@@ -6,7 +6,7 @@ so this run is the reference that the functional trace is checked against.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,20 +70,24 @@ class Observation:
     runner: Runner
 
 
-def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = False) -> Observation:
+def observe(
+    gm: fx.GraphModule,
+    examples: Sequence[Any],
+    requires_grad: Callable[[torch.Tensor], bool],
+) -> Observation:
     """Run a captured graph once and return its effects on memory.
 
     Args:
         gm: the captured graph.
         examples: its inputs, fake.
-        gradients: whether inputs that require gradients do so in the run.
+        requires_grad: whether the stand-in of an input requires gradients.
 
     Raises:
         Fallback: the effects cannot be described by inputs, outputs and their views.
     """
     _refuse_opaque(gm)
     fake_mode = fake_mode_of(examples)
-    inputs = as_inputs(examples, fake_mode, gradients)
+    inputs = as_inputs(examples, fake_mode, requires_grad)
     before = [layout_of(value) for value in inputs]
     history = [grad_fn_of(value) for value in inputs]
     wanting = tuple(i for i, value in enumerate(inputs) if wants_grad(value))
@@ -134,7 +138,9 @@ def _places(results: Outputs, outputs: Sequence[Any], made: dict[int, Made]) -> 
 
 
 def as_inputs(
-    examples: Sequence[Any], fake_mode: FakeTensorMode, gradients: bool = False
+    examples: Sequence[Any],
+    fake_mode: FakeTensorMode,
+    requires_grad: Callable[[torch.Tensor], bool],
 ) -> list[Any]:
     """Return stand-ins for the inputs that may be written to: same memory, no history.
 
@@ -151,7 +157,7 @@ def as_inputs(
                 if not isinstance(value, FakeTensor):
                     raise Fallback(f"an input is a {type(value).__name__}, not a plain tensor")
                 if id(value) not in stand_ins:
-                    stand_ins[id(value)] = _stand_in(value, gradients and value.requires_grad)
+                    stand_ins[id(value)] = _stand_in(value, requires_grad(value))
                 inputs.append(stand_ins[id(value)])
             else:
                 inputs.append(value)
@@ -161,11 +167,20 @@ def as_inputs(
 def _stand_in(value: torch.Tensor, wants_grad: bool) -> torch.Tensor:
     """Return a stand-in for one input, writable if autograd allows writes to the input."""
     alike = value.detach().requires_grad_(wants_grad)
-    if value.is_leaf or not wants_grad:
-        return alike
+    if value.is_leaf or not wants_grad or not torch.is_grad_enabled():
+        return alike  # without gradients, leaves can be written to as well
     with torch.enable_grad():
         written = alike.clone()
     return written if written.stride() == alike.stride() else alike
+
+
+def may_require_grad(value: torch.Tensor) -> bool:
+    """Return whether eager would let an input require gradients.
+
+    Where none are computed, compiled code is used for inputs that require them and for inputs that
+    do not. So the outputs that are detached from an input are found by taking all to require them.
+    """
+    return value.is_floating_point() or value.is_complex()
 
 
 def flat_outputs(result: Any) -> list[Any]:

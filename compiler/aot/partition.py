@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.cut import MinCutPartition, is_view, size_in_bytes
+from tc.compiler.aot.artifact import is_view
+from tc.compiler.aot.cut import MinCutPartition, size_in_bytes
 from tc.compiler.aot.passes import has_effect
 from tc.compiler.aot.recompute import drop_formulas
 from tc.compiler.aot.regions import REGION

@@ -150,7 +150,7 @@ def training(
 def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
     """Run the captured graph with gradients."""
     try:
-        return observe(gm, examples, gradients=True)
+        return observe(gm, examples, wants_grad)
     except PASSED_ON:
         raise
     except RuntimeError as error:
@@ -248,7 +248,7 @@ def _cut(
         parts = partition(graph, len(observed.inputs), returned, written, gate)
     again = rerun_plan(observed, diffs, parts, written, needed, draws)
     with gate.watching("aot.separate_outputs", parts.forward, "forward"):
-        separate_outputs(parts.forward)
+        separate_outputs(parts.forward, saved_from=returned)
     _take_as_made(parts)
     forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))
     backward = _backward_graph(parts, recorder, gate)
