@@ -182,6 +182,8 @@ class TrainingContract:
         again: how differentiable gradients are computed.
         watched: inputs and outputs that eager autograd would save and backward does not: a write
             to one before backward is an error.
+        unconnected: inputs that require gradients and get none, as nothing differentiable is
+            computed from them. Eager's graph does not lead to what made them.
     """
 
     forward: Contract
@@ -193,6 +195,7 @@ class TrainingContract:
     dtypes: tuple[str, ...]
     again: RerunPlan
     watched: tuple[tuple[str, int], ...] = ()
+    unconnected: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

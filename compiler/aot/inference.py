@@ -81,6 +81,8 @@ def falling_back() -> Iterator[None]:
         raise Fallback(f"an op needs a tensor's values: {first_line(error)}") from error
     except NotImplementedError as error:
         raise Fallback(f"an op cannot run on fake tensors: {first_line(error)}") from error
+    except ZeroDivisionError as error:  # torch computes means in Python, over no elements here
+        raise Fallback("an op cannot run on fake tensors without elements") from error
 
 
 def record(

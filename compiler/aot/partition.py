@@ -219,7 +219,8 @@ def _missing(root: fx.Node, copies: dict[fx.Node, fx.Node], takes: Takes) -> Ite
     stack = [root]
     while stack:
         node = stack[-1]
-        missing = [a for a in takes(node) if a not in copies]
+        # A gradient may be a saved value itself; backward has no use for what that is made of.
+        missing = [] if node in copies else [a for a in takes(node) if a not in copies]
         stack += reversed(missing)
         if not missing:
             stack.pop()

@@ -65,6 +65,7 @@ class Training(Artifact):
         differentiable: which of these have gradients.
         again: how the captured graph is run again; None if no output has gradients.
         watched: inputs and outputs that eager saves and this backward does not use.
+        unconnected: inputs that require gradients and get none.
     """
 
     joint: AotGraph | None
@@ -75,6 +76,7 @@ class Training(Artifact):
     differentiable: tuple[int, ...]
     again: RerunPlan | None = None
     watched: tuple[tuple[str, int], ...] = ()
+    unconnected: tuple[int, ...] = ()
 
     @property
     def contract(self) -> TrainingContract:
@@ -95,6 +97,7 @@ class Training(Artifact):
             ),
             self.again,
             self.watched,
+            self.unconnected,
         )
 
     def __str__(self) -> str:
@@ -253,7 +256,10 @@ def _cut(
     forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))
     backward = _backward_graph(parts, recorder, gate)
     watched = saved_by_eager(observed, parts.saved_from)
-    return Training(joint, forward, backward, parts, returned, diffs, again, watched)
+    none = tuple(i for i in observed.wanting if isinstance(backward.outputs[i], Constant))
+    # what depends on no input would be no differentiable output any more
+    apart = none if len(none) < len(observed.wanting) else ()
+    return Training(joint, forward, backward, parts, returned, diffs, again, watched, apart)
 
 
 def _take_as_made(parts: Partition) -> None:
