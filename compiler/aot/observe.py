@@ -204,5 +204,7 @@ def _refuse_opaque(gm: fx.GraphModule) -> None:
     for node in gm.graph.nodes:
         if node.op == "call_method" and node.target in OPAQUE_METHODS:
             raise Fallback(f"it calls .{node.target}()", line_in(node.meta))
+        if node.kwargs.get("requires_grad") is True:
+            raise Fallback("it makes a tensor that requires gradients", line_in(node.meta))
         if getattr(node.target, "__module__", "") == OPAQUE_HOME:
             raise Fallback(f"{node.target.__name__} reads which tensors require gradients")
