@@ -6,6 +6,7 @@ so this run is the reference that the functional trace is checked against.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -204,7 +205,26 @@ def _refuse_opaque(gm: fx.GraphModule) -> None:
     for node in gm.graph.nodes:
         if node.op == "call_method" and node.target in OPAQUE_METHODS:
             raise Fallback(f"it calls .{node.target}()", line_in(node.meta))
+        if reshapes_in_place(node) and node.args[0].op == "placeholder":
+            # capture has changed its example: that says no more what the input is like
+            why = "the shape or history of an input is changed in place"
+            raise Fallback(why, line_in(node.meta))
         if node.kwargs.get("requires_grad") is True:
             raise Fallback("it makes a tensor that requires gradients", line_in(node.meta))
         if getattr(node.target, "__module__", "") == OPAQUE_HOME:
             raise Fallback(f"{node.target.__name__} reads which tensors require gradients")
+
+
+def reshapes_in_place(node: fx.Node) -> bool:
+    """Return whether a call changes its first argument's shape, strides or history in place."""
+    if node.op not in ("call_method", "call_function") or not node.args:
+        return False
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return isinstance(node.args[0], fx.Node) and _is_inplace_view(name)
+
+
+@functools.cache
+def _is_inplace_view(name: str) -> bool:
+    packet = getattr(torch.ops.aten, name, None) if name.endswith("_") else None
+    overloads = () if packet is None else packet.overloads()
+    return any(torch.Tag.inplace_view in getattr(packet, one).tags for one in overloads)

@@ -168,7 +168,7 @@ PASSES: tuple[Pass, ...] = (
 def separate_outputs(graph: fx.Graph, saved_from: int | None = None) -> None:
     """Give each output memory of its own; correctness needs it, so it is no optional pass.
 
-    Outputs that share memory in eager are described to the runtime instead, and occur once here. Two
+    Outputs that share memory in eager are described to the runtime, and occur once here. Two
     others may share it by then: equal values were merged, and one is returned through a view. One
     whose layout newly allocated memory cannot have (an expanded gradient) becomes contiguous.
 

@@ -88,7 +88,7 @@ def operand(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype
 def rounded(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype) -> Expr:
     """Do as `operand`, for ops whose eager kernels round numbers and 0-d tensors to ``dtype``.
 
-    It is seen where the result jumps: 0.1 in float16 equals the number 0.1, and leaves no remainder.
+    It shows where results jump: the float16 next to 0.1 equals the number 0.1.
     """
     wanted = compute_dtype(dtype)
     value = operand(b, value, sizes, dtype)
