@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -185,6 +186,8 @@ class TrainingContract:
             to one before backward is an error.
         computed_from: for each gradient the positions in `differentiable` whose gradients it is
             computed from. Where all of these are undefined, so is it, as in eager.
+        unconnected: inputs that require gradients and get none, as nothing differentiable is
+            computed from them. Eager's graph does not lead to what made them.
     """
 
     forward: Contract
@@ -199,6 +202,7 @@ class TrainingContract:
     again: RerunPlan
     watched: tuple[tuple[str, int], ...]
     computed_from: tuple[tuple[int, ...], ...]
+    unconnected: tuple[int, ...]
 
     def undefined(self, missing: Sequence[int]) -> tuple[int, ...]:
         """Return which gradients are undefined where those of some outputs are.
@@ -292,3 +296,24 @@ def as_module(
 def is_mutable(target: Any) -> bool:
     """Return whether an op writes to one of its arguments."""
     return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
+
+
+def is_view(node: fx.Node) -> bool:
+    """Return whether a node's value is a view of its argument."""
+    target = node.target
+    if target is operator.getitem:
+        source = node.args[0]
+        return isinstance(source, fx.Node) and is_view(source)
+    if not isinstance(target, torch._ops.OpOverload) or is_mutable(target):
+        return False
+    if target is aten._unsafe_view.default:
+        return True
+    returns = target._schema.returns
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def memory_of(node: fx.Node) -> fx.Node:
+    """Return the node whose memory a node's value lies in: itself, or what it is a view of."""
+    while is_view(node) and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node

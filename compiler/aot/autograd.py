@@ -69,7 +69,11 @@ def wrap_training_contract(
     # Bypasses Function.apply, whose checks matter only under functorch's transforms.
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
+    unconnected = contract.unconnected
+
     def call(args: list[Any]) -> tuple[Any, ...]:
+        for i in unconnected:
+            args[i] = args[i].detach()
         result: tuple[Any, ...] = apply(*args)
         return result
 

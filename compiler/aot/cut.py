@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.artifact import is_mutable
+from tc.compiler.aot.artifact import is_view
 from tc.compiler.aot.mincut import INFINITE, FlowNetwork
 from tc.compiler.aot.passes import has_effect
 from tc.compiler.aot.recompute import add_formulas
@@ -234,20 +234,6 @@ def work_of(node: fx.Node) -> int:
     if not is_pointwise(node.target):
         return 1
     return 1 if node.target._schema.name.rpartition("::")[2] in LIGHT else HEAVY  # type: ignore[union-attr]
-
-
-def is_view(node: fx.Node) -> bool:
-    """Return whether a node's value is a view of its argument."""
-    target = node.target
-    if target is operator.getitem:
-        source = node.args[0]
-        return isinstance(source, fx.Node) and is_view(source)
-    if not isinstance(target, torch._ops.OpOverload) or is_mutable(target):
-        return False
-    if target is aten._unsafe_view.default:
-        return True
-    returns = target._schema.returns
-    return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
 def size_in_bytes(value: torch.Tensor) -> int:

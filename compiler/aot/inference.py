@@ -19,6 +19,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from tc.compiler.aot.artifact import (
     AotGraph,
     Fallback,
+    SameInput,
+    View,
     as_module,
     first_line,
     is_mutable,
@@ -26,7 +28,7 @@ from tc.compiler.aot.artifact import (
 from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
 from tc.compiler.aot.layouts import layout_key
-from tc.compiler.aot.observe import Observation, flat_outputs, observe
+from tc.compiler.aot.observe import Observation, flat_outputs, may_require_grad, observe
 from tc.compiler.aot.passes import run_passes
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.run import Runner, run_watched
@@ -61,7 +63,11 @@ def inference(
         Fallback: the result could not be proven equivalent to the captured graph.
     """
     with torch.no_grad(), falling_back():
-        observed = observe(gm, examples)
+        observed = observe(gm, examples, lambda value: False)
+        if any(
+            isinstance(out, View) and isinstance(out.of, SameInput) for out in observed.results.plan
+        ):
+            observed = observe(gm, examples, may_require_grad)
         recorder, returned = record(gm, observed, gate, decompositions)
     return finish("inference", gm, observed, recorder, returned, gate)
 
@@ -75,6 +81,8 @@ def falling_back() -> Iterator[None]:
         raise Fallback(f"an op needs a tensor's values: {first_line(error)}") from error
     except NotImplementedError as error:
         raise Fallback(f"an op cannot run on fake tensors: {first_line(error)}") from error
+    except ZeroDivisionError as error:  # torch computes means in Python, over no elements here
+        raise Fallback("an op cannot run on fake tensors without elements") from error
 
 
 def record(

@@ -6,7 +6,8 @@ so this run is the reference that the functional trace is checked against.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,20 +71,24 @@ class Observation:
     runner: Runner
 
 
-def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = False) -> Observation:
+def observe(
+    gm: fx.GraphModule,
+    examples: Sequence[Any],
+    requires_grad: Callable[[torch.Tensor], bool],
+) -> Observation:
     """Run a captured graph once and return its effects on memory.
 
     Args:
         gm: the captured graph.
         examples: its inputs, fake.
-        gradients: whether inputs that require gradients do so in the run.
+        requires_grad: whether the stand-in of an input requires gradients.
 
     Raises:
         Fallback: the effects cannot be described by inputs, outputs and their views.
     """
     _refuse_opaque(gm)
     fake_mode = fake_mode_of(examples)
-    inputs = as_inputs(examples, fake_mode, gradients)
+    inputs = as_inputs(examples, fake_mode, requires_grad)
     before = [layout_of(value) for value in inputs]
     history = [grad_fn_of(value) for value in inputs]
     wanting = tuple(i for i, value in enumerate(inputs) if wants_grad(value))
@@ -134,7 +139,9 @@ def _places(results: Outputs, outputs: Sequence[Any], made: dict[int, Made]) -> 
 
 
 def as_inputs(
-    examples: Sequence[Any], fake_mode: FakeTensorMode, gradients: bool = False
+    examples: Sequence[Any],
+    fake_mode: FakeTensorMode,
+    requires_grad: Callable[[torch.Tensor], bool],
 ) -> list[Any]:
     """Return stand-ins for the inputs that may be written to: same memory, no history.
 
@@ -151,7 +158,7 @@ def as_inputs(
                 if not isinstance(value, FakeTensor):
                     raise Fallback(f"an input is a {type(value).__name__}, not a plain tensor")
                 if id(value) not in stand_ins:
-                    stand_ins[id(value)] = _stand_in(value, gradients and value.requires_grad)
+                    stand_ins[id(value)] = _stand_in(value, requires_grad(value))
                 inputs.append(stand_ins[id(value)])
             else:
                 inputs.append(value)
@@ -161,11 +168,20 @@ def as_inputs(
 def _stand_in(value: torch.Tensor, wants_grad: bool) -> torch.Tensor:
     """Return a stand-in for one input, writable if autograd allows writes to the input."""
     alike = value.detach().requires_grad_(wants_grad)
-    if value.is_leaf or not wants_grad:
-        return alike
+    if value.is_leaf or not wants_grad or not torch.is_grad_enabled():
+        return alike  # without gradients, leaves can be written to as well
     with torch.enable_grad():
         written = alike.clone()
     return written if written.stride() == alike.stride() else alike
+
+
+def may_require_grad(value: torch.Tensor) -> bool:
+    """Return whether eager would let an input require gradients.
+
+    Where none are computed, compiled code is used for inputs that require them and for inputs that
+    do not. So the outputs that are detached from an input are found by taking all to require them.
+    """
+    return value.is_floating_point() or value.is_complex()
 
 
 def flat_outputs(result: Any) -> list[Any]:
@@ -189,5 +205,26 @@ def _refuse_opaque(gm: fx.GraphModule) -> None:
     for node in gm.graph.nodes:
         if node.op == "call_method" and node.target in OPAQUE_METHODS:
             raise Fallback(f"it calls .{node.target}()", line_in(node.meta))
+        if reshapes_in_place(node) and node.args[0].op == "placeholder":
+            # capture has changed its example: that says no more what the input is like
+            why = "the shape or history of an input is changed in place"
+            raise Fallback(why, line_in(node.meta))
+        if node.kwargs.get("requires_grad") is True:
+            raise Fallback("it makes a tensor that requires gradients", line_in(node.meta))
         if getattr(node.target, "__module__", "") == OPAQUE_HOME:
             raise Fallback(f"{node.target.__name__} reads which tensors require gradients")
+
+
+def reshapes_in_place(node: fx.Node) -> bool:
+    """Return whether a call changes its first argument's shape, strides or history in place."""
+    if node.op not in ("call_method", "call_function") or not node.args:
+        return False
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return isinstance(node.args[0], fx.Node) and _is_inplace_view(name)
+
+
+@functools.cache
+def _is_inplace_view(name: str) -> bool:
+    packet = getattr(torch.ops.aten, name, None) if name.endswith("_") else None
+    overloads = () if packet is None else packet.overloads()
+    return any(torch.Tag.inplace_view in getattr(packet, one).tags for one in overloads)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.cut import MinCutPartition, is_view, size_in_bytes
+from tc.compiler.aot.artifact import is_view
+from tc.compiler.aot.cut import MinCutPartition, size_in_bytes
 from tc.compiler.aot.passes import has_effect
 from tc.compiler.aot.recompute import drop_formulas
 from tc.compiler.aot.regions import REGION
@@ -218,7 +219,8 @@ def _missing(root: fx.Node, copies: dict[fx.Node, fx.Node], takes: Takes) -> Ite
     stack = [root]
     while stack:
         node = stack[-1]
-        missing = [a for a in takes(node) if a not in copies]
+        # A gradient may be a saved value itself; backward has no use for what that is made of.
+        missing = [] if node in copies else [a for a in takes(node) if a not in copies]
         stack += reversed(missing)
         if not missing:
             stack.pop()

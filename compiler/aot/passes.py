@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
 
-from tc.compiler.aot.artifact import is_mutable
+from tc.compiler.aot.artifact import is_mutable, memory_of
 from tc.compiler.aot.decompositions import draws_random_numbers
 from tc.compiler.aot.layouts import elements_apart, layout_key
 from tc.compiler.core.gate import Gate
@@ -165,24 +165,33 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
-def separate_outputs(graph: fx.Graph) -> None:
+def separate_outputs(graph: fx.Graph, saved_from: int | None = None) -> None:
     """Give each output memory of its own; correctness needs it, so it is no optional pass.
 
-    Outputs that share memory in eager are described to the runtime instead and occur once here. One
+    Outputs that share memory in eager are described to the runtime, and occur once here. Two
+    others may share it by then: equal values were merged, and one is returned through a view. One
     whose layout newly allocated memory cannot have (an expanded gradient) becomes contiguous.
+
+    Args:
+        saved_from: where the values that backward needs begin. No user writes to these, so they
+            may be views of the outputs before them.
     """
     output = graph.output_node()
     seen: set[fx.Node] = set()
     separate: list[Any] = []
-    for value in output.args[0]:  # type: ignore[union-attr]
+    for position, value in enumerate(output.args[0]):  # type: ignore[arg-type]
         if isinstance(value, fx.Node) and isinstance(value.meta.get("val"), torch.Tensor):
+            memory = memory_of(value)
+            saved = saved_from is not None and position >= saved_from
+            if saved or memory.op in ("placeholder", "get_attr"):
+                memory = value
             if (
-                value in seen
+                memory in seen
                 or value.op in ("placeholder", "get_attr")
                 or not elements_apart(value.meta["val"])
             ):
-                value = copied(graph, value)
-            seen.add(value)
+                memory = value = copied(graph, value)
+            seen.update((value, memory))
         separate.append(value)
     output.args = (separate,)
 

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.artifact import as_module, aten
-from tc.compiler.aot.cut import is_view
+from tc.compiler.aot.artifact import as_module, aten, memory_of
 from tc.compiler.aot.passes import copied
 
 Compiled = Callable[[list[Any]], tuple[Any, ...]]
@@ -45,19 +44,12 @@ def _apart(graph: fx.Graph, results: list[Any]) -> list[Any]:
     apart: list[Any] = []
     for value in results:
         if isinstance(value, fx.Node) and isinstance(value.meta.get("val"), torch.Tensor):
-            base = _base(value)
+            base = memory_of(value)
             if base in seen or base.op in ("placeholder", "get_attr"):
                 value = copied(graph, value)
             seen.add(base)
         apart.append(value)
     return apart
-
-
-def _base(node: fx.Node) -> fx.Node:
-    """Return the node that owns the memory of a node's value."""
-    while is_view(node) and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    return node
 
 
 def writing(compiled: Compiled, written: tuple[int, ...]) -> Compiled:

@@ -66,6 +66,7 @@ class Training(Artifact):
         again: how the captured graph is run again; None if no output has gradients.
         watched: inputs and outputs that eager saves and this backward does not use.
         computed_from, strided: see `TrainingContract`.
+        unconnected: inputs that require gradients and get none.
     """
 
     joint: AotGraph | None
@@ -78,6 +79,7 @@ class Training(Artifact):
     watched: tuple[tuple[str, int], ...] = ()
     computed_from: tuple[tuple[int, ...], ...] = ()
     strided: tuple[bool, ...] = ()
+    unconnected: tuple[int, ...] = ()
 
     @property
     def contract(self) -> TrainingContract:
@@ -99,6 +101,7 @@ class Training(Artifact):
             self.again,
             self.watched,
             self.computed_from,
+            self.unconnected,
         )
 
     def __str__(self) -> str:
@@ -171,7 +174,7 @@ def _computed_from(
 def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
     """Run the captured graph with gradients."""
     try:
-        return observe(gm, examples, gradients=True)
+        return observe(gm, examples, wants_grad)
     except PASSED_ON:
         raise
     except RuntimeError as error:
@@ -274,12 +277,15 @@ def _cut(
         parts = partition(graph, len(observed.inputs), returned, written, gate)
     again = rerun_plan(observed, diffs, parts, written, needed, draws)
     with gate.watching("aot.separate_outputs", parts.forward, "forward"):
-        separate_outputs(parts.forward)
+        separate_outputs(parts.forward, saved_from=returned)
     _take_as_made(parts)
     forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))
     backward = _backward_graph(parts, recorder, gate)
     watched = saved_by_eager(observed, parts.saved_from)
-    return Training(joint, forward, backward, parts, returned, diffs, again, watched)
+    none = tuple(i for i in observed.wanting if isinstance(backward.outputs[i], Constant))
+    # what depends on no input would be no differentiable output any more
+    apart = none if len(none) < len(observed.wanting) else ()
+    return Training(joint, forward, backward, parts, returned, diffs, again, watched, apart)
 
 
 def _take_as_made(parts: Partition) -> None:

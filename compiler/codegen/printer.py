@@ -256,6 +256,11 @@ class ExprPrinter:
             given = node.args[0].dtype
             if self.short_nans and dtype is torch.bfloat16 and given is torch.float32:
                 return f"tc_f32_to_plain_bf16({args[0]})"
+            if (number := _whole_number(node)) is not None:
+                wide = _computed_in(dtype)
+                text = c_convert(self.known[number], number.dtype, wide)
+                text = SCALAR_OPS["trunc"].c.format(text, t=suffix(wide), k="", c_in=c_type(wide))
+                return c_convert(f"({text} + {c_constant(0.0, wide)})", wide, dtype)
             return c_convert(args[0], given, dtype)
         if op == "where":
             return f"({args[0]} ? {args[1]} : {args[2]})"
@@ -347,6 +352,25 @@ def _rounds(node: Expr) -> bool:
     if inner is node or inner.op != "to" or inner.dtype not in LOW_PRECISION:
         return False
     return inner.args[0].dtype is torch.float32
+
+
+def _computed_in(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in LOW_PRECISION else dtype
+
+
+def _whole_number(node: Expr) -> Expr | None:
+    """Return the number that a node takes to an integer and back, or None.
+
+    C compilers that need not preserve traps make one truncation of the two conversions, and with it
+    -0.0 of -0.5, whose reciprocal has another sign than that of 0. So it is spelled as truncation
+    here, and a sum with zero.
+    """
+    inner = node.args[0]
+    if inner.op != "to" or inner.dtype not in (torch.int32, torch.int64):
+        return None
+    number = inner.args[0]
+    same = node.dtype.is_floating_point and _computed_in(number.dtype) is _computed_in(node.dtype)
+    return number if same else None
 
 
 def has_short_nans(value: Expr) -> bool:

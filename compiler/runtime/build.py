@@ -41,6 +41,7 @@ KERNEL_FLAGS = (
     "-fno-math-errno",
     "-fno-trapping-math",
     "-ffp-contract=off",
+    "-fwrapv",  # integers wrap around as in eager: a comparison may not take it that they do not
     "-fPIC",
     "-shared",
 )
@@ -58,7 +59,8 @@ SANITIZED_FLAGS = (
     "-fPIC",
     "-shared",
     "-fsanitize=address,undefined",
-    # Integers wrap around as in eager; the processor defines float to integer conversion.
+    "-fwrapv",
+    # The processor defines float to integer conversion.
     "-fno-sanitize=signed-integer-overflow,shift,float-cast-overflow,float-divide-by-zero",
     "-fno-sanitize-recover=undefined",
 )

@@ -85,8 +85,23 @@ def operand(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype
     return scalar_value(value, wanted)
 
 
+def rounded(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype) -> Expr:
+    """Do as `operand`, for ops whose eager kernels round numbers and 0-d tensors to ``dtype``.
+
+    It shows where results jump: the float16 next to 0.1 equals the number 0.1.
+    """
+    wanted = compute_dtype(dtype)
+    value = operand(b, value, sizes, dtype)
+    return value if wanted is dtype else converted(converted(value, dtype), wanted)
+
+
 def elementwise(
-    b: Builder, call: Call, body: Body, names: tuple[str, ...], compute: torch.dtype | None = None
+    b: Builder,
+    call: Call,
+    body: Body,
+    names: tuple[str, ...],
+    compute: torch.dtype | None = None,
+    operand: Callable[..., Expr] = operand,
 ) -> Tensor:
     """Compute ``body`` on the named arguments; the type defaults to the result's."""
     sizes, dtype = call.sizes, call.dtype
@@ -151,14 +166,19 @@ def _binary(name: str, op: str) -> None:
                 raise NotLowered(f"{name} on bool")
         else:
             used = op
-        return elementwise(b, call, lambda x, y: apply(used, x, y), ("self", "other"))
+        given = rounded if op in ("fmod", "remainder") else operand
+        return elementwise(
+            b, call, lambda x, y: apply(used, x, y), ("self", "other"), operand=given
+        )
 
 
 def _comparison(op: str) -> None:
     @lowering(f"{op}.Tensor", f"{op}.Scalar")
     def lower(b: Builder, call: Call) -> Tensor:
         wanted = promoted([call["self"], call["other"]])
-        return elementwise(b, call, lambda x, y: compare(op, x, y), ("self", "other"), wanted)
+        return elementwise(
+            b, call, lambda x, y: compare(op, x, y), ("self", "other"), wanted, rounded
+        )
 
 
 def _logical(name: str, op: str) -> None:
