@@ -193,7 +193,8 @@ def _backward_of(
             ctx.maybe_clear_saved_tensors()  # unless retain_graph is set, the program frees them
             if keeps and not keeps_graph():
                 ctx.again = None
-        return without_autocast(program)(args)
+        results: Sequence[Any] = without_autocast(program)(args)
+        return results
 
     return run_backward
 

@@ -285,7 +285,9 @@ def _cut(
     none = tuple(i for i in observed.wanting if isinstance(backward.outputs[i], Constant))
     # what depends on no input would be no differentiable output any more
     apart = none if len(none) < len(observed.wanting) else ()
-    return Training(joint, forward, backward, parts, returned, diffs, again, watched, apart)
+    return Training(
+        joint, forward, backward, parts, returned, diffs, again, watched, unconnected=apart
+    )
 
 
 def _take_as_made(parts: Partition) -> None:
