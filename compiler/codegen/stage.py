@@ -17,9 +17,11 @@ from tc.compiler.codegen.cpp.kernel import generate as generate_kernel
 from tc.compiler.codegen.wrapper import LARGE_BYTES, Wrapper, python_index
 from tc.compiler.core.artifacts import KernelSpec, Program, StepCost
 from tc.compiler.core.c_helpers import helpers_for
+from tc.compiler.loops.expr import walk
 from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Origin
+from tc.compiler.loops.ops import SCALAR_OPS
 from tc.compiler.schedule.costs import buffers_of, only_copies, work_of
-from tc.compiler.schedule.plan import Allocate, Kernel, Plan
+from tc.compiler.schedule.plan import Accumulate, Allocate, Kernel, Plan, Running
 
 
 def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
@@ -38,9 +40,10 @@ def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
         called[kernel.name] = replace(printed, name=function.name)
         computes.setdefault(function.name, {}).update(dict.fromkeys(origins(kernel)))
     body = "\n".join(_function(f, computes[f.name]) for f in functions.values())
+    wrapping = any(map(computes_integers, plan.kernels()))
     wrapper = Wrapper(plan, called)
     return Program(
-        c_source=f"{_helpers(functions.values())}\n{body}" if functions else "",
+        c_source=f"{_helpers(functions.values(), wrapping)}\n{body}" if functions else "",
         kernels=tuple(map(spec_of, functions.values())),
         wrapper_source=wrapper.run(),
         constants=plan.constants,
@@ -92,9 +95,8 @@ def kernel_alone(kernel: Kernel, plan: Plan, threads: int) -> tuple[str, KernelS
     """Return one kernel of a plan as a C file, its entry, and the names of its arguments."""
     printed = print_kernel(kernel, dtypes_of(plan), threads)
     body = _function(printed, list(origins(kernel)))
-    return (
-        f"{_helpers([printed])}\n{body}", spec_of(printed), [a.name for a in printed.arguments]
-    )  # fmt: skip
+    source = f"{_helpers([printed], computes_integers(kernel))}\n{body}"
+    return source, spec_of(printed), [a.name for a in printed.arguments]
 
 
 def dtypes_of(plan: Plan) -> dict[str, torch.dtype]:
@@ -121,8 +123,22 @@ def print_kernel(kernel: Kernel, dtypes: dict[str, torch.dtype], threads: int) -
     return replace(printed, arguments=arguments)
 
 
-def _helpers(kernels: Iterable[CKernel]) -> str:
-    return helpers_for(dict.fromkeys(name for kernel in kernels for name in kernel.helpers))
+def _helpers(kernels: Iterable[CKernel], wrapping: bool) -> str:
+    names = dict.fromkeys(name for kernel in kernels for name in kernel.helpers)
+    return helpers_for(names, wrapping=wrapping)
+
+
+def computes_integers(kernel: Kernel) -> bool:
+    """Return whether a kernel has results of integer arithmetic, which may overflow.
+
+    C takes types that are narrower than int to int, in which they do not overflow.
+    """
+    wide = (torch.int32, torch.int64)
+    return any(
+        (isinstance(s, Accumulate | Running) and s.dtype in wide)
+        or any(node.op in SCALAR_OPS and node.dtype in wide for node in walk(s.value))
+        for s in kernel.statements()
+    )  # fmt: skip
 
 
 def origins(kernel: Kernel) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from tc.compiler.errors import StageError
 
 FOLDER = Path(__file__).parent / "c_helpers"
 #: what stands before all kernels; routines, which choose their own optimizations, need the macros
-PRELUDE, MACROS = "tc_prelude", "tc_macros"
+PRELUDE, WRAPPING, MACROS = "tc_prelude", "tc_wrapping", "tc_macros"
 TYPES = {
     "f32": "float",
     "f64": "double",
@@ -140,9 +140,14 @@ def helpers() -> Helpers:
     return Helpers(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.h")))
 
 
-def helpers_for(names: Iterable[str]) -> str:
-    """C of some helpers, of all that they call, and of what stands before all kernels."""
-    return helpers().source((PRELUDE, MACROS, *names))
+def helpers_for(names: Iterable[str], *, wrapping: bool = False) -> str:
+    """C of some helpers, of all that they call, and of what stands before all kernels.
+
+    Args:
+        wrapping: whether the kernels compute with integers, which wrap around.
+    """
+    before = (PRELUDE, WRAPPING, MACROS) if wrapping else (PRELUDE, MACROS)
+    return helpers().source((*before, *names))
 
 
 def _rows(head: str) -> Iterator[dict[str, str]]:

@@ -78,9 +78,11 @@ def pack_kernels(editor: Editor) -> None:
 
 
 def _packs(node: fx.Node) -> bool:
-    """Return whether oneDNN convolves as a node does: 32-bit floats, not transposed."""
+    """Return whether oneDNN convolves as a node does: images or volumes of 32-bit floats."""
     transposed, held = node.args[6], fake(node)
     if transposed or held is None or static_shape(node) is None or 0 in held.shape:
+        return False
+    if held.dim() not in (4, 5):  # it has no layout for the kernels of one dimension
         return False
     return all(used.meta["val"].dtype is torch.float32 for used in node.all_input_nodes)
 

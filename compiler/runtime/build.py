@@ -41,7 +41,6 @@ KERNEL_FLAGS = (
     "-fno-math-errno",
     "-fno-trapping-math",
     "-ffp-contract=off",
-    "-fwrapv",  # integers wrap around as in eager: a comparison may not take it that they do not
     "-fPIC",
     "-shared",
 )
@@ -137,7 +136,8 @@ def kernel_flags(compiler: Compiler) -> tuple[str, ...]:
         flags.append("-mprefer-vector-width=512")
     # -Wp passes -fopenmp to the compiler proper but not to the linker: the GOMP_* symbols stay
     # undefined and bind to the OpenMP runtime that torch loaded, so there is never a second one.
-    flags.append("-Wno-unknown-pragmas" if compiler.is_clang else "-Wp,-fopenmp")
+    # clang knows no pragma for integers that wrap around (`core/c_helpers/prelude.h`).
+    flags += ("-Wno-unknown-pragmas", "-fwrapv") if compiler.is_clang else ("-Wp,-fopenmp",)
     return tuple(flags)
 
 

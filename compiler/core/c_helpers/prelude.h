@@ -7,6 +7,11 @@
    two functions into jumps, which no vector takes. */
 #pragma GCC optimize ("no-thread-jumps", "no-tree-dominator-opts", "no-tree-pre")
 
+/* helper: tc_wrapping
+   Integers wrap around as in eager: a comparison may not take it that sums do not. It stands only
+   before kernels that compute integers, as gcc then knows less about indices. */
+#pragma GCC optimize ("wrapv")
+
 /* helper: tc_macros
    with: tc_fma_f32, tc_fma_f64
    TC_LANES is for functions that no vector form computes: gcc makes vector forms that call them for

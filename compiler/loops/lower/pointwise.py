@@ -166,6 +166,8 @@ def _binary(name: str, op: str) -> None:
                 raise NotLowered(f"{name} on bool")
         else:
             used = op
+        if used in ("and", "or", "xor", "shl", "shr") and call.dtype.is_floating_point:
+            raise NotLowered(f"{name} on {call.dtype}: the op itself says what is wrong")
         given = rounded if op in ("fmod", "remainder") else operand
         return elementwise(
             b, call, lambda x, y: apply(used, x, y), ("self", "other"), operand=given

@@ -163,3 +163,43 @@ def test_outputs_keep_gaps_in_their_memory(name, gradients, dynamic):
     for want, got in zip(*both, strict=True):
         assert got.stride() == want.stride()
         torch.testing.assert_close(got, want)
+
+
+#: equal values of which at least one is returned through a view; eager makes each of them
+EQUAL = {
+    "view": lambda x: (x.sin(), x.sin()[0]),
+    "both views": lambda x: (x.sin().t(), x.sin()[0]),
+    "products": lambda x: (x @ x.t(), (x @ x.t())[0]),
+    "of nothing": lambda x: (torch.zeros(2, 2), torch.zeros(2, 2).t()),
+    "copies": lambda x: (x.t().contiguous(), x.t().reshape(6)),
+    "concatenated": lambda x: (torch.stack([x])[0], torch.cat([x])),
+    "complex": lambda x: (torch.fft.fft(x), torch.fft.fft(x).conj()),
+}
+
+
+@pytest.mark.parametrize("wants_grad", [False, True])
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal_values_that_are_returned_share_no_memory(name, wants_grad):
+    function = EQUAL[name]
+    x = torch.arange(6.0).view(2, 3).requires_grad_(wants_grad)
+    first, second = tc.compile(function)(x)
+    with torch.no_grad():
+        first.add_(100)
+    torch.testing.assert_close(second, function(x)[1])
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_detached_outputs_require_no_gradients_where_gradients_are_off(first):
+    def function(x):
+        return x.detach(), x.data, x.detach()[0], x.view(-1), x * 2
+
+    compiled = tc.compile(function)
+    for wants_grad in (first, not first):
+        for x in (torch.ones(2, 3).requires_grad_(wants_grad), (with_history(wants_grad))):
+            with torch.no_grad():
+                got, wanted = compiled(x), function(x)
+            assert [t.requires_grad for t in got] == [t.requires_grad for t in wanted]
+
+
+def with_history(wants_grad: bool) -> torch.Tensor:
+    return torch.ones(2, 3).requires_grad_(wants_grad) * 2

@@ -196,3 +196,27 @@ def test_an_operation_that_returns_one_tensor_twice():
             torch.testing.assert_close(compiled(x)[:2], function(x)[:2])
             assert compiled(x)[2] is True
         assert len(graphs[0]) == 2
+
+
+RESHAPED = {
+    "squeeze": lambda x: (x.squeeze_(), x + 1)[1],
+    "squeeze one": lambda x: (x.squeeze_(0), x.shape)[0] * 2,
+    "twice": lambda x: (x.t_(), x.unsqueeze_(0), x + 1)[2],
+    "chained": lambda x: x.transpose_(0, 1).unsqueeze_(0) + 1,
+    "axes": lambda x: (x.swapaxes_(0, 1), x.squeeze_(), x.add_(1))[2],
+    "positions": lambda x: (x.as_strided_((3, 1), (1, 3)), x.add_(1))[1],
+    "history": lambda x: x.detach_() * 2,
+}
+
+
+@pytest.mark.parametrize("name", RESHAPED)
+def test_inputs_that_are_reshaped_in_place_are_reshaped(name):
+    function = RESHAPED[name]
+    compiled = tc.compile(function)
+    for grad in (False, True):
+        with torch.set_grad_enabled(grad):
+            for _ in range(2):
+                given, same = (torch.arange(3.0).view(1, 3).requires_grad_(grad) * 1 for _ in "ab")
+                torch.testing.assert_close(compiled(given), function(same))
+                assert given.shape == same.shape and given.stride() == same.stride()
+                assert given.requires_grad is same.requires_grad

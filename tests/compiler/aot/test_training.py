@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from aot_harness import check_training, interpreted, trace_training
 
+import tc
 from tc.compiler import aot
 from tc.compiler.core.gate import Gate
 
@@ -365,3 +366,85 @@ def test_partition_is_explained():
         "keep addmm: f32[3, 8] (extra, 96 bytes), aten.addmm.default must not be recomputed" in text
     )
     assert "again gelu: f32[3, 8] = aten.gelu (96 bytes), cheap" in text
+
+
+class Noted(torch.autograd.Function):
+    """The identity, which notes that backward went through it."""
+
+    @staticmethod
+    def forward(ctx, value, notes):
+        ctx.notes = notes
+        return value * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.notes.append("backward")
+        return gradient, None
+
+
+UNCONNECTED = {
+    "detached": lambda made, w: w * made.detach().sum(),
+    "compared": lambda made, w: torch.where(made > 0, w, 0.0),
+    "position": lambda made, w: w * made.argmax(),
+    "no gradients": lambda made, w: w * torch.no_grad()(torch.sigmoid)(made),
+    "zeros": lambda made, w: torch.zeros_like(made) + w,
+}
+
+
+@pytest.mark.parametrize("name", UNCONNECTED)
+def test_backward_does_not_run_through_inputs_without_gradients(name):
+    notes: list[str] = []
+    w = p(3)
+    made = Noted.apply(p(3) + 1, notes)
+    tc.compile(UNCONNECTED[name])(made, w).sum().backward()
+    assert not notes and w.grad is not None
+
+
+def test_a_loss_is_returned_after_its_backward():
+    w = p(3)
+
+    def step(given):
+        loss = (w * given).square().sum()
+        loss.backward()
+        return loss.detach(), (w * given).square().sum()
+
+    loss, again = tc.compile(step)(torch.ones(3))
+    again.backward()  # was: through the graph of the first loss, a second time
+    torch.testing.assert_close(w.grad, 4 * w.detach())
+    torch.testing.assert_close(loss, again.detach())
+
+
+MADE = {
+    "ones": lambda given: torch.ones(3, requires_grad=True),
+    "zeros_like": lambda given: torch.zeros_like(given, requires_grad=True),
+    "tensor": lambda given: torch.tensor([1.0, 2.0, 3.0], requires_grad=True),
+    "new_zeros": lambda given: given.new_zeros(3, requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_tensors_made_inside_may_require_gradients(name):
+    def returned(given):
+        leaf = MADE[name](given)
+        return leaf, leaf * given
+
+    def within(given):
+        leaf = MADE[name](given)
+        (leaf * given).sum().backward()
+        return leaf.grad
+
+    leaf, product = tc.compile(returned)(torch.ones(3) * 2)
+    product.sum().backward()
+    torch.testing.assert_close(leaf.grad, torch.ones(3) * 2)
+    torch.testing.assert_close(tc.compile(within)(torch.ones(3) * 2), torch.ones(3) * 2)
+
+
+@pytest.mark.parametrize("norm", [torch.nn.LayerNorm(4), torch.nn.BatchNorm1d(4).eval()])
+@pytest.mark.parametrize("dynamic", [False, None])
+def test_batches_without_rows_have_gradients(norm, dynamic):
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), norm, torch.nn.GELU(), torch.nn.Linear(4, 2))
+    compiled = tc.compile(model, dynamic=dynamic)
+    for rows in (0, 2):
+        given = torch.ones(rows, 3).requires_grad_()
+        compiled(given).sum().backward()
+        assert given.grad is not None and given.grad.shape == given.shape

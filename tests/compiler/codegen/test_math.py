@@ -385,3 +385,50 @@ def test_rounding_to_float16_between_operations() -> None:
     product = (numbers.float() * 1.1).half().float()
     want = ((product + 0.3).half().float() * 0.7).half()
     assert same_bits(got, want, torch.int16)
+
+
+WRAPPING = {
+    "sum": lambda a, b: a + b > a,
+    "difference": lambda a, b: a - 1 < a,
+    "product": lambda a, b: a * 2 // 2,
+    "magnitude": lambda a, b: a.abs() >= 0,
+    "negation": lambda a, b: -a < 0,
+    "choice": lambda a, b: torch.where(a + 1 < a, 1, 0),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("name", WRAPPING)
+def test_integers_wrap_around_before_they_are_compared(name, dtype):
+    ends = torch.iinfo(dtype)
+    a = torch.tensor([ends.max, ends.min, 5, -7, 1] * 7, dtype=dtype)
+    b = torch.tensor([1, -1, 3, ends.max // 2, ends.min] * 7, dtype=dtype)
+    assert torch.equal(tc.compile(WRAPPING[name])(a, b), WRAPPING[name](a, b))
+
+
+@pytest.mark.parametrize("whole", [torch.int32, torch.int64, torch.int8], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_whole_numbers_are_no_negative_zeros(whole, dtype):
+    def function(x):
+        return 1 / x.to(whole), x.to(whole).to(dtype), x.round().to(whole).to(dtype) * -1
+
+    x = torch.tensor([-0.3, 0.3, -0.0, 0.0, -1.5, 2.5] * 7, dtype=dtype)
+    for got, wanted in zip(tc.compile(function)(x), function(x), strict=True):
+        assert torch.equal(got, wanted) and torch.equal(got.signbit(), wanted.signbit())
+
+
+JUMPING = {
+    "eq": lambda x: x == 0.1,
+    "lt": lambda x: x < 0.1,
+    "ge": lambda x: x >= torch.tensor(0.1),
+    "fmod": lambda x: x.fmod(0.1),
+    "remainder": lambda x: x % torch.tensor(0.1),
+    "hardshrink": lambda x: torch.nn.functional.hardshrink(x, 0.1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("name", JUMPING)
+def test_numbers_are_rounded_to_the_type_they_are_compared_in(name, dtype):
+    x = torch.tensor([0.1, 0.2, 0.3, 1.0, -1.0, 0.7, -0.1, 0.5] * 5).to(dtype)
+    torch.testing.assert_close(tc.compile(JUMPING[name])(x), JUMPING[name](x), rtol=0, atol=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from loop_harness import trace
 
+import tc
 from tc.compiler import library
 from tc.compiler.core.gate import Gate
 
@@ -56,3 +57,11 @@ def test_a_gate_that_refuses_folds_nothing() -> None:
     module.recompile()
     assert module.graph.find_nodes(op="call_function", target=aten.exp.default)
     torch.testing.assert_close(module(x, torch.zeros_like(w)), scaled(x, w))
+
+
+def test_convolutions_of_one_dimension_keep_their_kernels() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv1d(4, 6, 3), torch.nn.BatchNorm1d(6), torch.nn.ReLU())
+    x = torch.randn(2, 4, 9)
+    with torch.no_grad():
+        frozen = tc.compile(model.eval(), options={"freezing": True})
+        torch.testing.assert_close(frozen(x), model(x))

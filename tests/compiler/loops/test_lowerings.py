@@ -9,6 +9,7 @@ import torch
 from loop_harness import compare, externs
 from loop_samples import samples
 
+import tc
 from tc.compiler.loops.lower.registry import BY_CHOICE, LOWERINGS, VIEWS
 
 # Random ones are the matter of test_random.py, chosen ones of tests/compiler/library.
@@ -76,3 +77,9 @@ def test_short_concatenations_are_written_from_front_to_back(dim: int) -> None:
 def test_one_run_a_piece_is_left_to_the_library() -> None:
     graph = compare(lambda x, y: torch.cat([x, y]), [torch.randn(40, 70), torch.randn(3, 70)])
     assert externs(graph) == ["aten.cat.default"]
+
+
+def test_bits_of_floating_point_numbers_raise_as_in_eager():
+    for function in (lambda x: x & x, lambda x: x ^ 1):
+        with pytest.raises(NotImplementedError):
+            tc.compile(function)(torch.ones(3))
