@@ -38,7 +38,10 @@ class Library:
 
     def paths(self) -> Iterator[str]:
         """Return paths under which it can be mapped, the best one first."""
-        if self.path is not None and self.path.exists():
+        found = False
+        with suppress(OSError):  # of a folder that has gone from the network, say
+            found = self.path is not None and self.path.exists()
+        if found:
             yield str(self.path)
         for folder in scratch.folders():
             with suppress(OSError):
