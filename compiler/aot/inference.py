@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -62,14 +62,21 @@ def inference(
     Raises:
         Fallback: the result could not be proven equivalent to the captured graph.
     """
+    off = not torch.is_grad_enabled()
     with torch.no_grad(), falling_back():
-        observed = observe(gm, examples, lambda value: False)
-        if any(
-            isinstance(out, View) and isinstance(out.of, SameInput) for out in observed.results.plan
-        ):
-            observed = observe(gm, examples, may_require_grad)
+        observed = _observe(gm, examples, off)
         recorder, returned = record(gm, observed, gate, decompositions)
     return finish("inference", gm, observed, recorder, returned, gate)
+
+
+def _observe(gm: fx.GraphModule, examples: Sequence[Any], off: bool) -> Observation:
+    """Observe a captured graph; where gradients are off, also which outputs are detached."""
+    observed = observe(gm, examples, lambda value: False)
+    views = [out for out in observed.results.plan if isinstance(out, View)]
+    if off and any(isinstance(view.of, SameInput) for view in views):
+        with suppress(RuntimeError):  # it turns gradients on, and writes to what then has some
+            return observe(gm, examples, may_require_grad)
+    return observed
 
 
 @contextmanager
