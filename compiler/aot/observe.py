@@ -207,7 +207,7 @@ def _refuse_opaque(gm: fx.GraphModule) -> None:
             raise Fallback(f"it calls .{node.target}()", line_in(node.meta))
         if reshapes_in_place(node) and node.args[0].op == "placeholder":
             # capture has changed its example: that says no more what the input is like
-            why = "the shape or history of an input is changed in place"
+            why = "the shape, strides, history or storage of an input are changed in place"
             raise Fallback(why, line_in(node.meta))
         if node.kwargs.get("requires_grad") is True:
             raise Fallback("it makes a tensor that requires gradients", line_in(node.meta))

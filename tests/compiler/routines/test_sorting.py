@@ -146,7 +146,7 @@ def test_other_types_are_torchs(dtype: torch.dtype, by_torch: list[tuple[int, ..
 
 @pytest.fixture
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def refuse(source: str) -> None:
+    def refuse(source: str, *, of_graph: bool) -> None:
         raise StageError("runtime.build", "no C compiler")
 
     monkeypatch.setattr(routines, "build_kernels", refuse)
