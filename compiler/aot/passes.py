@@ -185,15 +185,27 @@ def separate_outputs(graph: fx.Graph, saved_from: int | None = None) -> None:
             saved = saved_from is not None and position >= saved_from
             if saved or memory.op in ("placeholder", "get_attr"):
                 memory = value
-            if (
-                memory in seen
-                or value.op in ("placeholder", "get_attr")
-                or not elements_apart(value.meta["val"])
-            ):
+            apart = elements_apart(value.meta["val"])
+            if memory in seen and memory is not value and apart:
+                memory, value = viewed_again(graph, memory, value)
+            elif memory in seen or value.op in ("placeholder", "get_attr") or not apart:
                 memory = value = copied(graph, value)
             seen.update((value, memory))
         separate.append(value)
     output.args = (separate,)
+
+
+def viewed_again(graph: fx.Graph, memory: fx.Node, value: fx.Node) -> tuple[fx.Node, fx.Node]:
+    """Add a copy of the memory that a value views, and the same views of it; return both."""
+    views = [value]
+    while (base := views[-1].args[0]) is not memory:
+        assert isinstance(base, fx.Node)
+        views.append(base)
+    copies = {memory: copied(graph, memory)}
+    with graph.inserting_before(value.next):
+        for view in reversed(views):
+            copies[view] = graph.node_copy(view, lambda node: copies.get(node, node))
+    return copies[memory], copies[value]
 
 
 def copied(graph: fx.Graph, value: fx.Node) -> fx.Node:
