@@ -109,8 +109,8 @@ def is_below_limit(code: CodeType, caller: FrameType | None) -> bool:
     """Return whether a frame is resumed inside of one that reached the recompile limit.
 
     A graph break in an inlined function resumes each frame of the stack, and each resume function
-    calls the next inner one. What the outer one was compiled again for, a list that grows say, was
-    handed on by the inner ones: compiling those up to their limits too would gain nothing. What
+    calls the next inner one. What the outer one was compiled again for, a list that grows say, is
+    an argument of the inner ones: compiling those up to their limits too would gain nothing. What
     these frames call later is compiled as always.
     """
     while is_resumed(code) and caller is not None:

@@ -54,25 +54,25 @@ def is_handed_on(source: Source | None) -> bool:
 
 
 def inner_names(locals: Mapping[str, Any]) -> dict[str, str]:
-    """Return by parameter of a resume function which local of an inner frame it stands for.
+    """Return by parameter of a resume function which local of an inner frame it passes.
 
-    A resume function is handed the inner one to call first and its arguments; among those may be
-    the next inner one and its arguments.
+    A resume function takes the inner one, which it calls first, and that one's arguments; among
+    those may be the next inner one and its arguments.
 
     Args:
         locals: of a frame of the resume function.
     """
     found: dict[str, str] = {}
-    handed_on = {INNER: INNER}
-    while isinstance(inner := locals.get(handed_on.get(INNER, "")), FunctionType):
+    parameters = {INNER: INNER}
+    while isinstance(inner := locals.get(parameters.get(INNER, "")), FunctionType):
         code = inner.__code__
         names = code.co_varnames[: code.co_argcount]
-        handed_on = {
-            name: handed_on.get(f"{INNER}{i}", f"{INNER}{i}") for i, name in enumerate(names)
+        parameters = {
+            name: parameters.get(f"{INNER}{i}", f"{INNER}{i}") for i, name in enumerate(names)
         }
         match = _NAME.fullmatch(code.co_name)
         function = match["function"] if match else code.co_name
-        for name, parameter in handed_on.items():
+        for name, parameter in parameters.items():
             if not name.startswith(INNER):
                 found[parameter] = name if name.startswith(STACK_PREFIX) else f"{function}.{name}"
     return found

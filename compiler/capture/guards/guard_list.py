@@ -262,9 +262,9 @@ def refusals(
                 guards.refuse(locals, globals)
                 known += sorted(guards.failing - set(known))
     named = inner_names(locals)
-    if not found or not named:
-        return found[0] if found else []
-    return [failure.with_names(named) for failure in found[0]]
+    return (
+        [failure.with_names(named) if named else failure for failure in found[0]] if found else []
+    )
 
 
 def _refs(expected: Any) -> Iterator[ObjectRef]:

@@ -143,12 +143,12 @@ KEEPS_GAPS = {
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("name", KEEPS_GAPS)
-def test_gradient_of_an_output_with_gaps(name, turned, dynamic):
+def test_gradient_of_an_output_with_gaps(name, transposed, dynamic):
     """An output keeps the gaps of its argument; the gradient that comes has none."""
     x = torch.randn(4, 3, 2, dtype=torch.float64)[..., 0]
-    x = (x.t().contiguous().t()[:, :2] if turned else x).requires_grad_()
+    x = (x.t().contiguous().t()[:, :2] if transposed else x).requires_grad_()
     y = torch.randn(2, x.shape[1], dtype=torch.float64).requires_grad_()
     tc.reset()
     same(name, KEEPS_GAPS[name], (x, y), {"dynamic": dynamic})
