@@ -6,10 +6,13 @@ objects, and a compiled graph that looks at each call whether they were written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tc import trace
 from tc.compiler.capture import hook
@@ -44,6 +47,47 @@ def frozen_inputs(captured: Captured, frame: hook.Frame) -> dict[str, torch.Tens
     return found
 
 
+class _Constants:
+    """The tensors that one graph takes as constants, as they were when it was compiled.
+
+    A write shows in a tensor's version, and ``tensor.data = ...`` in its address. The steps of
+    fused optimizers show in neither, so a step of any optimizer counts as a write.
+    """
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        self._rows = [(tensor, tensor._version, tensor.data_ptr()) for tensor in tensors]
+        self._stepped = False
+        _all.add(self)
+
+    def are_unchanged(self) -> bool:
+        """Return whether nothing has written to any of them since."""
+        return not self._stepped and all(
+            tensor._version == version and tensor.data_ptr() == address
+            for tensor, version, address in self._rows
+        )
+
+    def note_step(self, parameters: Collection[int]) -> None:
+        """Note that an optimizer has updated parameters, given by their ``id()``."""
+        if not self._stepped:
+            self._stepped = any(id(tensor) in parameters for tensor, _, _ in self._rows)
+
+
+_all: weakref.WeakSet[_Constants] = weakref.WeakSet()
+
+
+@functools.cache
+def _watch_optimizers() -> None:
+    register_optimizer_step_post_hook(_after_step)
+
+
+def _after_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    constants = list(_all)
+    if constants:
+        updated = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        for one in constants:
+            one.note_step(updated)
+
+
 def while_unchanged(
     compiled: Compiled, captured: Captured, frozen: Mapping[str, torch.Tensor]
 ) -> Compiled:
@@ -52,11 +96,12 @@ def while_unchanged(
     if not frozen:
         return compiled
     eager = captured.module.forward
-    versions = [(tensor, tensor._version) for tensor in frozen.values()]
+    _watch_optimizers()
+    constants = _Constants(frozen.values())
     reported: list[str] = []
 
     def call(*args: Any) -> Any:
-        if all(tensor._version == version for tensor, version in versions):
+        if constants.are_unchanged():
             return compiled(*args)
         if not reported:
             reported.append(CHANGED)

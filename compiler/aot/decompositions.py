@@ -14,6 +14,7 @@ from torch._decomp import get_decompositions
 
 from tc.compiler.aot.foreach import foreach_rows
 from tc.compiler.aot.losses import (
+    binary_cross_entropy,
     functional_multilabel_margin_loss,
     multilabel_margin_loss,
     nll_loss_backward,
@@ -40,7 +41,7 @@ FROM_TORCH = {
         native_batch_norm_backward
         native_group_norm native_group_norm_backward native_layer_norm_backward
         _fused_rms_norm _fused_rms_norm_backward _weight_norm_interface""",
-    "losses": """binary_cross_entropy binary_cross_entropy_backward
+    "losses": """binary_cross_entropy_backward
         binary_cross_entropy_with_logits huber_loss huber_loss_backward l1_loss mse_loss
         mse_loss_backward multi_margin_loss nll_loss_forward
         nll_loss2d_forward smooth_l1_loss smooth_l1_loss_backward
@@ -171,6 +172,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
 OWN: dict[Any, Callable[..., Any]] = {
     aten.native_batch_norm.default: batch_norm_without_writes,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
+    aten.binary_cross_entropy.default: binary_cross_entropy,
     aten.nll_loss_backward.default: nll_loss_backward,
     aten.nll_loss2d_backward.default: nll_loss_backward,
 }

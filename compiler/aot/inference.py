@@ -9,12 +9,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedOperatorException,
-)
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from tc.compiler.aot.artifact import (
     AotGraph,
@@ -31,21 +25,11 @@ from tc.compiler.aot.layouts import layout_key
 from tc.compiler.aot.observe import Observation, flat_outputs, may_require_grad, observe
 from tc.compiler.aot.passes import run_passes
 from tc.compiler.aot.record import Recorder
-from tc.compiler.aot.run import Runner, run_watched
+from tc.compiler.aot.run import PASSED_ON, UNTRACEABLE, Runner, run_watched
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.nodetext import short
-from tc.compiler.errors import TcError
 
 aten = torch.ops.aten
-
-UNTRACEABLE = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedOperatorException,
-    GuardOnDataDependentSymNode,
-)
-#: not a RuntimeError: handlers of those treat torch's errors as properties of the graph
-PASSED_ON = (*UNTRACEABLE, TcError)
 
 
 def inference(
@@ -253,11 +237,10 @@ def move_writes_last(graph: fx.Graph) -> None:
         if not plain or node.users:
             raise Fallback(f"a write ({node.target}) cannot be moved to the end of the graph")
         writes.append(node)
-    last = next(iter(reversed(graph.nodes)))
     for node in writes:
+        last = next(iter(reversed(graph.nodes)))
         if node is not last:
             last.append(node)
-        last = node
 
 
 def autocast_devices() -> tuple[str, ...]:

@@ -1,10 +1,28 @@
-"""Replacements for losses whose decompositions in torch are wrong."""
+"""Replacements for losses whose decompositions in torch are wrong, or lack eager's checks."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
+
+aten = torch.ops.aten
+_op = aten.binary_cross_entropy.default
+_binary_cross_entropy = get_decompositions([_op])[_op]
+
+
+def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: int = 1) -> Any:
+    """Compute the loss as torch's decomposition does, and check the input as eager does.
+
+    Args:
+        input: probabilities.
+        target: of its shape, like ``weight``.
+        reduction: 0 none, 1 mean, 2 sum.
+    """
+    is_probability = ((input >= 0) & (input <= 1)).all()
+    aten._assert_async.msg(is_probability, "all elements of input should be between 0 and 1")
+    return _binary_cross_entropy(input, target, weight, reduction)
 
 
 def multilabel_margin_loss(input: Any, target: Any, reduction: int = 1) -> Any:

@@ -16,9 +16,9 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tc.compiler.aot.alias import Outputs, analyse_outputs, check_inputs, layout_of
-from tc.compiler.aot.artifact import Fallback
+from tc.compiler.aot.artifact import Fallback, first_line
 from tc.compiler.aot.layouts import wants_grad
-from tc.compiler.aot.run import Made, Observer, Runner, run_watched, storage_key
+from tc.compiler.aot.run import PASSED_ON, Made, Observer, Runner, run_watched, storage_key
 from tc.compiler.core.fakes import fake_mode_of
 from tc.compiler.core.origins import line_in
 
@@ -94,7 +94,7 @@ def observe(
     wanting = tuple(i for i, value in enumerate(inputs) if wants_grad(value))
     observer = Observer(fake_mode)
     runner = Runner(gm, observer)
-    outputs = flat_outputs(run_watched(observer, runner.run, inputs))
+    outputs = flat_outputs(_run(runner, observer, inputs))
     if any(storage_key(fake) in observer.written for fake in observer.constants.values()):
         raise Fallback("it writes to a tensor that the graph holds as a constant")
     written = check_inputs(inputs, before, observer.written)
@@ -115,6 +115,19 @@ def observe(
         writes=bool(observer.written),
         runner=runner,
     )
+
+
+def _run(runner: Runner, observer: Observer, inputs: Sequence[Any]) -> Any:
+    """Run the program itself: what it raises here, it raises in eager.
+
+    Capture has not met the error where it knows fewer values than this run.
+    """
+    try:
+        return run_watched(observer, runner.run, inputs)
+    except PASSED_ON:
+        raise
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise Fallback(f"it raises {type(error).__name__}: {first_line(error)}") from error
 
 
 def _lines_of_outputs(gm: fx.GraphModule) -> list[str]:

@@ -11,7 +11,14 @@ import torch
 from torch import fx
 from torch._C._functorch import is_functorch_wrapped_tensor as is_wrapped
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
@@ -22,8 +29,18 @@ from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core import levels
 from tc.compiler.core.origins import line_in
+from tc.compiler.errors import TcError
 
 aten = torch.ops.aten
+#: what a run cannot know; that makes no statement about what eager does
+UNTRACEABLE = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    GuardOnDataDependentSymNode,
+)
+#: not a RuntimeError: handlers of those treat torch's errors as properties of the graph
+PASSED_ON = (*UNTRACEABLE, TcError)
 #: reductions undefined for zero elements, whose shape functions accept these all the same
 REDUCE_SOMETHING = frozenset((aten.max.default, aten.min.default, aten.max.dim, aten.min.dim))
 

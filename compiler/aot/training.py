@@ -25,7 +25,6 @@ from tc.compiler.aot.artifact import (
 from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
 from tc.compiler.aot.inference import (
-    PASSED_ON,
     check_record,
     falling_back,
     finish,
@@ -41,7 +40,7 @@ from tc.compiler.aot.partition import Partition, partition
 from tc.compiler.aot.passes import run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.rerun_plan import devices_drawn_from, inputs_of_gradients, rerun_plan
-from tc.compiler.aot.run import Runner, run_watched
+from tc.compiler.aot.run import PASSED_ON, Runner, run_watched
 from tc.compiler.aot.saved import saved_by_eager
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate

@@ -189,8 +189,8 @@ class Frame:
                 breaks.UNSUPPORTED_CALL, "calls that are nested too deeply"
             ) from None
         except breaks.GraphBreak as cause:
+            cause.frame = cause.frame or self
             if not cause.places:
-                cause.frame = self
                 cause.places = self.spots()
                 cause.positions = one.positions
             raise

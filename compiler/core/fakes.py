@@ -13,7 +13,9 @@ to guard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,12 +23,25 @@ from torch._prims_common import infer_size, make_contiguous_strides_for, suggest
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from tc.compiler.core import refusals
+
 aten = torch.ops.aten
 Call = Callable[..., Any]
 
 
 class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
-    """torch's fake mode, with the layouts of `LAYOUTS`."""
+    """torch's fake mode, with the layouts of `LAYOUTS`, and writes in place that keep the shape."""
+
+    _asks_eager = False
+
+    @contextmanager
+    def asking_eager(self) -> Iterator[None]:
+        """Let calls that eager refuses raise RuntimeError, inside a ``with`` block."""
+        before, self._asks_eager = self._asks_eager, True
+        try:
+            yield
+        finally:
+            self._asks_eager = before
 
     def dispatch(
         self,
@@ -35,14 +50,34 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] = {},
     ) -> Any:
-        """Run an op on fake tensors."""
+        """Run an op on fake tensors.
+
+        Raises:
+            RuntimeError: eager refuses the call, and shape functions do not. Those of some writes
+                in place resize what is written to, where operands are larger; for other calls see
+                `asking_eager`.
+        """
 
         def call(op: Any, *given: Any, **named: Any) -> Any:
             return super(EagerLayouts, self).dispatch(op, types, given, named)
 
+        asking, self._asks_eager = self._asks_eager, False  # ops inside of this one are torch's
+        try:
+            result = self._run(call, func, args, kwargs)
+            if asking:
+                refusals.check(func, args, kwargs, result)
+            return result
+        finally:
+            self._asks_eager = asking
+
+    def _run(self, call: Call, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in VIEWS and _is_symbolic_and_contiguous(*args):
             return _view_of_contiguous(call, *args)
+        written = args[0] if _keeps_shape(func) else None
+        shape = written.shape if written is not None else None
         result = call(func, *args, **kwargs)
+        if written is not None and written.shape != shape:
+            raise RuntimeError(f"{func} cannot write {written.shape} to a tensor of {shape}")
         row = LAYOUTS.get(func)
         if row is None:
             return result
@@ -52,6 +87,15 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
             return result
         laid_out = row(call, first, args)
         return (laid_out, *result[1:]) if isinstance(result, tuple) else laid_out
+
+
+@cache
+def _keeps_shape(func: Any) -> bool:
+    """Return whether an op writes to its first argument, a tensor, and keeps its shape."""
+    if not isinstance(func, torch._ops.OpOverload) or torch.Tag.inplace not in func.tags:
+        return False
+    takes_tensor = str(func._schema.arguments[0].type) == "Tensor"
+    return takes_tensor and torch.Tag.inplace_view not in func.tags
 
 
 #: ops that give the elements of a tensor another shape where they are

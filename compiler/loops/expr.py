@@ -197,14 +197,26 @@ def can_fail(node: Expr) -> bool:
 _NEUTRAL: dict[str, float | int | bool] = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
+_RANGES = {
+    dtype: (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    for dtype in (
+        torch.int8, torch.int16, torch.int32, torch.int64,
+        torch.uint8, torch.uint16, torch.uint32, torch.uint64,
+    )
+}  # fmt: skip
+
+
 def constant(value: Any, dtype: torch.dtype) -> Expr:
-    """Return a constant of a type."""
+    """Return a constant of a type; integers wrap around, as they do in kernels."""
     if dtype is torch.bool:
         value = bool(value)
     elif dtype.is_floating_point:
         value = float(value)
     else:
+        low, high = _RANGES[dtype]
         value = int(value)
+        if not low <= value <= high:
+            value = (value - low) % (high - low + 1) + low
     return Expr("const", (), dtype, (value,))
 
 

@@ -38,6 +38,7 @@ def check(compiled: nn.Module, net: nn.Module, x: T) -> None:
 
 
 def example() -> tuple[nn.Module, T]:
+    tc.reset()
     torch.manual_seed(0)
     net = Net().eval()
     net.norm.running_var.uniform_(0.5, 2)
@@ -51,13 +52,58 @@ def test_a_frozen_network_gives_what_eager_does() -> None:
     check(compiled, net, x + 1)
 
 
-@pytest.mark.parametrize("write", ["parameter", "buffer", "load"])
+STEPS = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW, "SGD": torch.optim.SGD}
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("fused", [False, True])
+def test_an_optimizer_s_step_is_seen(name: str, fused: bool) -> None:
+    net, x = example()
+    optimizer = STEPS[name](net.parameters(), lr=0.5, fused=fused)
+    compiled = frozen(net)
+    check(compiled, net, x)
+    for _ in range(2):
+        net(x)[:, 0].sum().backward()
+        optimizer.step()
+        check(compiled, net, x)
+
+
+def test_a_step_on_other_parameters_leaves_the_constants() -> None:
+    net, x = example()
+    other = nn.Linear(3, 3)
+    compiled = frozen(net)
+    with torch.no_grad():
+        before = compiled(x)
+    other(torch.ones(3)).sum().backward()
+    torch.optim.SGD(other.parameters(), fused=True).step()
+    with torch.no_grad():
+        assert torch.equal(compiled(x), before)
+
+
+def test_a_compiled_step_stays_one_graph() -> None:
+    net, x = example()
+    check(frozen(net), net, x)
+    other = nn.Linear(3, 3)
+    other(torch.ones(3)).sum().backward()
+    step = tc.compile(torch.optim.SGD(other.parameters()).step, fullgraph=True)
+    before = other.weight.clone()
+    step()
+    assert not torch.equal(before, other.weight)
+
+
+@pytest.mark.parametrize("write", ["data", "vector", "parameter", "buffer", "load"])
 def test_a_write_to_a_parameter_is_seen(write: str) -> None:
     net, x = example()
     compiled = frozen(net)
     check(compiled, net, x)
     with torch.no_grad():
-        if write == "parameter":
+        if write == "data":
+            net.conv.weight.data = torch.randn_like(net.conv.weight)
+        elif write == "vector":
+            nn.utils.vector_to_parameters(
+                torch.randn(sum(map(T.numel, net.parameters()))), net.parameters()
+            )
+        elif write == "parameter":
             net.conv.weight.mul_(-1)
         elif write == "buffer":
             net.norm.running_mean.add_(3)

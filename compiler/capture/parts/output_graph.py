@@ -151,8 +151,12 @@ class OutputGraph:
             held = [*args, *kwargs.values()]
             held_fakes = [*fakes, *fake_named.values()]
             self.derived.hold(zip(held, held_fakes, strict=True))
-        result = self.run_fake(target, text, fakes, fake_named, method)
         in_place = bool(_IN_PLACE.search(text)) or "out" in kwargs or text == "setitem"
+        outs = self._given_outs(kwargs)
+        shapes = [value.example.shape for value in outs]
+        result = self.run_fake(target, text, fakes, fake_named, method)
+        if [value.example.shape for value in outs] != shapes:
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text} (it resizes an input)")
         self.t.guards.aliasing_matters |= in_place
         known = self._plain_result(result)
         if known is not None and result is not None and not in_place:
@@ -167,6 +171,12 @@ class OutputGraph:
         if known is not None:
             return known
         return self._result(result, node, [*args, *kwargs.values()])
+
+    def _given_outs(self, kwargs: Kwargs) -> list[TensorValue]:
+        """Return the inputs that a call is given as ``out=``: it may resize them, for good."""
+        out = kwargs.get("out")
+        outs = out.values(self.t) if isinstance(out, SequenceValue) else [out]
+        return [one for one in outs if isinstance(one, TensorValue) and one.source is not None]
 
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
         """Record a call that changes a state of torch, and apply it to the rest of the trace."""
@@ -201,6 +211,7 @@ class OutputGraph:
         try:
             with (
                 self.t.shapes.mode,
+                self.t.shapes.mode.asking_eager(),
                 self.derived.as_below(self.t.overrides.level),
                 _dispatching(text, [*fakes, *named.values()]),
             ):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import sys
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,7 @@ from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 from tc.compiler.core import levels
 from tc.compiler.core.table import Table
+from tc.compiler.errors import in_library
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -327,6 +330,34 @@ def _no_profile(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return t.values.known(contextlib.nullcontext).call(t, [], {})
 
 
+def _saved_tensors_hooks(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Leave the frame that sets hooks on saved tensors to Python: they get what eager saves."""
+    frame = t.top
+    assert frame is not None
+    while frame.parent is not None and _enters(frame.code):
+        frame = frame.parent
+    if frame.parent is None:
+        raise breaks.SkipFrame(
+            "it sets hooks on saved tensors, which have to get what eager saves",
+            "set them around the compiled function: they get what compiled graphs save",
+        )
+    cause = breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "torch.autograd.graph.saved_tensors_hooks")
+    cause.frame = frame.parent
+    raise cause
+
+
+def _enters(code: types.CodeType) -> bool:
+    """Return whether code is a part of entering a context: its caller has the ``with`` block."""
+    is_generator = bool(code.co_flags & inspect.CO_GENERATOR)
+    file = code.co_filename
+    return (
+        is_generator
+        or code.co_name == "__enter__"
+        or file == contextlib.__file__
+        or in_library(file)
+    )
+
+
 def _exc_info(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Return ``sys.exc_info()``; an exception raised by traced code has no traceback."""
     if t.handled:
@@ -360,6 +391,7 @@ def _require_grad(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwarg
 METHODS["is_inference"] = _made_in_inference
 METHODS["requires_grad_"] = _require_grad
 handles(sys.exc_info)(_exc_info)
+handles(_C._autograd._push_saved_tensors_default_hooks)(_saved_tensors_hooks)
 handles(_C._is_torch_function_mode_enabled)(_override_modes)
 handles(_C._InferenceMode)(_inference)
 handles(_C._len_torch_dispatch_stack)(_dispatch_modes)

@@ -268,11 +268,30 @@ class _Walk:
         first: Any = fakes[0] if isinstance(fakes, tuple | list) else fakes
         self.builder.strides = self.reader.strides(first)
         try:
-            return row(self.builder, call)
+            result = row(self.builder, call)
+            self._check(result, fakes)
+            return result
         except NotLowered as why:
             return self._refused(node, str(why))
         except Exception as error:
             return self._refused(node, f"its lowering failed: {type(error).__name__}: {error}")
+
+    def _check(self, result: Any, fakes: Any) -> None:
+        """Raise NotLowered if a lowering's result has another shape or type than torch's."""
+        if isinstance(fakes, tuple | list):
+            for one, fake in zip(result, fakes, strict=True):
+                self._check(one, fake)
+            return
+        if not (isinstance(result, Tensor) and isinstance(fakes, torch.Tensor)):
+            return
+        wanted = self.reader.sizes(fakes)
+        same = len(wanted) == len(result.sizes) and not any(
+            (a - b).constant for a, b in zip(result.sizes, wanted, strict=True) if a is not b
+        )
+        if not same or result.dtype is not fakes.dtype:
+            raise NotLowered(
+                f"it would give {result.dtype}{list(result.sizes)}, not {fakes.dtype}{list(wanted)}"
+            )
 
     def _only_copies(self, node: fx.Node) -> bool:
         """Return whether a call only copies long runs of memory, and no loop reads its result.

@@ -284,3 +284,79 @@ def test_the_search_for_anomalies_is_a_guarded_fact():
         for nan in (True, False):
             with pytest.warns(UserWarning, match="Anomaly"), torch.autograd.detect_anomaly(nan):
                 assert torch.equal(run(x), searching(x))
+
+
+def doubling():
+    return torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, lambda saved: saved * 2)
+
+
+@contextlib.contextmanager
+def region():
+    with doubling():
+        yield
+
+
+class Region:
+    def __enter__(self):
+        self.hooks = doubling()
+        self.hooks.__enter__()
+
+    def __exit__(self, *error):
+        return self.hooks.__exit__(*error)
+
+
+def under_hooks(x):
+    with doubling():
+        return x.sin() * x
+
+
+def under_a_region(x):
+    y = x.exp()
+    with region():
+        z = y.sin() * x
+    return z.cos()
+
+
+def under_own_region(x):
+    with Region():
+        z = x.sin() * x
+    return z.cos()
+
+
+def under_a_stack(x):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(doubling())
+        z = x.sin() * x
+    return z * x
+
+
+def calls_under_hooks(x):
+    return under_hooks(x.exp()).cos() * x.cos()
+
+
+def middle(x):
+    return under_hooks(x.cos()) * 2
+
+
+def calls_two_deep(x):
+    return middle(x).sin() * 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        under_hooks,
+        under_a_region,
+        under_own_region,
+        under_a_stack,
+        calls_under_hooks,
+        calls_two_deep,
+    ],
+)
+def test_hooks_on_saved_tensors_get_what_eager_saves(function):
+    gradients = []
+    for compiled in (function, tc.compile(function)):
+        x = torch.tensor([0.3, 0.4], dtype=torch.float64, requires_grad=True)
+        compiled(x).sum().backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[1], gradients[0])

@@ -1,0 +1,301 @@
+"""Calls that eager refuses although torch's shape functions accept them.
+
+A fake tensor has a shape and a type. What only a kernel checks it does not see: types that the
+kernel has no code for, numbers that do not fit into the type, a target of another type. Capture
+breaks the graph at such a call, and eager raises its own error.
+
+Eager itself is asked: the call is made with small tensors, two elements a dimension. It counts as
+refused if it fails there, and succeeds with ordinary types and numbers in place of the given ones.
+If it fails with these too, the sizes may be what it refuses, and the real ones are tried in the
+same way, if they are small. A call with integers that may have to agree with sizes is tried with
+the real ones only; so is an internal op, which may trust its caller, and has no integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._python_dispatch import _disable_current_modes
+
+aten = torch.ops.aten
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+#: larger tensors are not made, and calls with larger integers not tried: these may be sizes
+TRIED_ELEMENTS = 2**16
+#: prefixes of ops that call libraries, and trust their callers
+LIBRARIES = ("mkldnn_", "cudnn_", "miopen_", "fbgemm_", "quantized_", "sparse_", "nested_")
+#: names of integer arguments that are no sizes; ``size`` itself is replaced
+NO_SIZES = ("dim", "dim0", "dim1", "dtype", "layout", "reduction", "ignore_index", "diagonal")
+#: types that kernels have code for, if for any
+ORDINARY = frozenset((torch.float32, torch.float64))
+
+TypeMap = Callable[[torch.dtype], torch.dtype]
+Sizes = Callable[[torch.Tensor], tuple[int, ...]]
+
+
+class StandIn(NamedTuple):
+    """A tensor argument of a call that is tried."""
+
+    sizes: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class Number(NamedTuple):
+    """A ``Scalar`` argument of a call that is tried; its type is a part of its identity."""
+
+    kind: type
+    value: Any
+
+
+class NotTried(Exception):
+    """An argument has no stand-in that is small."""
+
+
+Given = tuple[tuple[str, Any], ...]
+Dtypes = tuple[torch.dtype, ...]
+
+
+def _check_dim(tensor: torch.Tensor, dim: int, *_: Any) -> None:
+    rank = max(tensor.dim(), 1)
+    if not -rank <= dim < rank:
+        raise IndexError(f"dimension {dim} of a tensor of {tensor.dim()}")
+
+
+def _check_values(tensor: torch.Tensor, indices: Sequence[Any], values: Any, *_: Any) -> None:
+    """Check that values can be expanded to the elements that are written."""
+    masks = (torch.bool, torch.uint8)
+    if any(one is not None and one.dtype in masks for one in indices):
+        return
+    written = aten.index.Tensor(tensor, indices).shape
+    if free_unbacked_symbols([*written, *values.shape]):
+        return
+    pairs = zip(reversed(values.shape), reversed(written), strict=False)
+    if values.dim() > len(written) or any(a != 1 and a != b for a, b in pairs):
+        raise RuntimeError(f"values of shape {values.shape} for elements of shape {written}")
+
+
+#: shape functions that lack a check of shapes
+SHAPES: dict[Any, Callable[..., None]] = {
+    aten._softmax.default: _check_dim,
+    aten.index_put.default: _check_values,
+    aten.index_put_.default: _check_values,
+}
+
+
+def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    """Check a call that fake tensors have accepted.
+
+    Raises:
+        RuntimeError, IndexError: eager refuses it.
+    """
+    if func in SHAPES:
+        SHAPES[func](*args)
+    if not _can_be_tried(func) or not _needs_trying(func, args, kwargs, result):
+        return
+    for sizes in (_few, _real) if _takes_any_sizes(func) else (_real,):
+        try:
+            tried = _refused_or_tried(func, _described(func, args, kwargs, sizes))
+        except NotTried:
+            return
+        if isinstance(tried, str):
+            raise RuntimeError(tried)
+        if tried is not None:
+            if tried != _dtypes(result):
+                raise RuntimeError(f"eager gives {tried}, and the shape function {_dtypes(result)}")
+            return
+
+
+def _few(tensor: torch.Tensor) -> tuple[int, ...]:
+    return (2,) * tensor.dim()
+
+
+def _real(tensor: torch.Tensor) -> tuple[int, ...]:
+    sizes = tuple(size.node.hint if isinstance(size, SYMBOLIC) else size for size in tensor.shape)
+    if None in sizes or math.prod(sizes) > TRIED_ELEMENTS:
+        raise NotTried
+    return sizes
+
+
+@cache
+def _can_be_tried(func: Any) -> bool:
+    """Return whether one call more has no effect: it draws no random numbers and makes no view."""
+    if not isinstance(func, torch._ops.OpOverload):
+        return False
+    schema = func._schema
+    is_view = any(out.alias_info and not out.alias_info.is_write for out in schema.returns)
+    takes = {str(argument.type) for argument in schema.arguments}
+    name = func._schema.name.removeprefix("aten::")
+    return (
+        func.namespace == "aten"
+        and not (_is_internal(func) and any("int" in one for one in takes))
+        and not name.startswith(LIBRARIES)
+        and not is_view
+        and bool(schema.returns)
+        and torch.Tag.nondeterministic_seeded not in func.tags
+        and any("Tensor" in one or "number" in one for one in takes)
+    )
+
+
+@cache
+def _takes_any_sizes(func: torch._ops.OpOverload) -> bool:
+    """Return whether no integer among the arguments may have to agree with a tensor's sizes."""
+    integers = {one.name for one in func._schema.arguments if "int" in str(one.type)}
+    takes_any = torch.Tag.pointwise in func.tags or integers <= {*NO_SIZES, "size"}
+    return takes_any and not _is_internal(func)
+
+
+def _is_internal(func: torch._ops.OpOverload) -> bool:
+    return func._schema.name.startswith("aten::_") and torch.Tag.core not in func.tags
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        yield from _leaves(list(value.values()))
+    else:
+        yield value
+
+
+def _needs_trying(
+    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+) -> bool:
+    """Return whether a call may be refused, and is small enough to be tried.
+
+    Tensors of one ordinary type, with numbers that fit, are what every kernel has code for.
+    """
+    leaves = [*_leaves(args), *_leaves(kwargs)]
+    tensors = [value for value in leaves if isinstance(value, torch.Tensor)]
+    if any(one.device.type != "cpu" or one.layout is not torch.strided for one in tensors):
+        return False
+    pairs = [*zip(func._schema.arguments, args, strict=False)]
+    sizes = [
+        leaf for argument, value in pairs if not _is_number(argument) for leaf in _leaves(value)
+    ]
+    if any(type(size) is int and abs(size) > TRIED_ELEMENTS for size in sizes):
+        return False
+    kinds = {one.dtype for one in tensors}
+    kinds.update(_dtypes(result))
+    if len(kinds) != 1 or not kinds <= ORDINARY:
+        return True
+    return any(_is_unusual(value) for argument, value in pairs if _is_number(argument))
+
+
+def _is_number(argument: Any) -> bool:
+    """Return whether an argument is one to compute with, where it is no tensor."""
+    kind = str(argument.type)
+    return "number" in kind or "Tensor" in kind
+
+
+def _is_unusual(value: Any) -> bool:
+    if type(value) is float:
+        return math.isfinite(value) and abs(value) > torch.finfo(torch.float32).max
+    return type(value) in (bool, complex)
+
+
+def _described(
+    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], sizes: Sizes
+) -> Given:
+    """Return the arguments of a call by their names, in a form that can be compared."""
+    arguments = func._schema.arguments
+    named = [(a, value) for a, value in zip(arguments, args, strict=False)]
+    named += [(a, kwargs[a.name]) for a in arguments[len(args) :] if a.name in kwargs]
+    return tuple((a.name, _form(a, value, sizes)) for a, value in named)
+
+
+def _form(argument: Any, value: Any, sizes: Sizes) -> Any:
+    if isinstance(value, torch.Tensor):
+        return StandIn(sizes(value), value.dtype)
+    if isinstance(value, list | tuple):
+        if argument.name == "size":
+            return (2,) * len(value)
+        return tuple(_form(argument, item, sizes) for item in value)
+    if isinstance(value, SYMBOLIC):
+        value = 1
+    if isinstance(value, torch.Generator):
+        raise NotTried
+    is_number = _is_number(argument) and value is not None
+    return Number(type(value), value) if is_number else value
+
+
+@lru_cache(4096)
+def _refused_or_tried(func: torch._ops.OpOverload, given: Given) -> str | Dtypes | None:
+    """Return why eager refuses a call and accepts one like it; or the types of what it returns.
+
+    If it refuses both, None: the sizes may be why.
+    """
+    tried = _try(func, given)
+    refused = isinstance(tried, str)
+    if refused and all(isinstance(_try(func, other), str) for other in _ordinary(given)):
+        return None
+    return tried
+
+
+def _ordinary(given: Given) -> Iterator[Given]:
+    """Yield the same call with types and numbers that more kernels have code for."""
+    for types in ORDINARY_TYPES:
+        yield tuple((name, _mapped(form, types)) for name, form in given)
+    tensors = [(name, form) for name, form in given if isinstance(form, StandIn)]
+    for changed, form in tensors[1:]:
+        like_first = StandIn(form.sizes, tensors[0][1].dtype)
+        yield tuple((name, like_first if name == changed else other) for name, other in given)
+
+
+def _floats(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype.is_floating_point or dtype.is_complex else dtype
+
+
+def _longs(dtype: torch.dtype) -> torch.dtype:
+    wide = _floats(dtype)
+    return wide if wide in (torch.float32, torch.bool) else torch.int64
+
+
+#: maps of types to types that more kernels have code for; indices and masks keep theirs
+ORDINARY_TYPES: tuple[TypeMap, ...] = (
+    lambda dtype: dtype,
+    _floats,
+    _longs,
+    lambda dtype: torch.int64 if dtype is torch.bool else _longs(dtype),
+    lambda dtype: dtype if dtype is torch.bool else torch.float32,
+    lambda dtype: dtype if dtype is torch.int64 else torch.float32,
+    lambda dtype: torch.float32,
+)
+
+
+def _mapped(form: Any, types: TypeMap) -> Any:
+    if isinstance(form, StandIn):
+        return StandIn(form.sizes, types(form.dtype))
+    if isinstance(form, Number):
+        return Number(int, 1)
+    if type(form) is torch.dtype:
+        return types(form)
+    return tuple(_mapped(item, types) for item in form) if type(form) is tuple else form
+
+
+def _try(func: torch._ops.OpOverload, given: Given) -> str | Dtypes:
+    """Call with all elements one, else with all zero; return the first error, or result types."""
+    text = ""
+    for fill in (1, 0):
+        try:
+            with _disable_current_modes(), torch._C._DisablePythonDispatcher():
+                return _dtypes(func(**{name: _made(form, fill) for name, form in given}))
+        except Exception as error:
+            text = text or str(error).partition("\n")[0] or type(error).__name__
+    return text
+
+
+def _dtypes(result: Any) -> Dtypes:
+    return tuple(one.dtype for one in _leaves(result) if isinstance(one, torch.Tensor))
+
+
+def _made(form: Any, fill: int) -> Any:
+    if isinstance(form, StandIn):
+        return torch.full(form.sizes, fill, dtype=form.dtype)
+    if isinstance(form, Number):
+        return form.value
+    return [_made(item, fill) for item in form] if isinstance(form, tuple) else form

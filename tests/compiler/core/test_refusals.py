@@ -1,0 +1,209 @@
+"""What eager refuses, compiled code refuses: it never returns a result in place of the error."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import tc
+from tc.compiler.core import refusals
+from tc.compiler.errors import TcError
+
+T = torch.Tensor
+x = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+small = torch.ones(2, dtype=torch.int8)
+long = torch.ones(2, dtype=torch.int64)
+at = torch.tensor([0])
+mask = torch.ones(2, dtype=torch.bool)
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    # numbers that do not fit
+    "fill": lambda: torch.zeros(3, dtype=torch.uint8).fill_(300),
+    "fill float": lambda: torch.zeros(3).fill_(1e300),
+    "full": lambda: torch.full((2,), 300, dtype=torch.uint8),
+    "full_like": lambda: torch.full_like(small, 300),
+    "new_full": lambda: small.new_full((2,), 300),
+    "masked_fill": lambda: small.masked_fill(mask, 300),
+    "where": lambda: torch.where(mask, small, 300),
+    "clamp": lambda: small.clamp(max=300),
+    "hardtanh": lambda: F.hardtanh(small, -300, 300),
+    "pad": lambda: F.pad(small, (1, 1), value=300),
+    "threshold": lambda: F.threshold(small, 1, 300),
+    "index_fill": lambda: small.index_fill(0, at, 300),
+    "scatter": lambda: small.scatter(0, at, 300),
+    "fill_diagonal_": lambda: torch.zeros(2, 2, dtype=torch.int8).fill_diagonal_(300),
+    # types
+    "mul_ of integers by a float": lambda: long.clone().mul_(0.5),
+    "mul_ of bools by an integer": lambda: mask.clone().mul_(2),
+    "add_ of a complex number": lambda: torch.ones(2).add_(1j),
+    "negative power": lambda: long**-1,
+    "1 - bool": lambda: 1 - mask,
+    "index_add": lambda: torch.zeros(3).index_add(0, at, torch.ones(1, dtype=torch.float64)),
+    "batch_norm": lambda: F.batch_norm(x, torch.zeros(4).double(), torch.ones(4).double()),
+    "layer_norm": lambda: F.layer_norm(x, (4,), torch.ones(4).double()),
+    "binary_cross_entropy": lambda: F.binary_cross_entropy(x.sigmoid(), x.sigmoid().double()),
+    "cross_entropy": lambda: F.cross_entropy(x, torch.zeros(3, dtype=torch.int32)),
+    "gelu": lambda: F.gelu(long),
+    "glu": lambda: F.glu(long),
+    "hardshrink": lambda: F.hardshrink(long),
+    "silu": lambda: F.silu(long),
+    "interpolate": lambda: F.interpolate(torch.ones(1, 1, 4, dtype=torch.int64), 8),
+    "unfold": lambda: F.unfold(torch.ones(1, 1, 5, 5, dtype=torch.int64), 2),
+    # shapes
+    "softmax": lambda: x.softmax(4),
+    "softmin": lambda: F.softmin(x, 5),
+    "index_put_": lambda: x.clone().index_put_((torch.tensor([0, 1]),), torch.zeros(3)),
+    "setitem": lambda: x.clone().__setitem__(torch.tensor([0, 1]), torch.zeros(3)),
+    "clamp_max_": lambda: x[:, :1].clone().clamp_max_(x),
+    # values
+    "binary_cross_entropy of 9": lambda: F.binary_cross_entropy(x * 9, x.sigmoid()),
+    "one_hot": lambda: F.one_hot(torch.tensor([5]), 3),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_call_that_eager_refuses_raises(name: str) -> None:
+    call = REFUSED[name]
+    with pytest.raises((RuntimeError, IndexError)):
+        call()
+    tc.reset()
+    with pytest.raises((RuntimeError, IndexError)) as found:
+        tc.compile(lambda: call())()
+    assert not isinstance(found.value, TcError)
+
+
+def clamp_to_columns(x: T, y: T) -> T:
+    return x.clamp_max_(y)
+
+
+def into(x: T, y: T) -> T:
+    return torch.fmax(x, y, out=x)
+
+
+def test_an_input_is_not_resized_by_a_write_that_eager_refuses() -> None:
+    a, b = torch.randn(5, 1), torch.randn(5, 5)
+    before = a.clone()
+    with pytest.raises(RuntimeError, match="broadcast shape"):
+        tc.compile(clamp_to_columns)(a, b)
+    assert torch.equal(a, before)
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_a_result_given_as_an_input_is_resized_as_in_eager() -> None:
+    b = torch.randn(5, 5)
+    wanted, a = torch.empty(0), torch.empty(0)
+    torch.add(b, b, out=wanted)
+    assert torch.equal(tc.compile(lambda a, b: torch.add(b, b, out=a))(a, b), wanted)
+    assert torch.equal(a, wanted)
+
+
+DTYPES = (
+    torch.float32, torch.float64, torch.bfloat16, torch.int8, torch.int32, torch.int64, torch.uint8,
+    torch.bool,
+)  # fmt: skip
+NUMBERS = (2, -1, 300, -70000, 0.5, True, 1e300, 2j)
+DRAWN: dict[str, Callable[[T, T, Any], Any]] = {
+    "add": lambda a, b, n: a + n,
+    "add_": lambda a, b, n: a.add_(n),
+    "sub_": lambda a, b, n: a.sub_(b),
+    "rsub": lambda a, b, n: n - a,
+    "mul_": lambda a, b, n: a.mul_(b),
+    "div_": lambda a, b, n: a.div_(n),
+    "pow": lambda a, b, n: a**n,
+    "or": lambda a, b, n: a | b,
+    "shift": lambda a, b, n: a << b,
+    "neg": lambda a, b, n: -a,
+    "clamp": lambda a, b, n: a.clamp(min=n),
+    "maximum_": lambda a, b, n: torch.maximum(a, b),
+    "where": lambda a, b, n: torch.where(b > 0, a, n),
+    "lerp": lambda a, b, n: torch.lerp(a, b, 0.5),
+    "addcmul": lambda a, b, n: torch.addcmul(a, a, b, value=n),
+    "fill_": lambda a, b, n: a.fill_(n),
+    "masked_fill": lambda a, b, n: a.masked_fill(b > 0, n),
+    "index_add": lambda a, b, n: a.index_add(0, torch.tensor([0, 1, 0, 1]), b),
+    "index_put": lambda a, b, n: a.index_put((torch.tensor([0, 1, 0, 1]),), b),
+    "scatter_add": lambda a, b, n: a.scatter_add(0, torch.tensor([0, 1, 0, 1]), b),
+    "gather": lambda a, b, n: a.gather(0, b.clamp(0, 1)),
+    "cat": lambda a, b, n: torch.cat([a, b]),
+    "matmul": lambda a, b, n: a @ b,
+    "outer": lambda a, b, n: torch.outer(a, b),
+    "mean": lambda a, b, n: a.mean(),
+    "std": lambda a, b, n: a.std(),
+    "cumsum_": lambda a, b, n: a.cumsum_(0),
+    "softmax": lambda a, b, n: a.softmax(0),
+    "gelu": lambda a, b, n: F.gelu(a),
+    "elu": lambda a, b, n: F.elu(a, n),
+    "softplus": lambda a, b, n: F.softplus(a),
+    "prelu": lambda a, b, n: F.prelu(a, b[:1]),
+    "mse_loss": lambda a, b, n: F.mse_loss(a, b),
+    "smooth_l1": lambda a, b, n: F.smooth_l1_loss(a, b),
+    "layer_norm": lambda a, b, n: F.layer_norm(a, (4,), b),
+    "linear": lambda a, b, n: F.linear(a, b.view(1, 4)),
+    "embedding": lambda a, b, n: F.embedding(a.clamp(0, 1), b.view(2, 2)),
+    "conv1d": lambda a, b, n: F.conv1d(a.view(1, 1, 4), b.view(1, 1, 4)),
+    "avg_pool": lambda a, b, n: F.avg_pool1d(a.view(1, 1, 4), 2),
+    "pad": lambda a, b, n: F.pad(a, (1, 1), value=n),
+    "atan2": lambda a, b, n: torch.atan2(a, b),
+    "bitwise_not": lambda a, b, n: ~a,
+    "fmod_": lambda a, b, n: a.fmod_(n),
+    "copysign_": lambda a, b, n: a.copysign_(b),
+    "heaviside": lambda a, b, n: torch.heaviside(a, b),
+    "isin": lambda a, b, n: torch.isin(a, b),
+    "bincount": lambda a, b, n: a.clamp(0, 1).bincount(),
+    "searchsorted": lambda a, b, n: torch.searchsorted(a, b),
+}  # fmt: skip
+
+
+def outcome(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return function(*args)
+    except Exception as error:
+        return error
+
+
+def draw(seed: int) -> tuple[str, T, T, Any]:
+    rng = random.Random(seed)
+    a, b = (torch.tensor([1, 0, 1, 1]).to(rng.choice(DTYPES)) for _ in "ab")
+    return rng.choice([*DRAWN]), a, b, rng.choice(NUMBERS)
+
+
+def check_drawn(seed: int) -> None:
+    name, a, b, number = draw(seed)
+
+    def call(a: T, b: T) -> Any:
+        return DRAWN[name](a, b, number)
+
+    wanted = outcome(call, a.clone(), b.clone())
+    tc.reset()
+    found = outcome(tc.compile(call), a.clone(), b.clone())
+    what = f"{name} of {a.dtype}, {b.dtype}, {number!r}"
+    if isinstance(wanted, Exception):
+        assert isinstance(found, Exception), f"{what}: eager raises {wanted!r}"
+        assert not isinstance(found, TcError), f"{what}: {found!r}"
+    else:
+        assert not isinstance(found, Exception), f"{what}: {found!r}"
+        torch.testing.assert_close(
+            found, wanted, equal_nan=True, msg=lambda text: f"{what}: {text}"
+        )
+
+
+def test_calls_drawn_at_random_raise_exactly_where_eager_does() -> None:
+    for seed in range(7000, 7100):
+        check_drawn(seed)
+
+
+@pytest.mark.slow
+def test_many_calls_drawn_at_random() -> None:
+    for seed in range(3000):
+        check_drawn(seed)
+
+
+def test_usual_calls_are_not_tried() -> None:
+    before = refusals._refused_or_tried.cache_info()
+    tc.compile(lambda a: F.gelu(a @ a.T + 1).softmax(-1).sum(0))(torch.randn(4, 4))
+    assert refusals._refused_or_tried.cache_info() == before
