@@ -99,8 +99,8 @@ def planted(name: str) -> None:
     from tc.compiler.runtime.build import build
 
     include = sysconfig.get_path("include")
-    path = build(PLANTED, ("-O1", "-fPIC", "-shared", f"-I{include}"), salt=sys.version)
-    spec: Any = importlib.util.spec_from_file_location("planted", path)
+    library = build(PLANTED, ("-O1", "-fPIC", "-shared", f"-I{include}"), salt=sys.version)
+    spec: Any = importlib.util.spec_from_file_location("planted", str(library))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     in_threads(2, lambda _: [getattr(module, name)() for _ in range(300)] and None)

@@ -317,4 +317,4 @@ def test_fixes_of_a_real_compiler(
     assert [
         reported for text, reported in helped.items() if "torch.where" in text or "choose" in text
     ]
-    assert any(text.startswith(f"{switch}.capture_scalar_outputs") for text in helped)
+    assert any(f"{switch}.capture_scalar_outputs" in text for text in helped)
