@@ -544,11 +544,15 @@ class Autotune(Fact, wire=Kind("tc_autotune", "ways timed on the machine", "code
 
 @dataclass(frozen=True)
 class Cache(Fact, wire=Kind("tc_cache", "cache", "cache", kept=True)):
-    """A look into the cache; ``parts`` name all that went into the key."""
+    """A look into the cache; ``parts`` name all that went into the key.
+
+    ``waited``: the entry was not there at first, and another process made it in the meantime.
+    """
 
     hit: bool
     key: str
     parts: Mapping[str, object] = field(default_factory=dict)
+    waited: bool = False
 
 
 @dataclass(frozen=True)

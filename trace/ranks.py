@@ -160,7 +160,8 @@ def steps_of(session: Session, compiled: Compile) -> list[Step]:
             head = plain_code(session.text(one)).partition("\n")[0]
             steps.append(_step("break", "broke the graph", head, compiled, at))
     for note in compiled.noted("tc_cache"):
-        words = f"{_LOOKED['hit' if note.data.get('hit') else 'miss']} the cache"
+        had = note.data.get("hit") and not note.data.get("waited")  # a rank that waits is not ahead
+        words = f"{_LOOKED['hit' if had else 'miss']} the cache"
         steps.append(_step("cache", words, words, compiled, note.artifact))
     if compiled.failure:
         kind = compiled.failure.type

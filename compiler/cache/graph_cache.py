@@ -147,6 +147,7 @@ class GraphCache:
         self._made: tuple[Program, tuple[trace.Event, ...]] | None = None
         self._cut: Cut | None = None
         self._claims: list[list[claims.Claim]] = []
+        self._waited = False  # whether the last look found no entry at first
 
     def __enter__(self) -> None:
         """Begin a compile: what it claims is its own until it ends."""
@@ -192,7 +193,7 @@ class GraphCache:
             first = self._read_or_claim(key)
             second = None if first is None else _read(_second(key))
         found = first is not None and (second is None or second.pair == first.pair)
-        _report_lookup(found, key, gm)
+        _report_lookup(found, key, gm, self._waited)
         if (
             not found
             or first is None
@@ -310,7 +311,7 @@ class GraphCache:
             return None, None
         with trace.stage("graph_cache.look"):
             kept = self._read_or_claim(key)
-        _report_lookup(kept is not None, key, gm)
+        _report_lookup(kept is not None, key, gm, self._waited)
         return key, kept
 
     def _read_or_claim(
@@ -319,6 +320,7 @@ class GraphCache:
         """Return an entry, which another process may be making now; None: it is made here."""
         look = look or functools.partial(_read, key)
         found = look()
+        self._waited = found is None
         if found is None:
             name = store.name_of(KIND, key.digest)
             with trace.stage("graph_cache.wait"):  # where another process makes it
@@ -380,9 +382,9 @@ def _backward_of(key: Key, pair: str) -> Kept | None:
     return kept if kept is not None and kept.pair == pair else None
 
 
-def _report_lookup(found: bool, key: Key, gm: fx.GraphModule) -> None:
+def _report_lookup(found: bool, key: Key, gm: fx.GraphModule, waited: bool) -> None:
     if trace.enabled():
-        trace.emit(trace.Cache(found, key.digest, key.parts))
+        trace.emit(trace.Cache(found, key.digest, key.parts, found and waited))
     if (noted := ahead.noted()) is not None:
         noted.lookups.append(found)
     if found:

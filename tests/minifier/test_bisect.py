@@ -88,7 +88,7 @@ def test_a_healthy_script_has_no_bug(tmp_path: Path) -> None:
     [
         ("tc:kernel:tanh", "kernels", "kernel.k", "10"),
         ("tc:fused:tanh", "kernels", "kernel.k", "10"),
-        ("tc-step:fuse:native_layer_norm+add.Tensor", "schedule", "schedule.fuse", "7"),
+        ("tc-step:fuse:native_layer_norm+native_layer_norm", "schedule", "schedule.fuse", "7"),
         ("tc:wrong:log1p", "loops", "loops.lower.log1p", "17"),
     ],
 )
