@@ -104,8 +104,9 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
         if isinstance(tried, str):
             raise RuntimeError(tried)
         if tried is not None:
-            if tried != _dtypes(result):
-                raise RuntimeError(f"eager gives {tried}, and the shape function {_dtypes(result)}")
+            first, fake = tried[:1], _dtypes(result)[:1]  # the others are for backward
+            if first != fake:
+                raise RuntimeError(f"eager gives {first}, and the shape function {fake}")
             return
 
 
