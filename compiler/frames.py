@@ -95,12 +95,18 @@ hook.offer_by(offer_type)
 hook.use_fast_paths(fast_path.FastPaths(make_fast_path, close_fast_paths, PROCESS.gate))
 
 
+#: module of the wrapper that picks one of two functions by a boolean argument
+DISPATCHING = "torch._jit_internal"
+
+
 def is_one_call(frame: hook.Frame, caller: FrameType) -> bool:
     """Return whether Python code calls a function that capture would have recorded as one call.
 
     Python runs the caller because it cannot be captured, often because of this very call. Neither a
     graph of one call nor a second graph break in it would be of use, except to who asked for it.
     """
+    while caller.f_globals.get("__name__") == DISPATCHING and caller.f_back is not None:
+        caller = caller.f_back
     asked = str(caller.f_globals.get("__name__", "")).startswith("tc.")
     return frame.globals.get("__name__") == torch.nn.functional.__name__ and not asked
 

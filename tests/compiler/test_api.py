@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import tc
+from tc.compiler.process import PROCESS
 from tc.compiler import api
 from tc.compiler.api import graph_stats
 from tc.compiler.capture.opcodes import OPCODES
@@ -130,3 +131,12 @@ def test_a_copy_of_a_compiled_module_shares_its_code(copied):
     before = tc.counters["stats"]["unique_graphs"]
     torch.testing.assert_close(copied(compiled)(x), compiled(x))
     assert tc.counters["stats"]["unique_graphs"] == before
+
+
+@pytest.mark.parametrize("name", ["max_pool2d", "adaptive_max_pool2d", "adaptive_avg_pool2d"])
+def test_a_function_of_torch_that_is_asked_for_is_compiled(name: str) -> None:
+    function = getattr(torch.nn.functional, name)
+    x = torch.randn(1, 2, 8, 8)
+    before = PROCESS.graphs
+    assert torch.equal(tc.compile(function, fullgraph=True)(x, 2), function(x, 2))
+    assert PROCESS.graphs == before + 1
