@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from support import ROOT, python, succeed
+from support import ROOT, python
 
 
 @pytest.mark.slow

@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 
 import tc
-from tc.compiler.process import PROCESS
 from tc.compiler import api
 from tc.compiler.api import graph_stats
 from tc.compiler.capture.opcodes import OPCODES
 from tc.compiler.errors import StageError, Unsupported
+from tc.compiler.process import PROCESS
 
 X = torch.linspace(-2, 2, 16).view(4, 4)
 
