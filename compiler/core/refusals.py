@@ -78,9 +78,21 @@ def _check_values(tensor: torch.Tensor, indices: Sequence[Any], values: Any, *_:
         raise RuntimeError(f"values of shape {values.shape} for elements of shape {written}")
 
 
+def _check_view(tensor: torch.Tensor, shape: Sequence[Any], *_: Any) -> None:
+    """Check by torch's own rule that memory can be seen in another shape, for the sizes at hand."""
+    sizes, strides, wanted = (
+        [one.node.hint if isinstance(one, SYMBOLIC) else one for one in numbers]
+        for numbers in (tensor.shape, tensor.stride(), shape)
+    )
+    if None not in (*sizes, *strides, *wanted):
+        with _disable_current_modes(), torch._C._DisablePythonDispatcher():
+            torch.empty_strided(sizes, strides, device="meta").view(wanted)
+
+
 #: shape functions that lack a check of shapes
 SHAPES: dict[Any, Callable[..., None]] = {
     aten._softmax.default: _check_dim,
+    aten.view.default: _check_view,
     aten.index_put.default: _check_values,
     aten.index_put_.default: _check_values,
 }
