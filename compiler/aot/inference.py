@@ -22,7 +22,13 @@ from tc.compiler.aot.artifact import (
 from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
 from tc.compiler.aot.layouts import layout_key
-from tc.compiler.aot.observe import Observation, flat_outputs, may_require_grad, observe
+from tc.compiler.aot.observe import (
+    Observation,
+    ProgramRaises,
+    flat_outputs,
+    may_require_grad,
+    observe,
+)
 from tc.compiler.aot.passes import run_passes
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.run import PASSED_ON, UNTRACEABLE, Runner, run_watched
@@ -58,7 +64,7 @@ def _observe(gm: fx.GraphModule, examples: Sequence[Any], off: bool) -> Observat
     observed = observe(gm, examples, lambda value: False)
     views = [out for out in observed.results.plan if isinstance(out, View)]
     if off and any(isinstance(view.of, SameInput) for view in views):
-        with suppress(RuntimeError):  # it turns gradients on, and writes to what then has some
+        with suppress(ProgramRaises):  # it turns gradients on, and writes to what then has some
             return observe(gm, examples, may_require_grad)
     return observed
 

@@ -84,6 +84,7 @@ def observe(
         requires_grad: whether the stand-in of an input requires gradients.
 
     Raises:
+        ProgramRaises: the graph raises.
         Fallback: the effects cannot be described by inputs, outputs and their views.
     """
     _refuse_opaque(gm)
@@ -117,6 +118,10 @@ def observe(
     )
 
 
+class ProgramRaises(Fallback):
+    """The captured graph itself raises on fake tensors."""
+
+
 def _run(runner: Runner, observer: Observer, inputs: Sequence[Any]) -> Any:
     """Run the program itself: what it raises here, it raises in eager.
 
@@ -127,7 +132,7 @@ def _run(runner: Runner, observer: Observer, inputs: Sequence[Any]) -> Any:
     except PASSED_ON:
         raise
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        raise Fallback(f"it raises {type(error).__name__}: {first_line(error)}") from error
+        raise ProgramRaises(f"it raises {type(error).__name__}: {first_line(error)}") from error
 
 
 def _lines_of_outputs(gm: fx.GraphModule) -> list[str]:

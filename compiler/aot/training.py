@@ -134,7 +134,7 @@ def training(
         Fallback: the result could not be proven equivalent to eager autograd.
     """
     with falling_back():
-        observed = _observe(gm, examples)
+        observed = observe(gm, examples, wants_grad)
         diffs = tuple(
             i for i, value in enumerate(observed.results.returned)
             if wants_grad(value)
@@ -168,16 +168,6 @@ def _computed_from(
         own = frozenset([tangents[node]]) if node in tangents else frozenset()
         found[node] = own.union(*(found[one] for one in node.all_input_nodes))
     return tuple(tuple(sorted(found[one])) if isinstance(one, fx.Node) else () for one in gradients)
-
-
-def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
-    """Run the captured graph with gradients."""
-    try:
-        return observe(gm, examples, wants_grad)
-    except PASSED_ON:
-        raise
-    except RuntimeError as error:
-        raise Fallback(f"it fails on fake tensors: {first_line(error)}") from error
 
 
 class Joint:

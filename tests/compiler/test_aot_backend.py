@@ -293,3 +293,20 @@ def test_a_compiler_is_not_captured_itself():
     with trace.capture_events() as events:
         trained(lambda x: x.sin(), (t(3, grad=True),), tc.aot_backend(compiler))
     assert {event.stack[-1].name for event in events.of(trace.FrameStart)} == {"<lambda>", "inner"}
+
+
+def test_a_detached_input_beside_a_write_with_gradients_on_is_compiled() -> None:
+    """The second observation, where inputs require gradients, raises; the first one stands."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x.detach()
+        with torch.enable_grad():
+            x.add_(1)
+        return y, x * 2
+
+    x, other = torch.ones(3), torch.ones(3)
+    with torch.no_grad(), trace.capture_events() as events:
+        found = tc.compile(function, fullgraph=True)(x)
+        torch.testing.assert_close(found, function(other))
+    assert torch.equal(x, other)
+    assert "tc_graph_runs_eagerly" not in {one.name for one in events.of(trace.Artifact)}
