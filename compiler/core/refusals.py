@@ -14,7 +14,7 @@ the real ones only; so is an internal op, which may trust its caller, and has no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -59,6 +59,11 @@ Given = tuple[tuple[str, Any], ...]
 Dtypes = tuple[torch.dtype, ...]
 
 
+def _hints(numbers: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the values at hand of sizes; None for a size that depends on data."""
+    return tuple(one.node.hint if isinstance(one, SYMBOLIC) else one for one in numbers)
+
+
 def _check_dim(tensor: torch.Tensor, dim: int, *_: Any) -> None:
     rank = max(tensor.dim(), 1)
     if not -rank <= dim < rank:
@@ -80,10 +85,7 @@ def _check_values(tensor: torch.Tensor, indices: Sequence[Any], values: Any, *_:
 
 def _check_view(tensor: torch.Tensor, shape: Sequence[Any], *_: Any) -> None:
     """Check by torch's own rule that memory can be seen in another shape, for the sizes at hand."""
-    sizes, strides, wanted = (
-        [one.node.hint if isinstance(one, SYMBOLIC) else one for one in numbers]
-        for numbers in (tensor.shape, tensor.stride(), shape)
-    )
+    sizes, strides, wanted = map(_hints, (tensor.shape, tensor.stride(), shape))
     if None not in (*sizes, *strides, *wanted):
         with _disable_current_modes(), torch._C._DisablePythonDispatcher():
             torch.empty_strided(sizes, strides, device="meta").view(wanted)
@@ -127,7 +129,7 @@ def _few(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _real(tensor: torch.Tensor) -> tuple[int, ...]:
-    sizes = tuple(size.node.hint if isinstance(size, SYMBOLIC) else size for size in tensor.shape)
+    sizes = _hints(tensor.shape)
     if None in sizes or math.prod(sizes) > TRIED_ELEMENTS:
         raise NotTried
     return sizes

@@ -11,7 +11,9 @@ from support import ROOT, python
 @pytest.mark.slow
 def test_prints_both_costs() -> None:
     program = str(ROOT / "bench/tracing.py")
-    said = python(program, "--rounds", "1", "--blocks", "1", "--cases", "warm").stdout
+    done = python(program, "--rounds", "1", "--blocks", "1", "--cases", "warm")
+    said = done.stdout
+    assert done.returncode == (1 if "missed" in said else 2 if "open:" in said else 0), done.stderr
     (row,) = re.findall(r"(?m)^warm +off ([\d.]+) ms +on ([\d.]+) ms", said)
     assert all(float(seconds) > 0 for seconds in row)
 
