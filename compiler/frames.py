@@ -42,6 +42,7 @@ from tc.compiler.core import ahead, garbage, levels
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import PLACE, emit_captured, with_code
 from tc.compiler.core.graphview import shown
+from tc.compiler.core.symbolic import SYMBOLIC
 from tc.compiler.errors import (
     BackendError,
     ErrorContext,
@@ -542,9 +543,8 @@ def compile_call(options: Options, captured: Captured) -> str:
             if name.startswith("options.")
         }
         given = {"options": changed} if changed else {}
-    symbolic = (torch.SymInt, torch.SymFloat)
     sizes = [s for v in captured.examples if isinstance(v, torch.Tensor) for s in v.shape]
-    if any(isinstance(value, symbolic) for value in (*captured.examples, *sizes)):
+    if any(isinstance(value, SYMBOLIC) for value in (*captured.examples, *sizes)):
         given["dynamic"] = True
     return f"tc.compile({', '.join(['graph', *(f'{k}={v!r}' for k, v in given.items())])})"
 

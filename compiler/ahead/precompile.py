@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from tc.compiler.ahead.specs import Case, Spec
 from tc.compiler.ahead.workers import Answer, compiled_by_workers
 from tc.compiler.api import compile as compile_function
 from tc.compiler.capture import hook
+from tc.compiler.core.machine import cores
 from tc.compiler.errors import OptionError
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.modules import OptimizedModule
@@ -214,7 +214,7 @@ def _compiled(
     """Compile all cases in this process, after worker processes; returns how many there were."""
     cases = [(spec, case) for spec in specs for case in spec.cases()]
     if workers is None:
-        workers = (os.cpu_count() or 1) if len(cases) > 1 else 0
+        workers = cores() if len(cases) > 1 else 0
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         raise OptionError(f"workers is a number of processes, not {workers!r}")
     answers: dict[int, Answer] = {}

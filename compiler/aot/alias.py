@@ -24,7 +24,7 @@ from tc.compiler.aot.artifact import (
 )
 from tc.compiler.aot.layouts import dim_key, extent
 from tc.compiler.aot.run import Made, storage_key
-from tc.compiler.aot.symbols import SYMBOLIC
+from tc.compiler.core.symbolic import SYMBOLIC
 
 
 @dataclass

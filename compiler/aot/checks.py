@@ -18,8 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import rebind_unbacked
 
 from tc.compiler.aot.artifact import Fallback
-from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
+from tc.compiler.aot.symbols import SizeNodes
 from tc.compiler.core.origins import OF_CHECK
+from tc.compiler.core.symbolic import SYMBOLIC
 
 aten = torch.ops.aten
 #: key of a captured node's metadata: the symbols that it makes, and where they are in its value

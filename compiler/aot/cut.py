@@ -20,8 +20,8 @@ from tc.compiler.aot.mincut import INFINITE, FlowNetwork
 from tc.compiler.aot.passes import has_effect
 from tc.compiler.aot.recompute import add_formulas
 from tc.compiler.aot.regions import KEEP, REGION
-from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.symbolic import SYMBOLIC
 
 aten = torch.ops.aten
 

@@ -14,11 +14,11 @@ from tc.compiler.aot.cut import MinCutPartition, size_in_bytes
 from tc.compiler.aot.passes import has_effect
 from tc.compiler.aot.recompute import drop_formulas
 from tc.compiler.aot.regions import REGION
-from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.nodetext import describe, short
 from tc.compiler.core.origins import line_of
+from tc.compiler.core.symbolic import SYMBOLIC
 
 aten = torch.ops.aten
 Takes = Callable[[fx.Node], Sequence[fx.Node]]

@@ -24,10 +24,11 @@ from tc.compiler.aot.checks import Checks
 from tc.compiler.aot.decompositions import Chosen, decomposition_of
 from tc.compiler.aot.layouts import differ_in_layout_alone, form_of, is_row_major
 from tc.compiler.aot.regions import KEEP, REGION, Region
-from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
+from tc.compiler.aot.symbols import SizeNodes
 from tc.compiler.core import levels
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.origins import line_in
+from tc.compiler.core.symbolic import SYMBOLIC
 
 aten = torch.ops.aten
 

@@ -26,9 +26,9 @@ from tc.compiler.aot.checks import name_as_captured
 from tc.compiler.aot.decompositions import STAND_INS
 from tc.compiler.aot.layouts import elements_apart, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
-from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core import levels
 from tc.compiler.core.origins import line_in
+from tc.compiler.core.symbolic import SYMBOLIC
 from tc.compiler.errors import TcError
 
 aten = torch.ops.aten

@@ -11,10 +11,8 @@ import torch
 from torch import fx
 
 from tc.compiler.aot.artifact import Fallback
+from tc.compiler.core.symbolic import SYMBOLIC, Symbolic
 from tc.compiler.core.table import Table
-
-Symbolic = torch.SymInt | torch.SymFloat | torch.SymBool
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 # Class of a sympy expression -> the function of Python that computes it from its arguments.
 OPERATORS: Table[str, Callable[..., Any]] = Table("operators of symbolic expressions")

@@ -147,7 +147,6 @@ class GraphCache:
         self._made: tuple[Program, tuple[trace.Event, ...]] | None = None
         self._cut: Cut | None = None
         self._claims: list[list[claims.Claim]] = []
-        self._waited = False  # whether the last look found no entry at first
 
     def __enter__(self) -> None:
         """Begin a compile: what it claims is its own until it ends."""
@@ -190,10 +189,10 @@ class GraphCache:
         if key is None:
             return None
         with trace.stage("graph_cache.look"):
-            first = self._read_or_claim(key)
+            first, waited = self._read_or_claim(key)
             second = None if first is None else _read(_second(key))
         found = first is not None and (second is None or second.pair == first.pair)
-        _report_lookup(found, key, gm, self._waited)
+        _report_lookup(found, key, gm, waited)
         if (
             not found
             or first is None
@@ -272,7 +271,7 @@ class GraphCache:
         self._cut = None
         later = cut.later or _second(cut.key)
         with self:
-            kept = self._read_or_claim(later, lambda: _backward_of(cut.key, cut.pair))
+            kept, _ = self._read_or_claim(later, lambda: _backward_of(cut.key, cut.pair))
             if kept is not None:
                 _note(later, cut.gm)
                 return run_kept(kept, cut.gm)
@@ -310,24 +309,27 @@ class GraphCache:
         if key is None:
             return None, None
         with trace.stage("graph_cache.look"):
-            kept = self._read_or_claim(key)
-        _report_lookup(kept is not None, key, gm, self._waited)
+            kept, waited = self._read_or_claim(key)
+        _report_lookup(kept is not None, key, gm, waited)
         return key, kept
 
     def _read_or_claim(
         self, key: Key, look: Callable[[], Kept | None] | None = None
-    ) -> Kept | None:
-        """Return an entry, which another process may be making now; None: it is made here."""
+    ) -> tuple[Kept | None, bool]:
+        """Return an entry, None if it is to be made here, and whether it was not there at first.
+
+        What is not there at first may be made by another process at this moment.
+        """
         look = look or functools.partial(_read, key)
         found = look()
-        self._waited = found is None
-        if found is None:
+        missing = found is None
+        if missing:
             name = store.name_of(KIND, key.digest)
             with trace.stage("graph_cache.wait"):  # where another process makes it
                 found, claim = claims.turn(store.store().place, name, look)
             if claim is not None:
                 self._claims[-1].append(claim)
-        return found
+        return found, missing
 
     def _key(self, kind: str, gm: fx.GraphModule, examples: Sequence[Any]) -> Key | None:
         with trace.stage("graph_cache.key"):

@@ -26,6 +26,7 @@ from tc.compiler.cache import saved
 from tc.compiler.cache.graph_cache import KIND, kernels_of, readable
 from tc.compiler.cache.graph_key import own_code
 from tc.compiler.cache.saved import Manifest, SavedFile, SavedGraph, SavedLibrary
+from tc.compiler.core.machine import cores
 from tc.compiler.errors import SavedFileError, StageError
 from tc.compiler.runtime import carried, store
 from tc.compiler.runtime.build import build, build_for
@@ -80,7 +81,7 @@ def pack(function: Any, key: bytes | None = None) -> tuple[bytes, Saved]:
         )
     kernels = {kernels_of(parts[row.entry]) for row in rows}
     needed = [one for one in sources if not one.of_graph or one.text in kernels]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         made = list(pool.map(_library, needed))
     for _, code, why in made:
         left_out += why

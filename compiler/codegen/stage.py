@@ -17,6 +17,7 @@ from tc.compiler.codegen.cpp.kernel import generate as generate_kernel
 from tc.compiler.codegen.wrapper import LARGE_BYTES, Wrapper, python_index
 from tc.compiler.core.artifacts import KernelSpec, Program, StepCost
 from tc.compiler.core.c_helpers import helpers_for
+from tc.compiler.core.parts import grouped
 from tc.compiler.loops.expr import walk
 from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Origin
 from tc.compiler.loops.ops import SCALAR_OPS
@@ -39,11 +40,11 @@ def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
         function = functions.setdefault(printed.source, printed)
         called[kernel.name] = replace(printed, name=function.name)
         computes.setdefault(function.name, {}).update(dict.fromkeys(origins(kernel)))
-    body = "\n".join(_function(f, computes[f.name]) for f in functions.values())
+    texts = [_function(f, computes[f.name]) for f in functions.values()]
     wrapping = any(map(computes_integers, plan.kernels()))
     wrapper = Wrapper(plan, called)
     return Program(
-        c_source=f"{_helpers(functions.values(), wrapping)}\n{body}" if functions else "",
+        c_source=grouped(_helpers(functions.values(), wrapping), texts) if functions else "",
         kernels=tuple(map(spec_of, functions.values())),
         wrapper_source=wrapper.run(),
         constants=plan.constants,

@@ -1,12 +1,14 @@
-"""Sizes of the caches of this machine's processor, from which limits of generated code follow.
+"""What tc asks of the machine: the cores it may use, and the sizes of caches.
 
-Linux reports them in ``/sys/devices/system/cpu``. (``sysconf`` is no help: in virtual machines on
-AMD processors it gives the third level ten times its size.)
+Limits of generated code follow from the caches. Linux reports them in ``/sys/devices/system/cpu``.
+(``sysconf`` is no help: in virtual machines on AMD processors it gives the third level ten times
+its size.)
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,3 +59,10 @@ def read_caches(folder: Path) -> Caches:
 def caches() -> Caches:
     """Return the caches of this machine."""
     return read_caches(REPORTED)
+
+
+def cores() -> int:
+    """Return on how many cores this process may run."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -22,8 +22,9 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tc.compiler.core.symbolic import SYMBOLIC, hint
+
 aten = torch.ops.aten
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 #: larger tensors are not made, and calls with larger integers not tried: these may be sizes
 TRIED_ELEMENTS = 2**16
 #: prefixes of ops that call libraries, and trust their callers
@@ -61,7 +62,7 @@ Dtypes = tuple[torch.dtype, ...]
 
 def _hints(numbers: Iterable[Any]) -> tuple[Any, ...]:
     """Return the values at hand of sizes; None for a size that depends on data."""
-    return tuple(one.node.hint if isinstance(one, SYMBOLIC) else one for one in numbers)
+    return tuple(map(hint, numbers))
 
 
 def _check_dim(tensor: torch.Tensor, dim: int, *_: Any) -> None:

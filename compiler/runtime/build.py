@@ -1,8 +1,8 @@
 """Builds C source as a shared library, in a cache that survives killed processes.
 
-One call of the C compiler per source, in a folder of this process. A finished library is kept with
-a seal (`store`), so that whatever a crash, a full disk or another program left in the cache is
-recognised before it is mapped, and built again.
+One call of the C compiler per source (a long one: a call for each core, of a part), in a folder of
+this process. A finished library is kept with a seal (`store`), so that whatever a crash, a full
+disk or another program left in the cache is recognised before it is mapped, and built again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import platform
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tc.compiler.core.machine import caches
+from tc.compiler.core.machine import caches, cores
+from tc.compiler.core.parts import definitions, groups_of
 from tc.compiler.errors import NoCompilerError, StageError
 from tc.compiler.runtime import carried, claims, scratch
 from tc.compiler.runtime.mapping import Library
@@ -235,12 +236,17 @@ def _compiled(
     """Return the library that the compiler makes of a source."""
     shown = store().write_text(name_of("lib", key, ".c"), source.encode())
     command = (*compiler.command, *flags)
+    parts = min(groups_of(source), cores())
     why: Exception | None = None
     for folder in scratch.folders(*_own_folder()):
         path, library = folder / f"{key}.c", folder / f"{key}.out"
+        objects = [folder / f"{key}.{part}.o" for part in range(parts)] if parts > 1 else []
         try:
             path.write_bytes(source.encode())
-            run = _run((*command, str(path), "-o", str(library), *libraries), folder)
+            run = _run_parts(command, path, objects, folder)
+            if run is None:
+                inputs = map(str, objects or [path])
+                run = _run((*command, *inputs, "-o", str(library), *libraries), folder)
             if run.returncode == 0:
                 return library.read_bytes()
             if _has_room(folder):
@@ -248,7 +254,7 @@ def _compiled(
         except OSError as error:
             why = error
         finally:
-            for left in (path, library):
+            for left in (path, library, *objects):
                 with suppress(OSError):
                     left.unlink()
     raise StageError(
@@ -271,17 +277,67 @@ def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[st
     Raises:
         StageError: it cannot be run.
     """
+    with _start(command, folder) as process:
+        return _finished(process)
+
+
+def _run_parts(
+    command: Sequence[str], source: Path, objects: Sequence[Path], folder: Path
+) -> subprocess.CompletedProcess[str] | None:
+    """Compile the parts of a file at once; return the first run that failed, if any.
+
+    Raises:
+        StageError: the compiler cannot be run.
+    """
+    with ExitStack() as started:
+        processes = [
+            started.enter_context(
+                _start(
+                    (
+                        *command,
+                        *definitions(part, len(objects)),
+                        "-c",
+                        str(source),
+                        "-o",
+                        str(made),
+                    ),
+                    folder,
+                )
+            )
+            for part, made in enumerate(objects)
+        ]
+        runs = [_finished(process) for process in processes]
+        return next((run for run in runs if run.returncode), None)
+
+
+@contextmanager
+def _start(command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start the compiler, whose temporary files go to a folder; it ends with the block.
+
+    Raises:
+        StageError: it cannot be run.
+    """
     surroundings = {**os.environ, "TMPDIR": str(folder)}
+    pipe = subprocess.PIPE
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, env=surroundings
-        )
+        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=surroundings)
     except OSError as error:
         raise StageError(
             STAGE,
             f"The C compiler {command[0]!r} could not be run ({error}). Install "
             "gcc or set CC to a C compiler; tc.config.suppress_errors = True runs eagerly instead.",
         ) from error
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()  # nothing, where it has ended; gcc removes its temporary files
+
+
+def _finished(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """Wait for the compiler, and return how it ended."""
+    out, said = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, said)
 
 
 def _has_room(folder: Path) -> bool:

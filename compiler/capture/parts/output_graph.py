@@ -33,6 +33,7 @@ from tc.compiler.capture.values.records import StorageValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
+from tc.compiler.core.symbolic import SYMBOLIC
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 PYTHON_DTYPES: dict[type, torch.dtype] = {
     bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
 }  # fmt: skip
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 #: quantized dtypes: torch's fakes of such tensors are plain, and give other results
 QUANTIZED = (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4)
 #: names of in-place functions: they end in one underscore, or are in-place operators

@@ -17,6 +17,7 @@ from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.machine import caches
 from tc.compiler.core.origins import OF_CHECK, STANDS_FOR, place_of
+from tc.compiler.core.symbolic import SYMBOLIC
 from tc.compiler.errors import StageError, TcError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
@@ -67,7 +68,6 @@ IN_PLACE = frozenset(
         "masked_scatter.default",
     )
 )
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 CPU = torch.device("cpu")

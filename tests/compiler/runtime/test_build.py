@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tc.compiler.core import parts
 from tc.compiler.errors import NoCompilerError, StageError
 from tc.compiler.runtime import bounded
 from tc.compiler.runtime import build as build_module
@@ -146,6 +147,36 @@ def test_broken_compiler_is_one_sentence(tmp_path, monkeypatch):
 def test_refused_source_names_the_file():
     with pytest.raises(StageError, match=r"\.c: .*error"):
         build_kernels("int f( {")
+
+
+LONG = parts.grouped(
+    "static inline int twice(int x) { return 2 * x; }",
+    [f"int f{i}(void) {{ return twice({i}); }} /* {'-' * parts.GROUP} */" for i in range(5)],
+)
+
+
+@pytest.mark.parametrize("cores", (1, 2, 3, 16))
+def test_parts_of_a_long_file_are_compiled_by_several_runs(monkeypatch, cores):
+    monkeypatch.setattr(build_module, "cores", lambda: cores)
+    runs, start = [], build_module._start
+    monkeypatch.setattr(
+        build_module,
+        "_start",
+        lambda command, folder: (runs.append(command), start(command, folder))[1],
+    )
+    opened = build_kernels(LONG).open()
+    assert [opened[f"f{i}"]() for i in range(5)] == [0, 2, 4, 6, 8]
+    assert len(runs) == (1 if cores == 1 else min(cores, 5) + 1)  # the last one links
+
+
+def test_an_error_in_a_part_is_reported_and_leaves_no_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(build_module, "cores", lambda: 3)
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(build_module.scratch, "folders", lambda *more: iter([folder]))
+    with pytest.raises(StageError, match=r"\.c: .*error"):
+        build_kernels(LONG.replace("twice(3)", "twice("))
+    assert list(folder.iterdir()) == []
 
 
 def test_openmp_is_not_linked():
