@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import pytest
 from warm import Warm, fits
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,3 +62,24 @@ def succeed(*arguments: str, **how: object) -> str:
     done = python(*arguments, **how)  # type: ignore[arg-type]
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def crossed(**axes: Iterable[Any]) -> pytest.MarkDecorator:
+    """Return the mark of a test that takes every combination of some arguments.
+
+    The default suite has one of them for each value of the first axis, and counts through the
+    combinations of the others meanwhile; all others are slow.
+    """
+    values = [tuple(axis) for axis in axes.values()]
+    others = itertools.cycle(itertools.product(*map(range, map(len, values[1:]))))
+    usual = {(first, *next(others)) for first in range(len(values[0]))}
+    return pytest.mark.parametrize(
+        ",".join(axes),
+        [
+            pytest.param(
+                *(axis[k] for axis, k in zip(values, place, strict=True)),
+                marks=() if place in usual else pytest.mark.slow,
+            )
+            for place in itertools.product(*map(range, map(len, values)))
+        ],
+    )

@@ -6,6 +6,7 @@ import pytest
 import sympy
 import torch
 import torch.nn.functional as F
+from support import crossed
 
 import tc
 from tc.compiler.core.fakes import EagerLayouts
@@ -164,8 +165,7 @@ BEFORE_DROPOUT = {
 }
 
 
-@pytest.mark.parametrize("layout", INPUTS)
-@pytest.mark.parametrize("grad", [False, True])
+@crossed(layout=INPUTS, grad=[False, True])
 def test_masks_of_dropout_are_eagers_whatever_was_computed_before(layout, grad):
     """Numbers are drawn in the order of memory: decompositions must keep an op's layout."""
     x = INPUTS[layout]().requires_grad_(grad)

@@ -53,7 +53,7 @@ TC_INLINE TYPE tc_fmod_near_KIND(TYPE a, TYPE b) {
       tc_fmod_f_KINDd, tc_fmod_w_KINDe
    In vector forms as sine has; libm computes the large quotients. */
 #if defined(__FMA__) && defined(__x86_64__) && !defined(__clang__)
-#define TC_ALONE __attribute__((visibility("hidden")))
+#define TC_ALONE __attribute__((visibility("hidden"), weak))
 TC_ALONE __attribute__((const, simd("notinbranch"))) TYPE tc_fmod_KIND(TYPE a, TYPE b);
 TC_ALONE TYPE tc_fmod_one_KIND(TYPE a, TYPE b) __asm__("tc_fmod_KIND");
 TYPE tc_fmod_one_KIND(TYPE a, TYPE b) {

@@ -62,9 +62,10 @@ TC_INLINE float tc_turn_f32(float x, unsigned q) {
 /* helper: tc_NAME_f32
    for: NAME QUARTERS = sin 0, cos 1
    with: tc_NAME_one, tc_NAME_b, tc_NAME_c, tc_NAME_d
-   The sine, so many quarter turns on. */
+   The sine, so many quarter turns on. Its forms have names for the linker, weak ones, since each
+   part of a file has a copy. */
 #if defined(__FMA__) && defined(__x86_64__) && !defined(__clang__)
-#define TC_ALONE __attribute__((visibility("hidden")))
+#define TC_ALONE __attribute__((visibility("hidden"), weak))
 TC_ALONE __attribute__((const, simd("notinbranch"))) float tc_NAME_f32(float x);
 TC_ALONE float tc_NAME_one(float x) __asm__("tc_NAME_f32");
 float tc_NAME_one(float x) { return tc_turn_f32(x, QUARTERS); }
@@ -137,7 +138,7 @@ TC_INLINE double tc_turn_near_f64(double x, const int quarters) {
    with: tc_NAME_by64, tc_NAME_b64, tc_NAME_c64, tc_NAME_d64, tc_NAME_e64, tc_NAME_l64
    As those of float; what is beyond 2^30 libm computes. */
 #if defined(__FMA__) && defined(__x86_64__) && !defined(__clang__)
-#define TC_ALONE __attribute__((visibility("hidden")))
+#define TC_ALONE __attribute__((visibility("hidden"), weak))
 TC_ALONE __attribute__((const, simd("notinbranch"))) double tc_NAME_f64(double x);
 TC_ALONE double tc_NAME_by64(double x) __asm__("tc_NAME_f64");
 double tc_NAME_by64(double x) {

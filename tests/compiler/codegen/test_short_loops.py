@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from support import crossed
 
 import tc
 from tc.trace import capture_events
 
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 ROWS: dict[str, Callable[[torch.Tensor], object]] = {
     "sum": lambda x: x.sum(-1),
     "two sums": lambda x: (x.exp().sum(-1), (x * x).amax(-1)),
@@ -28,8 +30,7 @@ ROWS: dict[str, Callable[[torch.Tensor], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@crossed(name=ROWS, dtype=FLOATS)
 def test_short_rows_agree_with_eager(name: str, dtype: torch.dtype) -> None:
     """All shapes in one graph: rows of different lengths share no kernel."""
     sizes = ((1, 3), (15, 2), (67, 3), (70, 4), (129, 5), (64, 8), (200, 17), (65, 31))
@@ -89,9 +90,7 @@ def test_the_loop_over_rows_is_the_vectorised_one() -> None:
     assert re.search(r"#pragma omp simd\n +for \(long long flat", code)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("length", [3, 6, 31])
-@pytest.mark.parametrize("dynamic", [False, True])
+@crossed(dtype=FLOATS, length=[3, 6, 31], dynamic=[False, True])
 def test_rows_that_are_stored_and_read_again(
     dtype: torch.dtype, length: int, dynamic: bool
 ) -> None:

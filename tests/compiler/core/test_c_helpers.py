@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tc.compiler.cache import graph_key
+from tc.compiler.core import parts
 from tc.compiler.core.c_helpers import FOLDER, Helpers, helpers, helpers_for
 from tc.compiler.errors import StageError
+from tc.compiler.runtime import build
 from tc.compiler.runtime.build import find_compiler, kernel_flags
 from tc.compiler.runtime.routines import source_of
 
@@ -36,6 +40,21 @@ def test_all_helpers_compile_together_for_any_processor() -> None:
     source = helpers_for(helpers().names())
     assert not check(source)
     assert not check(source, "-U__FMA__", "-U__AVX512F__", "-U__AVX512DQ__")
+
+
+def test_parts_of_a_file_with_all_helpers_are_linked(monkeypatch) -> None:
+    """Each part has its own copy of the helpers, those with names outside of the file included."""
+    monkeypatch.setattr(parts, "GROUP", 1)
+    monkeypatch.setattr(build, "cores", lambda: 2)
+    calls = ["tc_fmod_f32(7, x)", "tc_sin_f32(x)", "(float)tc_cos_f64(x)", "tc_floordiv_f32(9, x)"]
+    bodies = [f"float f{k}(float x) {{ return {call}; }}" for k, call in enumerate(calls)]
+    source = parts.grouped(helpers_for(helpers().names()), bodies)
+    assert parts.groups_of(source) == 4
+    opened = build.build_kernels(source).open()
+    for k, wanted in enumerate((1.0, math.sin(2), math.cos(2), 4.0)):
+        function = opened[f"f{k}"]
+        function.argtypes, function.restype = [ctypes.c_float], ctypes.c_float
+        assert function(2.0) == pytest.approx(wanted, rel=1e-6)
 
 
 def test_every_comment_that_introduces_a_helper_is_found() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from loop_harness import check, copied, externs, planned, program, trace
+from support import crossed
 
 import tc
 from tc.compiler import library
@@ -139,9 +140,9 @@ def test_any_number_of_rows_of_a_small_matrix(rows: int) -> None:
 
 
 @wide
-@pytest.mark.parametrize("width", [2, 3, 15, 16, 17, 31, 33, 64, 100, 127, 128, 257, 300])
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("rows", [5, 64])
+@crossed(
+    width=[2, 3, 15, 16, 17, 31, 33, 64, 100, 127, 128, 257, 300], rows=[5, 64], threads=[1, 3]
+)
 def test_any_width_of_a_small_matrix(rows: int, width: int, threads: int) -> None:
     def both(x: Any, w: Any, b: Any, other: Any) -> Any:
         return torch.addmm(b, x, w), (x + 1) @ other
