@@ -2,6 +2,9 @@
 
 The C compiler works there, and libraries are mapped from there that cannot be mapped from the
 cache. There may be several, on different file systems: one may be full, or vanish.
+
+A process that is killed leaves its folders. Each holds a file that its process keeps locked, so
+that a later process knows the folders whose process has ended, and removes them.
 """
 
 from __future__ import annotations
@@ -11,10 +14,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows, where folders of killed processes stay
+    fcntl = None  # type: ignore[assignment]
 
 #: where folders are made, after the one that `tempfile` picks (``TMPDIR``)
 MORE = ("/dev/shm", "/var/tmp")
+PREFIX = "tc-"
+LOCKED = "in_use"
 
 
 class _Folders:
@@ -37,13 +48,37 @@ class _Folders:
         if folder is None or not folder.is_dir():
             if not self.made:
                 atexit.register(self._end, os.getpid())
-            folder = self.made[base] = Path(tempfile.mkdtemp(prefix="tc-", dir=base or None))
+            folder = self.made[base] = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base or None))
+            _lock(folder)
+            remove_abandoned(folder.parent)
         return folder
 
     def _end(self, process: int) -> None:
         if process == os.getpid():
             for folder in self.made.values():
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lock(folder: Path) -> None:
+    """Lock a folder until this process, and all that it forks, have ended; where locks exist."""
+    made = folder / f"{LOCKED}.new"
+    with suppress(OSError):
+        file = os.open(made, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            made.rename(folder / LOCKED)  # nobody sees it before it is locked
+
+
+def remove_abandoned(base: Path) -> None:
+    """Remove the folders of processes that have ended without removing them."""
+    for mark in base.glob(f"{PREFIX}*/{LOCKED}") if fcntl is not None else ():
+        with suppress(OSError):
+            file = os.open(mark, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(mark.parent, ignore_errors=True)
+            finally:
+                os.close(file)
 
 
 _FOLDERS = _Folders()
