@@ -72,10 +72,10 @@ class Reader:
         """The address of the page that is shown."""
         return str(self.driver.execute_script("return window.shownRoute ?? location.hash"))
 
-    def wait_for(self, selector: str, seconds: float = 8) -> None:
+    def wait_for(self, selector: str, seconds: float = 30) -> None:
         self.until(lambda: self.all(selector), selector, seconds)
 
-    def until(self, fact: Callable[[], Any], what: str = "", seconds: float = 8) -> None:
+    def until(self, fact: Callable[[], Any], what: str = "", seconds: float = 30) -> None:
         end = time.monotonic() + seconds
         while not fact():
             assert time.monotonic() < end, f"waited for {what} in vain"
