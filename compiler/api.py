@@ -31,6 +31,7 @@ from tc.compiler.capture.guards.filter import (
     skip_guard_on_inbuilt_nn_modules_unsafe,
 )
 from tc.compiler.capture.skips import inlined_only
+from tc.compiler.capture.specified import Specification
 from tc.compiler.capture.torch_api.torch_functions import (
     graph_break,
     is_compiling,
@@ -155,10 +156,12 @@ def compile(
         recompile_limit: compiles of a function after which it runs eagerly, and under
             ``fullgraph`` raises `FailOnRecompileLimitHit`; None: that of `config`.
         isolate_recompiles: share no compiled code with other calls of `compile`.
-        shapes_spec: refused; `mark_dynamic` says the same of one tensor.
+        shapes_spec: a ``ShapesSpec`` of torch 2.13, or a dict of parameter -> ``TensorSpec``,
+            ``IntVar`` and the like: what is dynamic, and within which bounds. The rest is constant.
 
     Raises:
-        OptionError: an unknown backend, mode or option, both mode and options, or ``shapes_spec``.
+        OptionError: an unknown backend, mode or option, both mode and options, or
+            a ``shapes_spec`` that cannot be followed.
 
     Example:
         >>> import tc, torch
@@ -177,7 +180,7 @@ def compile(
         return type(model)(compile(model.__func__, **asked))
     if not callable(model):
         raise OptionError(f"tc.compile takes something callable, not a {type(model).__name__}")
-    return _attached(model, FrameCompiler(_request(**asked), config, _PROCESS))
+    return _attached(model, FrameCompiler(_request(model, **asked), config, _PROCESS))
 
 
 def _attached(model: Any, compiler: FrameCompiler) -> Any:
@@ -191,19 +194,18 @@ def _attached(model: Any, compiler: FrameCompiler) -> Any:
 
 
 def _request(
-    *, options: dict[str, Any] | None, name: str | None, recompile_limit: int | None,
+    model: Any, *, options: dict[str, Any] | None, name: str | None, recompile_limit: int | None,
     isolate_recompiles: bool, shapes_spec: Any, **asked: Any,
 ) -> Options:  # fmt: skip
     """Return what a call of `compile` asks for."""
-    if shapes_spec is not None:
-        raise OptionError(
-            "tc.compile takes no shapes_spec: mark dimensions with tc.mark_dynamic, or set dynamic"
-        )
+    if shapes_spec is not None and asked["dynamic"] is not None:
+        raise OptionError("give dynamic or a shapes_spec, not both: the spec says what is dynamic")
     return replace(
         _options(**asked, settings=dict(options or {})),
         name=name,
         recompile_limit=recompile_limit,
         region=object() if isolate_recompiles else None,
+        shapes=None if shapes_spec is None else Specification(shapes_spec, innermost(model)),
     )
 
 

@@ -333,6 +333,7 @@ class FrameCompiler:
     def _capture(
         self, frame: hook.Frame, memory: Memory, graph_name: str, reporter: CompileReporter
     ) -> Captured:
+        asked = self.options.shapes
         sizes = DynamicSizes(
             self._dynamic(),
             self.config.automatic_dynamic_shapes,
@@ -342,6 +343,7 @@ class FrameCompiler:
             fixed_numbers=self.config.specialize_int,
             fixed_floats=self.config.specialize_float,
             lenient=self.config.allow_ignore_mark_dynamic,
+            specified=None if asked is None else asked.of_frame(frame.code),
         )
 
         def on_break(record: BreakRecord) -> None:

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass, field, fields
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tc import trace
 from tc.compiler.errors import OptionError
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.specified import Specification
 
 #: mode -> the options it stands for
 MODE_OPTIONS: dict[str, dict[str, Any]] = {
@@ -303,6 +306,7 @@ class Options:
         name: of the compiled region, for traces.
         recompile_limit: compiles after which a function runs eagerly; None: that of `Config`.
         region: a compiled call with one of its own shares no compiled code with others.
+        shapes: what ``shapes_spec`` says.
     """
 
     backend: Callable[..., Callable[..., Any]]
@@ -316,6 +320,7 @@ class Options:
     name: str | None = field(default=None, compare=False)
     recompile_limit: int | None = field(default=None, compare=False)
     region: object = None
+    shapes: Specification | None = None
 
 
 #: what is set outside of Python -> what it is taken for where it is not

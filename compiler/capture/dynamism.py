@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
 from tc.compiler.core.sources import Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.specified import Specified
 
 #: attribute on tensors: dimension -> `Mark`
 MARKS = "_tc_dimension_marks"
@@ -95,6 +99,7 @@ class DynamicSizes:
         fixed_numbers: whether integers are never dynamic.
         fixed_floats: whether floats are never dynamic.
         lenient: whether a dimension marked dynamic may become a constant without an error.
+        specified: what the user specified of all inputs, in place of marks and earlier calls.
     """
 
     dynamic: bool | None
@@ -105,17 +110,24 @@ class DynamicSizes:
     fixed_numbers: bool = False
     fixed_floats: bool = False
     lenient: bool = False
+    specified: Specified | None = None
 
-    def demands(self, tensor: torch.Tensor) -> dict[int, Mark]:
+    def marks(self, source: Source, tensor: torch.Tensor) -> dict[int, Mark]:
+        """Return the user's marks on the dimensions of an input."""
+        return marks_of(tensor) if self.specified is None else self.specified.marks(source, tensor)
+
+    def demands(self, source: Source, tensor: torch.Tensor) -> dict[int, Mark]:
         """Return the marks on dimensions that must keep their symbol."""
         kinds = ("unbacked",) if self.lenient else ("dynamic", "unbacked")
-        return {dim: mark for dim, mark in marks_of(tensor).items() if mark.kind in kinds}
+        return {dim: mark for dim, mark in self.marks(source, tensor).items() if mark.kind in kinds}
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """Return the dimensions of an input that get a symbol."""
         seen = self.memory.see_tensor(source, tensor)
-        marks = marks_of(tensor)
+        marks = self.marks(source, tensor)
         chosen = {dim for dim, mark in marks.items() if mark.kind != "static"}
+        if self.specified is not None:
+            return frozenset(chosen)
         if self.dynamic is True:
             chosen |= set(range(tensor.dim()))
         elif self.dynamic is None and self.automatic:
@@ -125,6 +137,8 @@ class DynamicSizes:
     def number(self, source: Source, number: float) -> bool:
         """Return whether a number input gets a symbol."""
         seen = self.memory.see_number(source, number)
+        if self.specified is not None:
+            return self.specified.number(source, number)
         if self.fixed_floats if isinstance(number, float) else self.fixed_numbers:
             return False
         if self.dynamic is not None:

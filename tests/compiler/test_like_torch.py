@@ -104,8 +104,3 @@ def test_the_name_of_a_region_is_in_its_trace():
         tc.compile(lambda x: x + 1, name="step")(torch.ones(3))
     (metrics,) = events.of(trace.Metrics)
     assert metrics.config["name"] == "step"
-
-
-def test_shapes_specs_are_refused():
-    with pytest.raises(tc.exc.OptionError, match="mark_dynamic"):
-        tc.compile(torch.sin, shapes_spec={})

@@ -111,6 +111,8 @@ def _wrapped(t: Interpreter, obj: Any, source: Source) -> Value:
 def _constant(t: Interpreter, obj: Any, source: Source) -> Value:
     if type(obj) is int and t.values.number_is_dynamic(obj, source):
         symbol = t.shapes.symint(obj, source)
+        if t.sizes.specified is not None:
+            t.sizes.specified.bind(source, symbol)
         t.guards.add("TYPE", source, int)
         return SymValue(None, symbol, source)
     if (
@@ -130,7 +132,7 @@ def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
     dims = t.sizes.dimensions(source, obj)
     with t.state.as_at_entry():  # under a transform of torch.func
         try:
-            fake = t.shapes.fake(obj, source, dims, demands=t.sizes.demands(obj))
+            fake = t.shapes.fake(obj, source, dims, demands=t.sizes.demands(source, obj))
         except Exception as error:
             if not torch._C._functorch.is_functorch_wrapped_tensor(obj):
                 raise
@@ -138,6 +140,8 @@ def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
                 f"{source.pretty} cannot be represented inside a transform of torch.func: {error}"
             )
             raise breaks.SkipFrame(text) from error
+        if t.sizes.specified is not None:
+            t.sizes.specified.bind(source, fake)
         spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
     t.guards.add("TENSOR", source, spec)
     if getattr(obj, ADDRESS, None) == "guarded":

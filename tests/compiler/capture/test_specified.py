@@ -1,0 +1,125 @@
+"""``shapes_spec``: what is dynamic is said once for all calls of a function."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tc
+from tc.compiler import api
+from tc.compiler.errors import ConstraintViolationError, OptionError
+
+specs = pytest.importorskip("torch.fx.experimental.dynamic_spec")
+A, B, N = specs.ShapeVar("a", max=64), specs.ShapeVar("b"), specs.IntVar("n")
+ROWS = specs.TensorSpec([A, None])
+r = torch.randn
+
+
+def added(x, y):
+    return x.sin() + y
+
+
+def first(x, n):
+    return x[:n] * n
+
+
+def of_all(x, *args, **kw):
+    return x.sum() + args[0].sum() + kw["k"].sum()
+
+
+def broken(x, y):
+    z, n = x * 2, x.shape[0] + 1
+    print(end="")
+    return z + y * n
+
+
+class Held(torch.nn.Module):
+    def forward(self, d, values):
+        return d["a"].sum() * values[1].cos()
+
+
+def graphs_of(function, spec, *calls):
+    """Return how many graphs each call compiles; results are eager's."""
+    tc.reset()
+    compiled = tc.compile(function, shapes_spec=spec)
+    found = []
+    for args in calls:
+        kwargs = args[-1] if isinstance(args[-1], dict) and function is of_all else {}
+        args = args[:-1] if kwargs else args
+        before = api.graph_stats()["graphs"]
+        torch.testing.assert_close(compiled(*args, **kwargs), function(*args, **kwargs))
+        found.append(api.graph_stats()["graphs"] - before)
+    return found
+
+
+def test_specified_sizes_are_dynamic_at_once_and_others_are_not():
+    pairs = [(r(n, m), r(n, m)) for n, m in ((4, 3), (5, 3), (5, 4), (9, 4), (1, 3))]
+    assert graphs_of(added, {"x": ROWS, "y": ROWS}, *pairs) == [1, 0, 1, 0, 1]
+    both = specs.ShapesSpec({"x": ROWS, "n": N})
+    assert graphs_of(first, both, (r(9, 3), 4), (r(8, 3), 6)) == [1, 0]
+    assert graphs_of(first, {"x": ROWS}, (r(9, 3), 4), (r(8, 3), 4), (r(8, 3), 5)) == [1, 0, 1]
+
+
+def test_inputs_in_containers_and_the_rest_of_arguments():
+    spec = {
+        "d": specs.DictSpec({"a": ROWS}),
+        "values": specs.SeqSpec([None, specs.TensorSpec([B])]),
+    }
+    calls = [({"a": r(4, 3)}, [1, r(5)]), ({"a": r(5, 3)}, [1, r(6)])]
+    assert graphs_of(Held(), spec, *calls) == [1, 0]
+    rest = {"*args": [specs.TensorSpec([A + 1])], "**kwargs": {"k": specs.TensorSpec([A * B])}}
+    calls = [(r(4, 3), r(5), {"k": r(12)}), (r(6, 3), r(7), {"k": r(12)})]
+    assert graphs_of(of_all, specs.ParamsSpec({"x": ROWS, **rest}), *calls) == [1, 0]
+
+
+def test_what_is_computed_before_a_break_stays_dynamic():
+    calls = [(r(n, 3), r(n, 3)) for n in (4, 5, 6)]
+    assert graphs_of(broken, {"x": ROWS, "y": ROWS}, *calls) == [2, 0, 0]
+
+
+def test_parameters_of_a_module_are_constants():
+    assert graphs_of(torch.nn.Linear(3, 2), {"input": ROWS}, (r(4, 3),), (r(5, 3),)) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "function, spec, calls, says",
+    [
+        (added, {"x": ROWS, "y": ROWS}, [(r(65, 3), r(65, 3))], "<= 64, but a#.* is 65"),
+        (added, {"x": ROWS, "y": ROWS}, [(r(4, 3), r(4, 3)), (r(70, 3), r(70, 3))], "<= 64"),
+        (added, {"x": ROWS, "y": ROWS}, [(r(4, 3), r(1, 3))], "in y, but .* size of y is 1"),
+        (added, {"x": specs.TensorSpec([A])}, [(r(4, 3), r(4, 3))], "x has 1 dimensions"),
+        (first, {"x": specs.TensorSpec([A, 3])}, [(r(4, 5), 2)], "x has size 3 in dimension 1"),
+        (first, {"n": 3}, [(r(4, 5), 2)], "n is 3, but this call has 2"),
+        (lambda x: x + torch.ones(5, 3), {"x": ROWS}, [(r(5, 3),)], "cannot stay dynamic"),
+        (
+            added,
+            specs.ShapesSpec(
+                {"x": ROWS, "y": specs.TensorSpec([B, None])}, assumptions=[2 * A < B]
+            ),
+            [(r(1, 3), r(4, 3)), (r(4, 3), r(4, 3))],
+            "shapes_spec asks for",
+        ),
+    ],
+)
+def test_calls_that_are_not_as_specified_raise(function, spec, calls, says):
+    tc.reset()
+    compiled = tc.compile(function, shapes_spec=spec)
+    *fine, wrong = calls
+    for args in fine:
+        torch.testing.assert_close(compiled(*args), function(*args))
+    with pytest.raises(ConstraintViolationError, match=says):
+        compiled(*wrong)
+
+
+@pytest.mark.parametrize(
+    "spec, more, says",
+    [
+        ({"z": ROWS}, {}, "names z, and the parameters are x, y"),
+        ({"*args": [ROWS]}, {}, r"\*args, which the function does not take"),
+        ({"x": ROWS}, {"dynamic": True}, "dynamic or a shapes_spec, not both"),
+        (5, {}, "cannot be read"),
+    ],
+)
+def test_specs_that_cannot_be_followed(spec, more, says):
+    with pytest.raises(OptionError, match=says):
+        tc.compile(added, shapes_spec=spec, **more)
