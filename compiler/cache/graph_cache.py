@@ -32,7 +32,7 @@ from tc.compiler.cache.graph_key import (
 from tc.compiler.capture import hook
 from tc.compiler.core import ahead
 from tc.compiler.core.artifacts import KernelSpec, Program, StepCost
-from tc.compiler.core.conditions import Condition, Sizes
+from tc.compiler.core.conditions import Condition
 from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
 from tc.compiler.core.frozen_graph import restored, written

@@ -21,13 +21,8 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.handlers import handler_of
-from tc.compiler.capture.values.objects import (
-    MISSING,
-    ClassValue,
-    NNModuleValue,
-    ObjectValue,
-    type_lookup,
-)
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
 from tc.compiler.capture.values.stand_ins import call_handler
 
 if TYPE_CHECKING:

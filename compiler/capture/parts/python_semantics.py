@@ -22,12 +22,9 @@ from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.iterators import ConstIterator
+from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.numbers import known_number
-from tc.compiler.capture.values.objects import (
-    ClassValue,
-    ObjectValue,
-    type_lookup,
-)
+from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue

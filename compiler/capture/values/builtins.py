@@ -31,13 +31,8 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, set_of
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.objects import (
-    MISSING,
-    NNModuleValue,
-    ObjectValue,
-    SuperValue,
-    type_lookup,
-)
+from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
+from tc.compiler.capture.values.objects import NNModuleValue, ObjectValue, SuperValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
@@ -390,15 +385,23 @@ def _hasattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     except breaks.GraphBreak as cause:
         if cause.reason is not breaks.UNSUPPORTED_ATTR:
             raise
+        if args[0].obj is not None and read_runs_python(args[0].obj, name):
+            raise
         return ConstValue(_has_unread(t, args[0], name))
     except Raised as raised:
         if issubclass(raised.value.python_type(), AttributeError):
-            absent = isinstance(args[0], ObjectValue) and not hasattr(args[0].obj, name)
-            if args[0].source is not None and absent:  # else traced code deleted it
+            if args[0].source is not None and _is_absent(args[0], name):
                 t.guards.add("NO_ATTR", args[0].source, name)
             return ConstValue(False)
         raise
     return ConstValue(True)
+
+
+def _is_absent(owner: Value, name: str) -> bool:
+    """Return whether an object itself lacks an attribute: no code says so, traced or not."""
+    if not isinstance(owner, ObjectValue) or read_runs_python(owner.obj, name):
+        return False
+    return not hasattr(owner.obj, name)  # else traced code deleted it
 
 
 def _has_unread(t: Interpreter, owner: Value, name: str) -> bool:

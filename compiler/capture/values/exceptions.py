@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import LambdaValue, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.objects import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
