@@ -285,3 +285,29 @@ def test_quantized_tensors_break_where_they_are_made_and_pass_through():
         tc.reset()
         found, wanted = tc.compile(function)(*args), function(*args)
         torch.testing.assert_close(found, wanted)
+
+
+PARTS_OF_SPARSE = {
+    "coo values": lambda n: torch.eye(n).to_sparse().values(),
+    "coo indices": lambda n: torch.eye(n).to_sparse().indices(),
+    "csr values": lambda n: torch.eye(n).to_sparse_csr().values(),
+    "csr columns": lambda n: torch.eye(n).to_sparse_csr().col_indices(),
+    "bsr values": lambda n: torch.eye(2 * n).to_sparse_bsr((2, 2)).values(),
+}
+
+
+def added_in_place(part, other):
+    other = other + 1
+    part.add_(1)
+    return part * 2, other
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("make", PARTS_OF_SPARSE.values(), ids=PARTS_OF_SPARSE)
+def test_views_of_sparse_tensors_are_inputs(make, dynamic):
+    compiled = tc.compile(added_in_place, dynamic=dynamic)
+    for size in (4, 7, 5):
+        found, expected = make(size), make(size)
+        results = compiled(found, torch.ones(2)), added_in_place(expected, torch.ones(2))
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(found, expected)
