@@ -7,6 +7,8 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import (
@@ -156,6 +158,9 @@ class PythonSemantics:
                 return True
             small = isinstance(left.obj, int | str) and type(left.obj) is type(right.obj)
             return bool(small and left.obj == right.obj)
+        if isinstance(left, SymValue) or isinstance(right, SymValue):  # as for small numbers
+            ints = left.python_type() is right.python_type() is int
+            return ints and self.binary("eq", left, right).truth(self.t)
         both = isinstance(left, TensorValue) and isinstance(right, TensorValue)
         if both and left.example is right.example and left.kind is right.kind:  # type: ignore[attr-defined]
             return True  # one call returned it twice
@@ -361,6 +366,8 @@ class PythonSemantics:
 
     def _container_operator(self, name: str, left: Value, right: Value) -> Value:
         method = f"__{name.rstrip('_')}__"
+        if name not in ("eq", "ne", "ior"):
+            self._refuse_operands(name, left, right)
         if name == "ne":
             return self.logical_not(left.method(self.t, "__eq__", [right], {}))
         if name[0] == "i" and isinstance(left, SetValue):
@@ -371,11 +378,19 @@ class PythonSemantics:
             return left
         return left.method(self.t, method, [right], {})
 
+    def _refuse_operands(self, name: str, left: Value, right: Value) -> None:
+        """Raise Python's error if a set or dict meets what is neither."""
+        likes = (DictValue,) if isinstance(left, DictValue) else (SetValue, DictView)
+        if isinstance(right, SequenceValue | ConstValue) and not isinstance(right, likes):
+            other = right.places() if isinstance(right, SequenceValue) else right.obj
+            self.fold(getattr(operator, name), left.python_type()(), other)
+
     def _sequence_binary(self, name: str, left: Value, right: Value) -> Value | None:
         if name in ("mul", "imul"):
             sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
             assert isinstance(sequence, SequenceValue)
-            slots = sequence.slots * self.concrete(count)
+            repeated = self.fold(operator.mul, sequence.places(), self.concrete(count))
+            slots = [sequence.slots[place] for place in repeated]
             if name == "imul" and isinstance(sequence, ListValue):
                 self.t.effects.changed(sequence)
                 sequence.slots = slots
@@ -390,7 +405,9 @@ class PythonSemantics:
                 return ConstValue(name == "ne")
             return None
         if name in ("add", "iadd"):
-            return left.like([*left.slots, *right.slots])
+            self.fold(operator.add, left.places(), right.places())
+            like = right if (left.kind, right.kind) == (tuple, torch.Size) else left
+            return like.like([*left.slots, *right.slots])
         if name in COMPARISONS:
             return self._compare_sequences(name, left, right)
         return None

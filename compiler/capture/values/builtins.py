@@ -203,6 +203,8 @@ def _super(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(object)
 def _object(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if args or kwargs:
+        t.python.fold(object, None)  # Python's own error
     return ObjectValue(object)
 
 
@@ -324,6 +326,8 @@ def _dict_of_kind(kind: type) -> Handler:
         made = DictValue({}, kind=kind)
         if kind is collections.defaultdict and rest:
             factory = rest.pop(0)
+            if factory.is_constant():
+                t.python.fold(kind, factory.constant())  # Python's own error
             made.factory = None if t.python.is_none(factory) else factory
         made.method(t, "update", rest, kwargs)
         return made
@@ -364,9 +368,17 @@ def _len(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 # -- attributes ------------------------------------------------------------------------------
+def _attribute_name(t: Interpreter, value: Value) -> str:
+    name = t.python.concrete(value)
+    if not isinstance(name, str):
+        text = f"attribute name must be string, not '{type(name).__name__}'"
+        return t.python.raise_(TypeError, text)
+    return name
+
+
 @builtin(getattr)
 def _getattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    name = t.python.concrete(args[1])
+    name = _attribute_name(t, args[1])
     if len(args) == 2:
         return args[0].attr(t, name)
     try:
@@ -379,7 +391,7 @@ def _getattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(hasattr)
 def _hasattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    name = t.python.concrete(args[1])
+    name = _attribute_name(t, args[1])
     try:
         args[0].attr(t, name)
     except breaks.GraphBreak as cause:
@@ -416,7 +428,7 @@ def _has_unread(t: Interpreter, owner: Value, name: str) -> bool:
 
 @builtin(setattr)
 def _setattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    args[0].set_attr(t, t.python.concrete(args[1]), args[2])
+    args[0].set_attr(t, _attribute_name(t, args[1]), args[2])
     return ConstValue(None)
 
 

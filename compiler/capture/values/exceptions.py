@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
+#: exceptions that Python, where it raises them, gives the names that were looked for
+NAMING = (NameError, AttributeError, ImportError)
+
+
 class ExceptionValue(Value):
     """An exception raised or made by traced code."""
 
@@ -45,6 +49,8 @@ class ExceptionValue(Value):
             raise breaks.SkipFrame("the __context__ of an exception is read")
         if name in ("__cause__", "__traceback__"):
             return ConstValue(None)
+        if name in ("name", "obj", "path") and issubclass(self.cls, NAMING):
+            raise breaks.SkipFrame(f"what an exception names is read, as {name}")
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else ConstValue(None)
         raw = type_lookup(self.cls, name)

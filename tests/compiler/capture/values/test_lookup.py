@@ -65,7 +65,7 @@ class OfComputedMetaclass(metaclass=ComputedMetaclass):
 MIXINS = (Computed, Falling)
 BASES = (object, int, str, list, dict, set, decimal.Decimal, io.StringIO, Exception)
 OWNERS = [
-    *(type(f"{mixin.__name__}_{base.__name__}", (mixin, base), {})() for mixin in MIXINS for base in BASES),
+    *(type(f"{m.__name__}_{base.__name__}", (m, base), {})() for m in MIXINS for base in BASES),
     Overriding(), OfMetaclass, OfComputedMetaclass,
 ]  # fmt: skip
 
