@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts.handled_errors import break_where_handled
 from tc.compiler.capture.parts.printed_names import by_name
-from tc.compiler.capture.parts.reads import guard_answer, guard_memory
+from tc.compiler.capture.parts.reads import guard_answer, guard_memory, refuse_sparse_elements
 from tc.compiler.capture.scopes import Scope
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
@@ -148,6 +148,7 @@ class OutputGraph:
         text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         self.derived.forget(making=isinstance(target, type))
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
+        refuse_sparse_elements(text, fakes)
         if self.derived.making:
             held = [*args, *kwargs.values()]
             held_fakes = [*fakes, *fake_named.values()]

@@ -24,7 +24,7 @@ from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.iterators import ConstIterator
-from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.slices import SliceValue
@@ -320,7 +320,7 @@ class PythonSemantics:
             attempts.insert(0, attempts.pop())
         for owner, method, argument in attempts:
             raw = self._own_operator(owner, method)
-            if raw is None:
+            if raw is None or (owner is right and self._tensor_asks(left, right)):
                 continue
             result = self.t.inline_object(raw, [owner, argument])
             if not is_not_implemented(result):
@@ -332,6 +332,13 @@ class PythonSemantics:
                 if not is_not_implemented(result):
                     return self.logical_not(result)
         return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
+
+    @staticmethod
+    def _tensor_asks(left: Value, right: Value) -> bool:
+        """Return whether a tensor's operator asks ``__torch_function__`` of its right operand."""
+        if not isinstance(left, TensorValue) or not isinstance(right, OWNERS):
+            return False
+        return type_lookup(right.python_type(), "__torch_function__") is not MISSING
 
     def _reflected_goes_first(self, left: Value, right: Value, method: str) -> bool:
         """Return whether Python asks the right operand first: its class derives from the left."""

@@ -7,7 +7,7 @@ is evaluated again at each call of the compiled code (`ask_process_again`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +30,7 @@ OF_TENSOR_GUARD = frozenset((
     "nelement", "dim", "ndimension", "dense_dim", "sparse_dim", "is_floating_point", "is_complex",
     "is_signed", "is_contiguous", "is_non_overlapping_and_dense", "element_size", "get_device",
     "is_conj", "is_neg", "is_inference", "is_tensor", "is_storage", "is_same_size", "is_nonzero",
-    "result_type", "can_cast", "has_names", "is_coalesced", "type", "data_type", "type_as", "len",
+    "result_type", "can_cast", "has_names", "type", "data_type", "type_as", "len",
     "__len__", "is_distributed", "_is_zerotensor", "is_tracing", "broadcast_shapes",
     "is_functorch_wrapped_tensor", "is_batchedtensor", "is_gradtrackingtensor", "maybe_get_level",
 ))  # fmt: skip
@@ -48,8 +48,21 @@ OF_GLOBAL_STATE = frozenset((
     "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "get_autocast_cpu_dtype",
     "get_autocast_gpu_dtype",
 ))  # fmt: skip
+#: What sparse tensors tell of their elements, which fakes do not know.
+OF_SPARSE_ELEMENTS = frozenset((
+    "coalesce", "is_coalesced", "_nnz", "values", "indices", "_values", "_indices", "crow_indices",
+    "col_indices", "ccol_indices", "row_indices",
+))  # fmt: skip
 #: Operations that take positions in a tensor's storage, which depend on the tensor's offset.
 OF_MEMORY = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"))
+
+
+def refuse_sparse_elements(text: str, fakes: Iterable[Any]) -> None:
+    """Break the graph where it asks a sparse tensor how its elements are stored."""
+    if text in OF_SPARSE_ELEMENTS and any(
+        isinstance(fake, torch.Tensor) and fake.layout is not torch.strided for fake in fakes
+    ):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"Tensor.{text} of a sparse tensor")
 
 
 def guard_answer(

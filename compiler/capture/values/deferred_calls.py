@@ -76,9 +76,18 @@ def _warn(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     raising = any(action == "error" for action, *_ in warnings.filters)
     if state is not None or raising:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn() (its filters are changed)")
+    if _are_recorded_here(t):
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn() (the function records them)")
     level = t.python.concrete(given.get("stacklevel", ConstValue(1)))
     t.effects.demand(_warning(t, message, category, max(level, 1)))
     return ConstValue(None)
+
+
+def _are_recorded_here(t: Interpreter) -> bool:
+    """Return whether the frame has the list that warnings are added to: it may read it."""
+    record = getattr(getattr(warnings, "_showwarnmsg_impl", None), "__self__", None)
+    held = t.frame.locals.values()
+    return isinstance(record, list) and any(one is record for one in held)
 
 
 def _ignores(t: Interpreter, filters: Value, category: type) -> bool:

@@ -22,13 +22,13 @@ KEPT: list[Any] = []
 
 
 def to_global(x, items):
-    global FOUND
+    global FOUND  # noqa: PLW0603 - what is tested
     FOUND = items.pop()
     return x + 1
 
 
 def first_to_global(x, items):
-    global FOUND
+    global FOUND  # noqa: PLW0603 - what is tested
     FOUND = items.pop(0)
     return x + 1
 
@@ -62,7 +62,7 @@ MAKERS = [object, io.StringIO, lambda: torch.ones(2), lambda: [1], dict, types.S
 
 
 def state_after(run, objects):
-    global FOUND
+    global FOUND  # noqa: PLW0603 - what is tested
     FOUND = MODULE.found = SPACE.found = None
     TABLE.clear()
     KEPT.clear()
