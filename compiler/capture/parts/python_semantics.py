@@ -390,7 +390,7 @@ class PythonSemantics:
         likes = (DictValue,) if isinstance(left, DictValue) else (SetValue, DictView)
         if isinstance(right, SequenceValue | ConstValue) and not isinstance(right, likes):
             other = right.places() if isinstance(right, SequenceValue) else right.obj
-            self.fold(getattr(operator, name), left.python_type()(), other)
+            self.fold(vars(operator)[name], left.python_type()(), other)
 
     def _sequence_binary(self, name: str, left: Value, right: Value) -> Value | None:
         if name in ("mul", "imul"):
@@ -467,6 +467,9 @@ class PythonSemantics:
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, "__format__()")
         if isinstance(value, ObjectValue | ExceptionValue):
+            raw = type_lookup(value.cls, "__format__")
+            if isinstance(raw, types.FunctionType):
+                return self.t.inline_object(raw, [value, ConstValue(spec)])
             value = self.convert_text(str, value)
         return self.folded(format, self.concrete(value), spec)
 

@@ -180,7 +180,10 @@ def _operator(t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
     if name == "truth":
         return ConstValue(args[0].truth(t))
     if name == "index":
-        return args[0]
+        if isinstance(args[0], ConstValue):
+            return t.python.folded(operator.index, args[0].obj)
+        own = isinstance(args[0], ObjectValue)
+        return args[0].method(t, "__index__", [], {}) if own else args[0]
     if len(args) == 1:
         return t.python.unary(name, args[0])
     if len(args) == 2:
@@ -261,7 +264,10 @@ def _number(kind: type) -> Handler:
             if kind is float:
                 return t.output.call_torch(_symbolic_float, [value], {})
         if isinstance(value, ObjectValue):
-            return value.method(t, f"__{kind.__name__}__", [], {})
+            method = f"__{kind.__name__}__"
+            if type_lookup(value.cls, method) is MISSING:
+                return convert(t, [value.method(t, "__index__", [], {})], {})
+            return value.method(t, method, [], {})
         return t.python.folded(kind, *t.python.concrete_list(args))
 
     return convert

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -85,9 +86,10 @@ def _warn(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 def _are_recorded_here(t: Interpreter) -> bool:
     """Return whether the frame has the list that warnings are added to: it may read it."""
-    record = getattr(getattr(warnings, "_showwarnmsg_impl", None), "__self__", None)
-    held = t.frame.locals.values()
-    return isinstance(record, list) and any(one is record for one in held)
+    shown = vars(warnings).get("_showwarnmsg_impl")
+    if not isinstance(shown, types.BuiltinMethodType):  # the list's method, where they are recorded
+        return False
+    return any(one is shown.__self__ for one in t.frame.locals.values())
 
 
 def _ignores(t: Interpreter, filters: Value, category: type) -> bool:

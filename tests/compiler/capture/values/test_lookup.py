@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import io
+import operator
 from typing import Any
 
 import pytest
@@ -132,3 +133,36 @@ def test_what_a_metaclass_looks_up_may_change(monkeypatch: Any) -> None:
     for table in ({}, {"entry": 2}, {"entry": 3}, {}):
         monkeypatch.setattr(Registry, "table", table)
         torch.testing.assert_close(compiled(X), looked_up(X))
+
+
+class Number:
+    def __index__(self) -> int:
+        return 2
+
+    def __format__(self, spec: str) -> str:
+        return f"number {spec}"
+
+    def __str__(self) -> str:
+        return "text"
+
+
+def converted(x: Any, number: Any) -> Any:
+    numbers = operator.index(number), int(number), float(number)
+    return x + numbers[0], numbers, format(number), f"{number:spec} {number} {number!s}"
+
+
+def largest(x: Any, limit: float) -> Any:
+    size = x.shape[0]
+    found = max(size, 5.0), min(size, limit), max(limit, size), min(size, 4)
+    return x + 1, found, [type(one) for one in found]
+
+
+def test_objects_are_converted_by_their_methods() -> None:
+    assert str(tc.compile(converted)(X, Number())) == str(converted(X, Number()))
+
+
+def test_the_largest_number_keeps_its_type() -> None:
+    compiled = tc.compile(largest, dynamic=True)
+    for size, limit in ((4, 2.5), (7, 2.5), (5, 5.0), (3, 9.0)):
+        x = torch.ones(size)
+        assert str(compiled(x, limit)) == str(largest(x, limit))
