@@ -53,6 +53,7 @@ OF_GLOBAL_STATE = names("""
     is_autocast_cache_enabled is_autocast_cpu_enabled get_autocast_cpu_dtype
     get_autocast_gpu_dtype
 """)
+DENSE = (torch.strided, torch.jagged)
 #: What sparse tensors tell of their elements, which fakes do not know.
 OF_SPARSE_ELEMENTS = names("""
     coalesce is_coalesced _nnz values indices _values _indices crow_indices col_indices
@@ -67,7 +68,7 @@ OF_MEMORY = names("""
 def refuse_sparse_elements(text: str, fakes: Iterable[Any]) -> None:
     """Break the graph where it asks a sparse tensor how its elements are stored."""
     if text in OF_SPARSE_ELEMENTS and any(
-        isinstance(fake, torch.Tensor) and fake.layout is not torch.strided for fake in fakes
+        isinstance(fake, torch.Tensor) and fake.layout not in DENSE for fake in fakes
     ):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"Tensor.{text} of a sparse tensor")
 
