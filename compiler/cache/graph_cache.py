@@ -32,7 +32,7 @@ from tc.compiler.cache.graph_key import (
 from tc.compiler.capture import hook
 from tc.compiler.core import ahead
 from tc.compiler.core.artifacts import KernelSpec, Program, StepCost
-from tc.compiler.core.conditions import Condition, Sizes
+from tc.compiler.core.conditions import Condition
 from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
 from tc.compiler.core.frozen_graph import restored, written
@@ -97,7 +97,7 @@ class Trained:
     Attributes:
         backward: loads what runs backward; None: nobody has compiled that yet.
         operations: returns backward as a graph of ATen operations.
-        key, pair: of its entries.
+        key, later, pair: of its entries.
     """
 
     contract: aot.TrainingContract
@@ -105,6 +105,7 @@ class Trained:
     backward: Callable[[], Boxed | None]
     operations: Callable[[], fx.GraphModule]
     key: Key
+    later: Key
     pair: str
 
 
@@ -190,7 +191,8 @@ class GraphCache:
             return None
         with trace.stage("graph_cache.look"):
             first, waited = self._read_or_claim(key)
-            second = None if first is None else _read(_second(key))
+            later = key.of_backward()  # guards are made before backward is compiled
+            second = None if first is None else _read(later)
         found = first is not None and (second is None or second.pair == first.pair)
         _report_lookup(found, key, gm, waited)
         if (
@@ -204,10 +206,10 @@ class GraphCache:
         pair, operations = first.pair, first.operations
 
         def backward() -> Boxed | None:
-            kept = _backward_of(key, pair)
+            kept = _fitting(later, pair)
             if kept is None:
                 return None
-            _note(_second(key), gm)
+            _note(later, gm)
             return run_kept(kept, gm)
 
         return Trained(
@@ -216,6 +218,7 @@ class GraphCache:
             backward,
             functools.cache(lambda: restored(loads(operations.encode(), CLASSES))),
             key,
+            later,
             pair,
         )
 
@@ -230,8 +233,9 @@ class GraphCache:
         """
         self._missed = found.key
         self.cut(gm, contract, backward, {"forward": (), "backward": told})
-        if self._cut is not None and self._cut.pair != found.pair:
-            self._cut = None
+        if self._cut is not None:
+            fits = self._cut.pair == found.pair
+            self._cut = replace(self._cut, later=found.later) if fits else None
         return self._cut is not None
 
     def cut(
@@ -263,15 +267,15 @@ class GraphCache:
         """
         if kind == "forward":
             program, events = make()
-            self._cut = replace(cut, later=_second(cut.key))
+            self._cut = replace(cut, later=cut.key.of_backward())
             events = (*cut.told[kind], *events)
             more = (cut.contract, events, cut.pair, cut.operations)
             self._write(cut.key, cut.gm, program, *more)
             return run(program)
         self._cut = None
-        later = cut.later or _second(cut.key)
+        later = cut.later or cut.key.of_backward()
         with self:
-            kept, _ = self._read_or_claim(later, lambda: _backward_of(cut.key, cut.pair))
+            kept, _ = self._read_or_claim(later, lambda: _fitting(later, cut.pair))
             if kept is not None:
                 _note(later, cut.gm)
                 return run_kept(kept, cut.gm)
@@ -372,15 +376,9 @@ class GraphCache:
             _note(key, gm)
 
 
-def _second(key: Key) -> Key:
-    """Return the key of backward's entry, as of now: guards are made before it is compiled."""
-    sizes = None if key.sizes is None else Sizes(key.sizes.env)
-    return Key({**key.parts, "kind": "training, backward"}, sizes)
-
-
-def _backward_of(key: Key, pair: str) -> Kept | None:
+def _fitting(later: Key, pair: str) -> Kept | None:
     """Return backward's entry, if it was cut as forward's was."""
-    kept = _read(_second(key))
+    kept = _read(later)
     return kept if kept is not None and kept.pair == pair else None
 
 

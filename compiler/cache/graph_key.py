@@ -80,6 +80,18 @@ class Key:
         """The name of the entry."""
         return _hash("\0".join(f"{name}={part}" for name, part in self.parts.items()))
 
+    def of_backward(self) -> Key:
+        """Return the key of backward's entry, as of now.
+
+        Backward is compiled under every condition on sizes that forward was compiled under: it
+        may hold their numbers where forward's own entry states them as conditions.
+        """
+        parts = {**self.parts, "kind": "training, backward"}
+        if self.sizes is None:
+            return Key(parts)
+        sizes = Sizes(self.sizes.env)
+        return Key({**parts, "sizes": _hash(sizes.known)}, sizes)
+
     @functools.cached_property
     def carried_parts(self) -> dict[str, str]:
         """The parts that have to be the same on another machine."""

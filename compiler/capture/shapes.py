@@ -20,6 +20,7 @@ import torch
 from torch import fx
 from torch._guards import GuardSource
 from torch._guards import Source as TorchSource
+from torch._subclasses.fake_tensor import UnsupportedFakeTensorException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -260,10 +261,17 @@ class Shapes:
         return fake
 
     def _stand_in(self, tensor: torch.Tensor, **settings: Any) -> Any:
+        base = tensor._base
+        if base is not None and base.layout is not torch.strided:
+            what = f"a view of the memory of a tensor with layout {base.layout}"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, what)
         try:
             return self.mode.from_tensor(tensor, **settings)
         except AssertionError as error:  # what it views has been written to by now
             what = "a view of memory for which traced code enabled gradients"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, what) from error
+        except UnsupportedFakeTensorException as error:
+            what = f"a tensor that has no fake: {error}"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, what) from error
 
     def fake_wrapper(

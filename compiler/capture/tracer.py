@@ -155,6 +155,8 @@ class Tracer:
         return self._calling.describe() if self._calling is not None else ""
 
     def _zero_argument_super(self, f: Frame) -> Value:
+        if "__class__" not in f.cells or not f.code.co_argcount:
+            self.python.raise_(RuntimeError, "super() has no class or no argument here")
         cls = f.cells["__class__"].load(self)
         first = f.code.co_varnames[0]
         return self.values.known(super).call(self, [cls, f.local(first)], {})

@@ -326,6 +326,9 @@ class Translation:
             for owner in t.effects.roots(at_break):
                 own = [] if isinstance(owner, CellValue) else [owner]
                 r.pin([*own, *t.effects.contents(owner), *owner.children(t)])
+            r.pin(value for _, _, value in t.effects.global_stores())
+            demanded = (child for call in t.effects.demanded for child in call.children(t))
+            r.pin(child for child in demanded if child.source is not None)
         r.replay_effects(at_break)
         return r
 

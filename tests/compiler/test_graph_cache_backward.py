@@ -77,3 +77,18 @@ def test_a_backward_that_nobody_has_compiled_is_compiled_by_itself(folder, funct
         assert told.looks() == [True]
         assert told.stages() & {"aot", "codegen"} == stages
         assert len(entries(folder)) == 2
+
+
+def one_size_only(x, w):
+    return torch.sgn(x * w).sum() + (x * w).mean()  # the gradient of sgn asks for numbers
+
+
+def test_backward_of_one_size_is_not_run_for_another():
+    compiled = tc.compile(one_size_only)
+    for size in (8, 21, 15, 21):
+        grads = []
+        for run in (one_size_only, compiled):
+            w = torch.ones((), requires_grad=True)
+            run(torch.linspace(-2, 3, size), w).backward()
+            grads.append(w.grad)
+        torch.testing.assert_close(*grads)

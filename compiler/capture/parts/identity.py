@@ -21,6 +21,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core.sources import CallSource, DictSource, Source
 
 if TYPE_CHECKING:
@@ -84,12 +85,12 @@ def _has_attributes(value: Value) -> TypeGuard[ObjectValue]:
 def _outside(value: Value) -> Source | None:
     """Return the source of an object that existed before the frame; None if it has none.
 
-    Constants have none, as they are compared by value; nor have cells, whose source leads to their
-    contents. For a number from ``id()`` it is the source of the object.
+    Numbers and constants have none, as they are compared by value; nor have cells, whose source
+    leads to their contents. For a number from ``id()`` it is the source of the object.
     """
     if isinstance(value, IdentityNumber):
         return _outside(value.obj)
-    if value.source is None or isinstance(value, ConstValue | CellValue):
+    if value.source is None or isinstance(value, ConstValue | CellValue | SymValue):
         return None
     return lasting(value.source)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import enum
+import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,8 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.handlers import handler_of
-from tc.compiler.capture.values.objects import (
-    MISSING,
-    ClassValue,
-    NNModuleValue,
-    ObjectValue,
-    type_lookup,
-)
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
 from tc.compiler.capture.values.stand_ins import call_handler
 
 if TYPE_CHECKING:
@@ -50,6 +46,8 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     if kind in FOLDED or isinstance(kind, enum.EnumMeta) or issubclass(kind, FOLDED_BASES):
         plain = t.python.concrete_list(args)
         return t.python.folded(kind, *plain, **t.python.concrete_dict(kwargs))
+    if issubclass(kind, OSError) and len(args) > 1:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "OSError, whose class the number decides")
     if issubclass(kind, BaseException):
         return _exception(t, cls, args, kwargs)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -66,6 +64,9 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
         if kind in (torch.nn.Parameter, torch.nn.Buffer):
             return make_parameter(t, kind, args, kwargs)
         return construct(t, cls, args, kwargs)
+    called = type_lookup(type(kind), "__call__")
+    if isinstance(called, type):  # as `dict`, for a TypedDict
+        return t.values.known(called).call(t, args, kwargs)
     if issubclass(kind, dict) and is_heap_type(kind):
         return _object(t, cls, args, kwargs)
     if issubclass(kind, torch.autograd.Function):
@@ -85,6 +86,8 @@ def _is_plain(kind: type) -> bool:
 
 def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     kind = cls.obj
+    if inspect.isabstract(kind):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"abstract class {kind.__qualname__}")
     maker = type_lookup(kind, "__new__")
     if isinstance(maker, staticmethod):
         made = t.inline_object(maker.__func__, [cls, *args], kwargs)
@@ -96,8 +99,8 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         made = t.inline_object(maker, [cls, *args], kwargs)
     else:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
-    if not issubclass(made.python_type(), kind):
-        return made
+    if kind not in made.python_type().__mro__:
+        return made  # a class may refuse to be asked, or call others its instances
     start = type_lookup(kind, "__init__")
     if isinstance(start, types.FunctionType):
         t.inline_object(start, [made, *args], kwargs)
@@ -121,6 +124,8 @@ def _namespace(t: Interpreter, attributes: Kwargs) -> Value:
 def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     made = ExceptionValue(cls.obj, list(args))
     start = type_lookup(cls.obj, "__init__")
+    if kwargs and not isinstance(start, types.FunctionType):  # `name` of an ImportError
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {cls.obj.__qualname__}")
     if isinstance(start, types.FunctionType):
         t.inline_object(start, [made, *args], kwargs)
     return made

@@ -20,8 +20,9 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.parts.handled_errors import break_where_handled
 from tc.compiler.capture.parts.printed_names import by_name
-from tc.compiler.capture.parts.reads import guard_answer, guard_memory
+from tc.compiler.capture.parts.reads import guard_answer, guard_memory, refuse_sparse_elements
 from tc.compiler.capture.scopes import Scope
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
@@ -147,6 +148,7 @@ class OutputGraph:
         text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         self.derived.forget(making=isinstance(target, type))
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
+        refuse_sparse_elements(text, fakes)
         if self.derived.making:
             held = [*args, *kwargs.values()]
             held_fakes = [*fakes, *fake_named.values()]
@@ -158,6 +160,7 @@ class OutputGraph:
         if [value.example.shape for value in outs] != shapes:
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text} (it resizes an input)")
         self.t.guards.aliasing_matters |= in_place
+        break_where_handled(self.t.top, text, [*fakes, *fake_named.values()])
         known = self._plain_result(result)
         if known is not None and result is not None and not in_place:
             guard_answer(self.t, target, text, args, kwargs, result)

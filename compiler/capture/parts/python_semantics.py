@@ -7,6 +7,8 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import (
@@ -22,12 +24,9 @@ from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.iterators import ConstIterator
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.numbers import known_number
-from tc.compiler.capture.values.objects import (
-    ClassValue,
-    ObjectValue,
-    type_lookup,
-)
+from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
@@ -159,6 +158,9 @@ class PythonSemantics:
                 return True
             small = isinstance(left.obj, int | str) and type(left.obj) is type(right.obj)
             return bool(small and left.obj == right.obj)
+        if isinstance(left, SymValue) or isinstance(right, SymValue):  # as for small numbers
+            ints = left.python_type() is right.python_type() is int
+            return ints and self.binary("eq", left, right).truth(self.t)
         both = isinstance(left, TensorValue) and isinstance(right, TensorValue)
         if both and left.example is right.example and left.kind is right.kind:  # type: ignore[attr-defined]
             return True  # one call returned it twice
@@ -318,7 +320,7 @@ class PythonSemantics:
             attempts.insert(0, attempts.pop())
         for owner, method, argument in attempts:
             raw = self._own_operator(owner, method)
-            if raw is None:
+            if raw is None or (owner is right and self._tensor_asks(left, right)):
                 continue
             result = self.t.inline_object(raw, [owner, argument])
             if not is_not_implemented(result):
@@ -330,6 +332,13 @@ class PythonSemantics:
                 if not is_not_implemented(result):
                     return self.logical_not(result)
         return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
+
+    @staticmethod
+    def _tensor_asks(left: Value, right: Value) -> bool:
+        """Return whether a tensor's operator asks ``__torch_function__`` of its right operand."""
+        if not isinstance(left, TensorValue) or not isinstance(right, OWNERS):
+            return False
+        return type_lookup(right.python_type(), "__torch_function__") is not MISSING
 
     def _reflected_goes_first(self, left: Value, right: Value, method: str) -> bool:
         """Return whether Python asks the right operand first: its class derives from the left."""
@@ -364,6 +373,8 @@ class PythonSemantics:
 
     def _container_operator(self, name: str, left: Value, right: Value) -> Value:
         method = f"__{name.rstrip('_')}__"
+        if name not in ("eq", "ne", "ior"):
+            self._refuse_operands(name, left, right)
         if name == "ne":
             return self.logical_not(left.method(self.t, "__eq__", [right], {}))
         if name[0] == "i" and isinstance(left, SetValue):
@@ -374,11 +385,19 @@ class PythonSemantics:
             return left
         return left.method(self.t, method, [right], {})
 
+    def _refuse_operands(self, name: str, left: Value, right: Value) -> None:
+        """Raise Python's error if a set or dict meets what is neither."""
+        likes = (DictValue,) if isinstance(left, DictValue) else (SetValue, DictView)
+        if isinstance(right, SequenceValue | ConstValue) and not isinstance(right, likes):
+            other = right.places() if isinstance(right, SequenceValue) else right.obj
+            self.fold(vars(operator)[name], left.python_type()(), other)
+
     def _sequence_binary(self, name: str, left: Value, right: Value) -> Value | None:
         if name in ("mul", "imul"):
             sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
             assert isinstance(sequence, SequenceValue)
-            slots = sequence.slots * self.concrete(count)
+            repeated = self.fold(operator.mul, sequence.places(), self.concrete(count))
+            slots = [sequence.slots[place] for place in repeated]
             if name == "imul" and isinstance(sequence, ListValue):
                 self.t.effects.changed(sequence)
                 sequence.slots = slots
@@ -393,7 +412,9 @@ class PythonSemantics:
                 return ConstValue(name == "ne")
             return None
         if name in ("add", "iadd"):
-            return left.like([*left.slots, *right.slots])
+            self.fold(operator.add, left.places(), right.places())
+            like = right if (left.kind, right.kind) == (tuple, torch.Size) else left
+            return like.like([*left.slots, *right.slots])
         if name in COMPARISONS:
             return self._compare_sequences(name, left, right)
         return None
@@ -446,6 +467,9 @@ class PythonSemantics:
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, "__format__()")
         if isinstance(value, ObjectValue | ExceptionValue):
+            raw = type_lookup(value.cls, "__format__")
+            if isinstance(raw, types.FunctionType):
+                return self.t.inline_object(raw, [value, ConstValue(spec)])
             value = self.convert_text(str, value)
         return self.folded(format, self.concrete(value), spec)
 

@@ -7,7 +7,7 @@ is evaluated again at each call of the compiled code (`ask_process_again`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,35 +21,56 @@ from tc.compiler.capture.values.tensor import NodeValue, TensorValue
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
+
+def names(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
 #: Functions of a tensor's type, dtype, device, sizes, strides and dispatch keys alone: its TENSOR
 #: guard covers them.
-OF_TENSOR_GUARD = frozenset((
-    "dtype", "device", "layout", "ndim", "is_cuda", "is_cpu", "is_sparse", "is_quantized", "is_mps",
-    "is_xpu", "is_meta", "is_nested", "itemsize", "nbytes", "is_mkldnn", "is_vulkan", "is_mtia",
-    "is_ipu", "is_xla", "is_ort", "is_maia", "is_sparse_csr", "shape", "size", "stride", "numel",
-    "nelement", "dim", "ndimension", "dense_dim", "sparse_dim", "is_floating_point", "is_complex",
-    "is_signed", "is_contiguous", "is_non_overlapping_and_dense", "element_size", "get_device",
-    "is_conj", "is_neg", "is_inference", "is_tensor", "is_storage", "is_same_size", "is_nonzero",
-    "result_type", "can_cast", "has_names", "is_coalesced", "type", "data_type", "type_as", "len",
-    "__len__", "is_distributed", "_is_zerotensor", "is_tracing", "broadcast_shapes",
-    "is_functorch_wrapped_tensor", "is_batchedtensor", "is_gradtrackingtensor", "maybe_get_level",
-))  # fmt: skip
+OF_TENSOR_GUARD = names("""
+    dtype device layout ndim is_cuda is_cpu is_sparse is_quantized is_mps is_xpu is_meta
+    is_nested itemsize nbytes is_mkldnn is_vulkan is_mtia is_ipu is_xla is_ort is_maia
+    is_sparse_csr shape size stride numel nelement dim ndimension dense_dim sparse_dim
+    is_floating_point is_complex is_signed is_contiguous is_non_overlapping_and_dense
+    element_size get_device is_conj is_neg is_inference is_tensor is_storage is_same_size
+    is_nonzero result_type can_cast has_names type data_type type_as len __len__ is_distributed
+    _is_zerotensor is_tracing broadcast_shapes is_functorch_wrapped_tensor is_batchedtensor
+    is_gradtrackingtensor maybe_get_level
+""")
 #: Functions of their arguments alone.
-PURE = frozenset((
-    "promote_types", "can_cast", "result_type", "finfo", "iinfo", "broadcast_shapes", "device",
-    "dtype", "get_device_module", "typename", "is_floating_point", "is_complex", "is_tensor",
-    "is_storage", "Size", "is_scripting", "is_tracing", "is_compiling", "is_available",
-    "canonicalize_dim", "canonicalize_dims", "isinstance", "get_overridable_functions",
-))  # fmt: skip
+PURE = names("""
+    promote_types can_cast result_type finfo iinfo broadcast_shapes device dtype
+    get_device_module typename is_floating_point is_complex is_tensor is_storage Size
+    is_scripting is_tracing is_compiling is_available canonicalize_dim canonicalize_dims
+    isinstance get_overridable_functions
+""")
 #: Functions that the GLOBAL_STATE guard covers.
-OF_GLOBAL_STATE = frozenset((
-    "is_grad_enabled", "get_default_dtype", "are_deterministic_algorithms_enabled",
-    "is_deterministic_algorithms_warn_only_enabled", "is_autocast_enabled", "get_autocast_dtype",
-    "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "get_autocast_cpu_dtype",
-    "get_autocast_gpu_dtype",
-))  # fmt: skip
+OF_GLOBAL_STATE = names("""
+    is_grad_enabled get_default_dtype are_deterministic_algorithms_enabled
+    is_deterministic_algorithms_warn_only_enabled is_autocast_enabled get_autocast_dtype
+    is_autocast_cache_enabled is_autocast_cpu_enabled get_autocast_cpu_dtype
+    get_autocast_gpu_dtype
+""")
+DENSE = (torch.strided, torch.jagged)
+#: What sparse tensors tell of their elements, which fakes do not know.
+OF_SPARSE_ELEMENTS = names("""
+    coalesce is_coalesced _nnz values indices _values _indices crow_indices col_indices
+    ccol_indices row_indices
+""")
 #: Operations that take positions in a tensor's storage, which depend on the tensor's offset.
-OF_MEMORY = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"))
+OF_MEMORY = names("""
+    as_strided as_strided_ as_strided_copy as_strided_scatter
+""")
+
+
+def refuse_sparse_elements(text: str, fakes: Iterable[Any]) -> None:
+    """Break the graph where it asks a sparse tensor how its elements are stored."""
+    if text in OF_SPARSE_ELEMENTS and any(
+        isinstance(fake, torch.Tensor) and fake.layout not in DENSE for fake in fakes
+    ):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"Tensor.{text} of a sparse tensor")
 
 
 def guard_answer(

@@ -56,8 +56,8 @@ from tc.compiler.capture.values.iterators import (
     SEQUENCE_ITERATORS,
     wrap_iterator,
 )
+from tc.compiler.capture.values.lookup import MISSING
 from tc.compiler.capture.values.objects import (
-    MISSING,
     ClassValue,
     NNModuleValue,
     ObjectValue,

@@ -22,11 +22,8 @@ from tc.compiler.capture.traceable import set_error_on_graph_break
 from tc.compiler.capture.values.base import NULL, Lazy, Slot, Value
 from tc.compiler.capture.values.const import LITERALS, ConstValue
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
-from tc.compiler.capture.values.objects import (
-    NNModuleValue,
-    ObjectValue,
-    type_lookup,
-)
+from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.objects import NNModuleValue, ObjectValue
 from tc.compiler.capture.values.tensor import NodeValue
 from tc.compiler.core.sources import (
     AttrSource,

@@ -17,7 +17,8 @@ from tc.compiler.capture.torch_api.subgraphs import map_leaves, new_scope
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import SequenceValue, TupleValue
-from tc.compiler.capture.values.objects import ClassValue, type_lookup
+from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.objects import ClassValue
 from tc.compiler.capture.values.subclasses import SubclassValue, twin
 from tc.compiler.capture.values.tensor import NodeValue, TensorValue
 

@@ -10,7 +10,8 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.handlers import handles
-from tc.compiler.capture.values.objects import ClassValue, type_lookup
+from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.objects import ClassValue
 from tc.compiler.capture.values.subclasses import CLASSES_OFF, is_wrapper, own_attribute, with_class
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 

@@ -13,6 +13,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
 from tc.compiler.core.sources import Source
 from tc.compiler.options import config
 from tc.trace.places import StackFrame
@@ -110,6 +111,9 @@ class Value:
 
     def item(self, t: Interpreter, key: Value) -> Value:
         """Return the value of ``self[key]``."""
+        kind = self.python_type()
+        if type_lookup(kind, "__getitem__") is MISSING and not issubclass(kind, type):
+            return t.python.raise_(TypeError, f"'{kind.__name__}' object is not subscriptable")
         return self.method(t, "__getitem__", [key], {})
 
     def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
@@ -263,9 +267,11 @@ class OpaqueValue(Value):
         return f"{self.source.pretty} ({name})" if self.source else f"a {name}"
 
     def attr(self, t: Interpreter, name: str) -> Value:
+        if read_runs_python(self.obj, name):
+            return super().attr(t, name)
         try:
             value = getattr(self.obj, name)
-        except AttributeError:
+        except Exception:  # what the program gets, where it reads this after the break
             return super().attr(t, name)
         if callable(value) and is_ignored(value):
             return LambdaValue(lambda t, args, kwargs: t.values.known(None), name)

@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.objects import (
-    MISSING,
-    ClassValue,
-    ObjectValue,
-    is_library,
-    type_lookup,
-)
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.objects import ClassValue, ObjectValue, is_library
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import AttrSource, Source
 

@@ -31,13 +31,8 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, set_of
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.objects import (
-    MISSING,
-    NNModuleValue,
-    ObjectValue,
-    SuperValue,
-    type_lookup,
-)
+from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
+from tc.compiler.capture.values.objects import NNModuleValue, ObjectValue, SuperValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
@@ -185,7 +180,10 @@ def _operator(t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
     if name == "truth":
         return ConstValue(args[0].truth(t))
     if name == "index":
-        return args[0]
+        if isinstance(args[0], ConstValue):
+            return t.python.folded(operator.index, args[0].obj)
+        own = isinstance(args[0], ObjectValue)
+        return args[0].method(t, "__index__", [], {}) if own else args[0]
     if len(args) == 1:
         return t.python.unary(name, args[0])
     if len(args) == 2:
@@ -208,6 +206,8 @@ def _super(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(object)
 def _object(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if args or kwargs:
+        t.python.fold(object, None)  # Python's own error
     return ObjectValue(object)
 
 
@@ -264,7 +264,10 @@ def _number(kind: type) -> Handler:
             if kind is float:
                 return t.output.call_torch(_symbolic_float, [value], {})
         if isinstance(value, ObjectValue):
-            return value.method(t, f"__{kind.__name__}__", [], {})
+            method = f"__{kind.__name__}__"
+            if type_lookup(value.cls, method) is MISSING:
+                return convert(t, [value.method(t, "__index__", [], {})], {})
+            return value.method(t, method, [], {})
         return t.python.folded(kind, *t.python.concrete_list(args))
 
     return convert
@@ -329,6 +332,8 @@ def _dict_of_kind(kind: type) -> Handler:
         made = DictValue({}, kind=kind)
         if kind is collections.defaultdict and rest:
             factory = rest.pop(0)
+            if factory.is_constant():
+                t.python.fold(kind, factory.constant())  # Python's own error
             made.factory = None if t.python.is_none(factory) else factory
         made.method(t, "update", rest, kwargs)
         return made
@@ -369,9 +374,17 @@ def _len(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 # -- attributes ------------------------------------------------------------------------------
+def _attribute_name(t: Interpreter, value: Value) -> str:
+    name = t.python.concrete(value)
+    if not isinstance(name, str):
+        text = f"attribute name must be string, not '{type(name).__name__}'"
+        return t.python.raise_(TypeError, text)
+    return name
+
+
 @builtin(getattr)
 def _getattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    name = t.python.concrete(args[1])
+    name = _attribute_name(t, args[1])
     if len(args) == 2:
         return args[0].attr(t, name)
     try:
@@ -384,21 +397,29 @@ def _getattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(hasattr)
 def _hasattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    name = t.python.concrete(args[1])
+    name = _attribute_name(t, args[1])
     try:
         args[0].attr(t, name)
     except breaks.GraphBreak as cause:
         if cause.reason is not breaks.UNSUPPORTED_ATTR:
             raise
+        if args[0].obj is not None and read_runs_python(args[0].obj, name):
+            raise
         return ConstValue(_has_unread(t, args[0], name))
     except Raised as raised:
         if issubclass(raised.value.python_type(), AttributeError):
-            absent = isinstance(args[0], ObjectValue) and not hasattr(args[0].obj, name)
-            if args[0].source is not None and absent:  # else traced code deleted it
+            if args[0].source is not None and _is_absent(args[0], name):
                 t.guards.add("NO_ATTR", args[0].source, name)
             return ConstValue(False)
         raise
     return ConstValue(True)
+
+
+def _is_absent(owner: Value, name: str) -> bool:
+    """Return whether an object itself lacks an attribute: no code says so, traced or not."""
+    if not isinstance(owner, ObjectValue) or read_runs_python(owner.obj, name):
+        return False
+    return not hasattr(owner.obj, name)  # else traced code deleted it
 
 
 def _has_unread(t: Interpreter, owner: Value, name: str) -> bool:
@@ -413,7 +434,7 @@ def _has_unread(t: Interpreter, owner: Value, name: str) -> bool:
 
 @builtin(setattr)
 def _setattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    args[0].set_attr(t, t.python.concrete(args[1]), args[2])
+    args[0].set_attr(t, _attribute_name(t, args[1]), args[2])
     return ConstValue(None)
 
 

@@ -15,7 +15,8 @@ from tc.compiler.capture.guards.rows import Predicate
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.objects import ObjectValue, is_library, type_lookup
+from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.objects import ObjectValue, is_library
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import Source
 

@@ -72,17 +72,16 @@ class SequenceValue(Value):
 
     def item(self, t: Interpreter, key: Value) -> Value:
         index = t.python.concrete(key)
-        if isinstance(index, slice):
-            return self.like(self.slots[index])
+        if type(index) is not int or not -len(self.slots) <= index < len(self.slots):
+            index = t.python.fold(operator.getitem, self.places(), index)  # or Python's error
         if not isinstance(index, int):
-            return t.python.raise_(
-                TypeError,
-                f"{self.kind.__name__} indices must be integers or slices, "
-                f"not {type(index).__name__}",
-            )
-        if not -len(self.slots) <= index < len(self.slots):
-            return t.python.raise_(IndexError, f"{self.kind.__name__} index out of range")
+            return self.like([self.slots[place] for place in index])
         return self.at(t, index)
+
+    def places(self) -> Any:
+        """Return numbers in a container of this kind: Python says what it refuses of them."""
+        kind = next((k for k in (list, collections.deque) if issubclass(self.kind, k)), tuple)
+        return kind(range(len(self.slots)))
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "__class__":
@@ -267,8 +266,7 @@ class ListValue(SequenceValue):
 
     def del_item(self, t: Interpreter, key: Value) -> None:
         index = t.python.concrete(key)
-        if isinstance(index, int) and not -len(self.slots) <= index < len(self.slots):
-            raise_as_python(t, self, "__delitem__", [key], {})
+        t.python.fold(operator.delitem, self.places(), index)  # Python's own errors
         t.effects.changed(self)
         del self.slots[index]
 

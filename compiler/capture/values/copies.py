@@ -12,7 +12,8 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import OBJECT_METHODS, builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.objects import ObjectValue, type_lookup
+from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:

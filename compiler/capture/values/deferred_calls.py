@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -76,9 +77,19 @@ def _warn(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     raising = any(action == "error" for action, *_ in warnings.filters)
     if state is not None or raising:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn() (its filters are changed)")
+    if _are_recorded_here(t):
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn() (the function records them)")
     level = t.python.concrete(given.get("stacklevel", ConstValue(1)))
     t.effects.demand(_warning(t, message, category, max(level, 1)))
     return ConstValue(None)
+
+
+def _are_recorded_here(t: Interpreter) -> bool:
+    """Return whether the frame has the list that warnings are added to: it may read it."""
+    shown = vars(warnings).get("_showwarnmsg_impl")
+    if not isinstance(shown, types.BuiltinMethodType):  # the list's method, where they are recorded
+        return False
+    return any(one is shown.__self__ for one in t.frame.locals.values())
 
 
 def _ignores(t: Interpreter, filters: Value, category: type) -> bool:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Lazy, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.dicts import DictValue, Entries
-from tc.compiler.capture.values.objects import MISSING, ObjectValue, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.core.sources import CallSource, Source
 
 if TYPE_CHECKING:

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import LambdaValue, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.objects import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+
+#: exceptions that Python, where it raises them, gives the names that were looked for
+NAMING = (NameError, AttributeError, ImportError)
 
 
 class ExceptionValue(Value):
@@ -45,6 +49,8 @@ class ExceptionValue(Value):
             raise breaks.SkipFrame("the __context__ of an exception is read")
         if name in ("__cause__", "__traceback__"):
             return ConstValue(None)
+        if name in ("name", "obj", "path") and issubclass(self.cls, NAMING):
+            raise breaks.SkipFrame(f"what an exception names is read, as {name}")
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else ConstValue(None)
         raw = type_lookup(self.cls, name)

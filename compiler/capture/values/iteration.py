@@ -15,6 +15,7 @@ from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, CLASS_METHODS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue, sort_values
+from tc.compiler.capture.values.dicts import SetValue
 from tc.compiler.capture.values.functions import PartialValue
 from tc.compiler.capture.values.iterators import (
     ChainIterator,
@@ -92,6 +93,8 @@ def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return args[0].method(t, "__reversed__", [], {})
     if args[0].is_constant() and not isinstance(args[0].constant(), Iterable):
         t.python.fold(reversed, args[0].constant())  # Python's own error
+    if isinstance(args[0], SetValue):
+        t.python.fold(reversed, set())
     return ListValue(list(reversed(args[0].unpack(t)))).iterate(t)
 
 
@@ -153,7 +156,8 @@ def _extreme(name: str) -> Handler:
 
 def _better(t: Interpreter, name: str, best: Value, item: Value) -> Value:
     """Return the result of max or min of two values: a node if it depends on data or sizes."""
-    if isinstance(best, SymValue) or isinstance(item, SymValue):
+    symbolic = isinstance(best, SymValue) or isinstance(item, SymValue)
+    if symbolic and best.python_type() is item.python_type():  # else the result's type varies
         function = torch.sym_max if name == "gt" else torch.sym_min
         return t.output.call_torch(function, [best, item], {})
     wins = t.python.binary(name, item, best)
@@ -180,6 +184,8 @@ BUILTINS.add(id(min), _extreme("lt"))
 # -- functools, itertools ----------------------------------------------------------------------
 @builtin(functools.partial)
 def _partial(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if args[0].is_constant() and not callable(args[0].constant()):
+        t.python.fold(functools.partial, args[0].constant())  # Python's own error
     return PartialValue(args[0], list(args[1:]), kwargs)
 
 

@@ -18,12 +18,12 @@ from tc.compiler.capture.values.base import (
 )
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
 from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
-MISSING: Any = object()
 # Torch's own definitions, read now because a program may replace them later.
 _MODULE_CALL = torch.nn.Module.__dict__["__call__"]
 _MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
@@ -34,17 +34,6 @@ GLOBAL_HOOKS = (
     "_global_backward_pre_hooks",
 )  # fmt: skip
 SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
-
-
-def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
-    """Return the raw attribute of a class along its method resolution order, or MISSING."""
-    mro = cls.__mro__
-    if after is not None:
-        mro = mro[mro.index(after) + 1 :]
-    for base in mro:
-        if name in base.__dict__:
-            return base.__dict__[name]
-    return MISSING
 
 
 def is_library(module: str) -> bool:
@@ -412,6 +401,9 @@ class ClassValue(KnownObject):
             return stored
         raw = type_lookup(self.obj, name)
         if raw is MISSING:
+            found = self._attr_of_metaclass(t, name)
+            if found is not None:
+                return found
             if hasattr(self.obj, name):
                 return t.values.wrap(
                     getattr(self.obj, name), AttrSource(t.values.source_of(self), name)
@@ -420,6 +412,19 @@ class ClassValue(KnownObject):
                 AttributeError, f"type object '{self.obj.__name__}' has no attribute '{name}'"
             )
         return t.attributes.bind_class_attr(self, raw, name)
+
+    def _attr_of_metaclass(self, t: Interpreter, name: str) -> Value | None:
+        """Return what a property or the ``__getattr__`` of a metaclass gives, traced."""
+        kind = type(self.obj)
+        if is_library(kind.__module__) or not read_runs_python(self.obj, name):
+            return None
+        raw = type_lookup(kind, name)
+        if isinstance(raw, property) and isinstance(raw.fget, types.FunctionType):
+            return t.inline_object(raw.fget, [self])
+        fallback = type_lookup(kind, "__getattr__")
+        if raw is MISSING and isinstance(fallback, types.FunctionType):
+            return t.inline_object(fallback, [self, ConstValue(name)])
+        self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         fixed = id(self.obj) in t.values.made_inside or is_library(self.obj.__module__)

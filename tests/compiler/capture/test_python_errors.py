@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import abc
 import collections
+import typing
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 import tc
+
+
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def method(self):
+        """Do nothing."""
+
+
+class Unaskable(type):
+    def __subclasscheck__(cls, other):
+        raise TypeError("not to be asked")
+
+
+class Unasked(metaclass=Unaskable):
+    def __init__(self, value):
+        self.value = value
+
 
 FAILING = """
 [1, 2].index(5) | [1, 2].index('a') | [1, 2].remove(5) | [].pop() | [1].pop(5) | (1, 2).index(7)
@@ -23,6 +43,12 @@ max([]) | min(()) | sum(['a']) | sorted([1, 'a']) | int('x') | float('y') | int(
 next(iter([])) | [1, 2][5] | (1,)[3] | 'abc'[9] | 'abc'.index('z') | 'a' + 1 | [1] + (1,)
 range(3)[5] | range(3).index(9) | range(1.5) | divmod(1, 0) | 1 // 0 | len(3) | None.foo | [].foo
 deque([]).pop() | deque([]).popleft() | deque([1]).index(4) | deque([1]).remove(4) | iter(3)
+[1] + (2,) | (1,) + [2] | deque([1]) + [2] | [1] * 2.5 | (1,) * 'a' | [1, 2][::0]
+[1, 2][1.0] | (1,)[None]
+deque([1, 2])[0:1] | deque([1])[5] | reversed({1}) | {1} - [2] | {1} < [1] | {1: 2} > 3 | object(3)
+getattr(x, 3) | hasattr(x, 3) | setattr(x, 3, 1) | Abstract() | (lambda: 0)[0]
+slice(1)[0] | partial(3)
+defaultdict(5) | [1, 2].__delitem__(slice(None, None, 0)) | OSError(2, 'x').nope | Unasked(3).nope
 """
 CALLS = [text.strip() for line in FAILING.strip().splitlines() for text in line.split("|")]
 STATEMENTS = [
@@ -33,7 +59,10 @@ STATEMENTS = [
 
 def catching(statement):
     """Return a function that catches what a statement raises and returns what it is."""
-    space = {"deque": collections.deque}
+    space = {
+        "deque": collections.deque, "defaultdict": collections.defaultdict, "partial": partial,
+        "Abstract": Abstract, "Unasked": Unasked,
+    }  # fmt: skip
     exec(
         f"def f(x):\n    try:\n        {statement}\n"
         "    except Exception as error:\n        return x + 1, type(error), str(error)\n",
@@ -91,3 +120,43 @@ def test_results_of_numpy_have_numpys_shape_and_type(name, dynamic):
         assert type(one) is type(other)
         assert one.dtype == other.dtype
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+class Named(typing.TypedDict):
+    value: int
+
+
+def kinds(x):
+    made = Named(value=3)
+    error = OSError(2, "text")
+    one, two = (1,), (2,)
+    joined = one + x.shape, x.shape + one, one + two
+    return x + 1, type(made), made, type(error), [type(one) for one in joined]
+
+
+def names_in_errors(x, owner):
+    found = []
+    for read in (lambda: not_there, lambda: owner.not_there, lambda: x.not_there):  # noqa: F821
+        try:
+            read()
+        except (NameError, AttributeError) as error:
+            found.append((error.name, getattr(error, "obj", None) is owner))
+    return x + 1, found, ImportError("text", name="name").name
+
+
+@pytest.mark.parametrize("arguments", [(kinds,), (names_in_errors, 3)])
+def test_objects_are_those_that_python_makes(arguments):
+    function, *rest = arguments
+    x = torch.ones(2)
+    assert str(tc.compile(function)(x, *rest)) == str(function(x, *rest))
+
+
+def compared(x, pairs):
+    return x + 1, pairs[0] < pairs[1], pairs[0] == pairs[1], pairs[0][0] is pairs[1][0]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_equal_dynamic_numbers_may_be_one_object(dynamic):
+    compiled = tc.compile(compared, dynamic=dynamic)
+    for pairs in ([(3, 1), (4, 2)], [(3, 1), (3, 2)], [(5, 2), (5, 1)], [(3, 1), (3, 1)]):
+        assert str(compiled(torch.ones(1), pairs)) == str(compared(torch.ones(1), pairs))

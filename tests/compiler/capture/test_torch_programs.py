@@ -3,6 +3,8 @@
 # ruff: noqa: C416, RUF015
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -285,3 +287,79 @@ def test_quantized_tensors_break_where_they_are_made_and_pass_through():
         tc.reset()
         found, wanted = tc.compile(function)(*args), function(*args)
         torch.testing.assert_close(found, wanted)
+
+
+PARTS_OF_SPARSE = {
+    "coo values": lambda n: torch.eye(n).to_sparse().values(),
+    "coo indices": lambda n: torch.eye(n).to_sparse().indices(),
+    "csr values": lambda n: torch.eye(n).to_sparse_csr().values(),
+    "csr columns": lambda n: torch.eye(n).to_sparse_csr().col_indices(),
+    "bsr values": lambda n: torch.eye(2 * n).to_sparse_bsr((2, 2)).values(),
+}
+
+
+def added_in_place(part, other):
+    other = other + 1
+    part.add_(1)
+    return part * 2, other
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("make", PARTS_OF_SPARSE.values(), ids=PARTS_OF_SPARSE)
+def test_views_of_sparse_tensors_are_inputs(make, dynamic):
+    compiled = tc.compile(added_in_place, dynamic=dynamic)
+    for size in (4, 7, 5):
+        found, expected = make(size), make(size)
+        results = compiled(found, torch.ones(2)), added_in_place(expected, torch.ones(2))
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(found, expected)
+
+
+PLACES = torch.tensor([[0, 1, 0], [1, 0, 1]])
+
+
+def coalesced(x):
+    sparse = torch.sparse_coo_tensor(PLACES, x, (2, 2))
+    twice = sparse + sparse
+    return twice.coalesce().values(), sparse.is_coalesced(), sparse._nnz()
+
+
+def asked(sparse):
+    return sparse.is_coalesced(), sparse._nnz()
+
+
+def test_elements_of_sparse_tensors_are_those_of_eager():
+    x = torch.arange(3.0)
+    torch.testing.assert_close(tc.compile(coalesced)(x), coalesced(x))
+    compiled = tc.compile(asked)
+    for sparse in (torch.sparse_coo_tensor(PLACES, x, (2, 2)), torch.eye(2).to_sparse()):
+        assert compiled(sparse) == asked(sparse)
+
+
+class Overriding:
+    def __radd__(self, other):
+        return "reflected"
+
+    def __torch_function__(self, function, kinds, args=(), kwargs=None):
+        return function.__name__
+
+
+def added(x, other):
+    return x + other, 2 + other
+
+
+def test_a_tensor_asks_its_operand_first():
+    x = torch.ones(2)
+    assert tc.compile(added)(x, Overriding()) == added(x, Overriding()) == ("add", "reflected")
+
+
+def recorded(x):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warnings.warn("first", stacklevel=1)
+        warnings.warn("second", stacklevel=1)
+    return x + 1, len(found)
+
+
+def test_recorded_warnings_are_counted():
+    assert tc.compile(recorded)(torch.ones(1))[1] == 2

@@ -1,0 +1,119 @@
+"""Calls that may fail for the values of tensors, where the program handles the error.
+
+A compiled graph runs as a whole, outside of the ``try`` block that its operations were written in.
+What its kernels refuse would pass by the ``except`` clause. Such a call therefore breaks the graph:
+Python makes it where it stands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.parts.reads import names
+from tc.compiler.capture.values.functions import MethodValue
+from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.objects import is_library
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.bytecode.instructions import Handler, Instruction
+
+#: factorisations, which exist for some matrices only, distributions, and losses of probabilities
+_OF_VALUES = names("""
+    cholesky cholesky_inverse cond eig eigh eigvals eigvalsh inv inverse ldl_factor ldl_solve
+    lstsq lu lu_factor matrix_power matrix_rank pinv solve svd svdvals tensorinv tensorsolve
+    bernoulli bernoulli_ binomial cauchy_ exponential_ geometric_ log_normal_ multinomial normal
+    normal_ poisson random_ uniform_ binary_cross_entropy histc quantile nanquantile ctc_loss
+    _assert_async
+""")
+#: functions of indices, targets and counts, in tensors of integers
+_OF_INDICES = names("""
+    getitem __getitem__ setitem __setitem__ bincount cross_entropy cross_entropy_loss embedding
+    embedding_bag gather index_add index_add_ index_copy index_copy_ index_fill index_fill_
+    index_put index_put_ index_reduce index_reduce_ index_select max_unpool1d max_unpool2d
+    max_unpool3d multi_margin_loss multilabel_margin_loss nll_loss nll_loss_nd one_hot put put_
+    repeat_interleave scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_
+    take take_along_dim
+""")
+#: divisions, which fail where an integer is divided by zero
+_DIVISIONS = names("""
+    div div_ divide floor_divide floor_divide_ floordiv fmod fmod_ mod remainder remainder_
+""")
+#: exceptions that no operation raises for a value
+_OTHER_ERRORS = names("""
+    AttributeError AssertionError EOFError FileNotFoundError GeneratorExit ImportError KeyError
+    KeyboardInterrupt ModuleNotFoundError NameError OSError StopAsyncIteration StopIteration
+    SystemExit TypeError UnicodeDecodeError
+""")
+
+
+def break_where_handled(frame: Any, name: str, args: Iterable[Any]) -> None:
+    """Break the graph at a call whose error the frame, or one that calls it, may handle.
+
+    Args:
+        name: of the function or method of torch.
+        args: fake tensors and numbers.
+    """
+    if _may_fail(name, args) and any(_is_handled(one) for one in frame.chain()):
+        why = "it may fail for the values it gets, and the program handles that"
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, name, why)
+
+
+def _may_fail(name: str, args: Iterable[Any]) -> bool:
+    if name.removeprefix("linalg_") in _OF_VALUES:
+        return True
+    if name not in _OF_INDICES and name not in _DIVISIONS:
+        return False
+    tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
+    whole = [not one.dtype.is_floating_point and not one.dtype.is_complex for one in tensors]
+    return any(whole) if name in _OF_INDICES else all(whole)
+
+
+def _is_handled(frame: Any) -> bool:
+    handler = frame.current.handler
+    while handler is not None:
+        if _catches(frame, handler):
+            return True
+        handler = handler.target.handler
+    return False
+
+
+def _catches(frame: Any, handler: Handler) -> bool:
+    """Return whether a handler is an ``except`` clause for such errors, or a ``with`` block."""
+    instructions, index = frame.program.instructions, frame.program.index
+    at = index[id(handler.target)] + 1
+    found: list[Any] = []
+    while at < len(instructions):
+        one: Instruction = instructions[at]
+        if one.opname == "WITH_EXCEPT_START":
+            return _may_suppress(frame, handler)
+        if one.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
+            if not _OTHER_ERRORS.issuperset(found):
+                return True
+            following = next(jump for jump in instructions[at:] if jump.target is not None)
+            at, found = index[id(following.target)], []
+            continue
+        if one.opname.startswith("LOAD_"):
+            found.append(one.argval)
+        elif one.opname not in ("BUILD_TUPLE", "COPY", "NOP", "CACHE", "PUSH_EXC_INFO"):
+            return one.opname == "POP_TOP" and not found  # ``except:``
+        at += 1
+    return False
+
+
+def _may_suppress(frame: Any, handler: Handler) -> bool:
+    leaving = frame.stack[handler.depth - 1] if handler.depth <= len(frame.stack) else None
+    if not isinstance(leaving, MethodValue):
+        return False
+    kind = leaving.owner.python_type()
+    if issubclass(kind, contextlib.suppress):
+        return True
+    return isinstance(type_lookup(kind, "__exit__"), types.FunctionType) and not is_library(
+        kind.__module__
+    )

@@ -1,0 +1,39 @@
+"""What a class defines under a name, and whether reading an attribute runs code of the program."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+MISSING: Any = object()
+#: what PyTorch's own modules define: the tracer knows what it does
+_MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
+
+
+def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
+    """Return the raw attribute of a class along its method resolution order, or MISSING."""
+    mro = cls.__mro__
+    if after is not None:
+        mro = mro[mro.index(after) + 1 :]
+    for base in mro:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return MISSING
+
+
+def read_runs_python(obj: Any, name: str) -> bool:
+    """Return whether ``obj.name`` may run functions that are written in Python.
+
+    Nothing but the program itself may run those: neither a capture nor a guard.
+    """
+    cls = type(obj)
+    if isinstance(type_lookup(cls, "__getattribute__"), types.FunctionType):
+        return True
+    raw = type_lookup(cls, name)
+    if raw is MISSING:
+        fallback = type_lookup(cls, "__getattr__")
+        return isinstance(fallback, types.FunctionType) and fallback is not _MODULE_GETATTR
+    getter = type_lookup(type(raw), "__get__")
+    return isinstance(raw, property) or isinstance(getter, types.FunctionType)
