@@ -10,13 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass, field, fields
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tc import trace
 from tc.compiler.errors import OptionError
-
-if TYPE_CHECKING:
-    from tc.compiler.capture.specified import Specification
 
 #: mode -> the options it stands for
 MODE_OPTIONS: dict[str, dict[str, Any]] = {
@@ -306,7 +303,7 @@ class Options:
         name: of the compiled region, for traces.
         recompile_limit: compiles after which a function runs eagerly; None: that of `Config`.
         region: a compiled call with one of its own shares no compiled code with others.
-        shapes: what ``shapes_spec`` says.
+        shapes: what ``shapes_spec`` says, a `Specification`.
     """
 
     backend: Callable[..., Callable[..., Any]]
@@ -320,7 +317,7 @@ class Options:
     name: str | None = field(default=None, compare=False)
     recompile_limit: int | None = field(default=None, compare=False)
     region: object = None
-    shapes: Specification | None = None
+    shapes: Any = None
 
 
 #: what is set outside of Python -> what it is taken for where it is not

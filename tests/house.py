@@ -147,6 +147,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.pipeline",
         "tc.compiler.process",
         "tc.compiler.cache.saving",
+        "tc.compiler.capture.specified",
         "tc.compiler.ranks",
         "tc.compiler.sentinel",
         "tc.compiler.telemetry",

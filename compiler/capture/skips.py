@@ -97,8 +97,12 @@ TRACEABLE = "tc.compiler.capture.traceable"
 TRACED = ("tc.examples", TRACEABLE, "tc.compiler.frontend.modules", "tc.compiler.aot.autograd")
 #: torch modules and packages whose functions are traced into from the code that calls them
 INLINED = (
-    "torch._higher_order_ops.", "torch._ops", "torch._tensor", "torch.functional", "torch.nn.init"
-)  # fmt: skip
+    "torch._higher_order_ops.",
+    "torch._ops",
+    "torch._tensor",
+    "torch.functional",
+    "torch.nn.init",
+)
 #: torch modules whose functions only wrap functions of the user
 DECORATORS = ("torch.utils._contextlib",)
 _STDLIB = tuple(

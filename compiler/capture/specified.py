@@ -10,8 +10,9 @@ guarded, once all its variables are known.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
-from types import CodeType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ from tc.compiler.core.sources import AttrSource, ItemSource, LocalSource, Source
 from tc.compiler.core.symbolic import SYMBOLIC, hint
 from tc.compiler.errors import ConstraintViolationError, OptionError
 
+#: what torch appends to the name of a variable, of which there may be two of one name
+_NUMBER = re.compile(r"#\d+")
 ARGUMENTS, KEYWORDS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
@@ -51,7 +54,10 @@ class Specification:
         self.assumptions = tuple(one.node.expr for one in whole._assumptions)
         self.by_name: dict[str, Any] = dict(params._named_args)
         function = target.forward if isinstance(target, torch.nn.Module) else target
-        self._code: CodeType | None = getattr(inspect.unwrap(function), "__code__", None)
+        function = inspect.unwrap(function)
+        self._code: CodeType | None = None
+        if isinstance(function, FunctionType | MethodType):
+            self._code = function.__code__
         self.parameters: frozenset[str] | None = None
         self._name_the_rest(function, {ARGUMENTS: params._varargs, KEYWORDS: params._varkw})
 
@@ -102,11 +108,7 @@ class Specified:
             source = source.base
         said = self.by_name.get(source.local) if isinstance(source, LocalSource) else None
         for step in reversed(steps):
-            if isinstance(said, SYMBOLIC) or said is None or isinstance(said, int):
-                return None
-            entries = getattr(said, "_entries", said)
-            held = dict(enumerate(entries)) if isinstance(entries, list | tuple) else said.items()
-            said = dict(held).get(step)
+            said = _held(said).get(step)
         return said
 
     def _is_computed(self, source: Source) -> bool:
@@ -173,9 +175,8 @@ class Specified:
         self._decide()
 
     def _wait_for_bounds(self, variable: Any) -> None:
-        least, most = getattr(variable, "min", None), getattr(variable, "max", None)
-        bounds = [] if least is None else [variable >= least]
-        bounds += [] if most is None else [variable <= most]
+        bounds = [] if variable.min is None else [variable >= variable.min]
+        bounds += [] if variable.max is None else [variable <= variable.max]
         self._waiting += [(bound.node.expr, str(bound.node.expr)) for bound in bounds]
 
     def _decide(self) -> None:
@@ -185,7 +186,8 @@ class Specified:
             if not _holds(condition, self._known):
                 known = {str(s): hint(self._known[s]) for s in condition.free_symbols}
                 values = ", ".join(f"{name} is {value}" for name, value in sorted(known.items()))
-                raise ConstraintViolationError(f"shapes_spec asks for {text}, but {values}.")
+                message = f"shapes_spec asks for {text}, but {values}."
+                raise ConstraintViolationError(_NUMBER.sub("", message))
 
 
 def _holds(condition: Any, known: Mapping[Any, Any]) -> bool:
@@ -200,6 +202,17 @@ def _holds(condition: Any, known: Mapping[Any, Any]) -> bool:
         return bool(found)
     symbol = next(value for value in known.values() if isinstance(value, SYMBOLIC))
     return bool(symbol.node.shape_env.evaluate_expr(found))
+
+
+def _held(said: Any) -> Mapping[Any, Any]:
+    """Return what is said of the parts of an input, by index, key or attribute."""
+    from torch.fx.experimental.dynamic_spec import DictSpec, ObjectSpec, SeqSpec
+
+    if isinstance(said, SeqSpec):
+        said = said._entries
+    if isinstance(said, list):
+        return dict(enumerate(said))
+    return dict(said.items()) if isinstance(said, DictSpec | ObjectSpec | dict) else {}
 
 
 def _variable(name: str) -> Any:

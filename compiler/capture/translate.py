@@ -153,6 +153,7 @@ def translate(
     for attempt in range(MAX_ATTEMPTS):
         translation = Translation(frame, sizes, compile_id, graph_name, stop, attempt)
         translation.t.leave_classes = leave_classes
+        translation.t.output.whole = fullgraph
         translation.guard_filter = guard_filter
         translation.make_memo, translation.make_watch = make_memo, make_watch
         captured: Captured | None = None

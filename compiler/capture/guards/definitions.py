@@ -29,19 +29,64 @@ from tc.compiler.capture.guards.facts import label_of
 #: names that the interpreter and torch look up by themselves, whatever the code uses
 IMPLICIT = frozenset(
     (
-        *dir(object), *dir(int), *dir(float), *dir(str), *dir(list), *dir(dict), *dir(set),
-        *dir(type), *dir(type(lambda: 0)), *dir(type(lambda: (yield))),
+        *dir(object),
+        *dir(int),
+        *dir(float),
+        *dir(str),
+        *dir(list),
+        *dir(dict),
+        *dir(set),
+        *dir(type),
+        *dir(type(lambda: 0)),
+        *dir(type(lambda: (yield))),
     )
-) | frozenset((
-    "__getattr__", "__setattr__", "__delattr__", "__get__", "__set__", "__delete__", "__set_name__",
-    "__bool__", "__index__", "__next__", "__enter__", "__exit__", "__missing__", "__fspath__",
-    "__matmul__", "__rmatmul__", "__imatmul__", "__truediv__", "__rtruediv__", "__itruediv__",
-    "__ifloordiv__", "__ipow__", "__ilshift__", "__irshift__", "__copy__", "__deepcopy__",
-    "__instancecheck__", "__subclasscheck__", "__post_init__", "__torch_function__",
-    "__torch_dispatch__", "__array__", "__tensor_flatten__", "__tensor_unflatten__",
-    "_call_impl", "_fields", "_missing_", "forward", "setup_context", "backward", "jvp", "vmap",
-    "_validate_args",
-))  # fmt: skip
+) | frozenset(
+    (
+        "__getattr__",
+        "__setattr__",
+        "__delattr__",
+        "__get__",
+        "__set__",
+        "__delete__",
+        "__set_name__",
+        "__bool__",
+        "__index__",
+        "__next__",
+        "__enter__",
+        "__exit__",
+        "__missing__",
+        "__fspath__",
+        "__matmul__",
+        "__rmatmul__",
+        "__imatmul__",
+        "__truediv__",
+        "__rtruediv__",
+        "__itruediv__",
+        "__ifloordiv__",
+        "__ipow__",
+        "__ilshift__",
+        "__irshift__",
+        "__copy__",
+        "__deepcopy__",
+        "__instancecheck__",
+        "__subclasscheck__",
+        "__post_init__",
+        "__torch_function__",
+        "__torch_dispatch__",
+        "__array__",
+        "__tensor_flatten__",
+        "__tensor_unflatten__",
+        "_call_impl",
+        "_fields",
+        "_missing_",
+        "forward",
+        "setup_context",
+        "backward",
+        "jvp",
+        "vmap",
+        "_validate_args",
+    )
+)
 _CHANGEABLE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 
@@ -207,8 +252,10 @@ class Unchanged:
 
     def __str__(self) -> str:
         counts = (
-            (self.classes, "classes"), (self.modules, "modules"), (self.functions, "functions")
-        )  # fmt: skip
+            (self.classes, "classes"),
+            (self.modules, "modules"),
+            (self.functions, "functions"),
+        )
         return f"{self.key!r}, " + ", ".join(f"{what}={count}" for count, what in counts)
 
     def differences(self) -> list[tuple[str, str, str]]:

@@ -180,9 +180,23 @@ def key_names(keys: Any) -> str:
 
 #: types of constants that guards compare by equality
 BY_EQUALITY = (
-    int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range,
-    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo,
-)  # fmt: skip
+    int,
+    float,
+    complex,
+    bool,
+    str,
+    bytes,
+    type(None),
+    type(...),
+    type(NotImplemented),
+    range,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    torch.finfo,
+    torch.iinfo,
+)
 
 
 def constant(value: Any) -> Any:
@@ -343,13 +357,27 @@ def handles_error() -> bool:
 NAMES: dict[str, Any] = {
     function.__name__: function
     for function in (
-        as_tensor, the, same, same_keys, is_type, has_length, has_code, check_tensor, no_aliases,
-        default_device, mode_types, transforms,
-        torch_mode, handles_error,
+        as_tensor,
+        the,
+        same,
+        same_keys,
+        is_type,
+        has_length,
+        has_code,
+        check_tensor,
+        no_aliases,
+        default_device,
+        mode_types,
+        transforms,
+        torch_mode,
+        handles_error,
     )
 } | {
-    "torch": torch, "device": torch.device, "nan": math.nan, "inf": math.inf,
-}  # fmt: skip
+    "torch": torch,
+    "device": torch.device,
+    "nan": math.nan,
+    "inf": math.inf,
+}
 """What printed guards may name besides ``L`` and ``G``."""
 
 _short = reprlib.Repr()

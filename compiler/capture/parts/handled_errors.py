@@ -2,7 +2,7 @@
 
 A compiled graph runs as a whole, outside of the ``try`` block that its operations were written in.
 What its kernels refuse would pass by the ``except`` clause. Such a call therefore breaks the graph:
-Python makes it where it stands.
+Python makes it where it stands. Under ``fullgraph`` it stays, and the error passes by.
 """
 
 from __future__ import annotations

@@ -89,6 +89,7 @@ class OutputGraph:
         calls: the number of recorded calls.
         marks: keys of the graph's ``meta`` that describe it to backends.
         derived: the tensor subclasses among the values.
+        whole: whether the user asked for one graph.
     """
 
     def __init__(self, t: Interpreter) -> None:
@@ -98,6 +99,7 @@ class OutputGraph:
         self.calls = 0
         self.marks: set[str] = set()
         self.derived = DerivedTensors()
+        self.whole = False
         self._names: set[str] = set()  # of inputs
         self._by_example: dict[int, TensorValue] = {}
 
@@ -160,7 +162,8 @@ class OutputGraph:
         if [value.example.shape for value in outs] != shapes:
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text} (it resizes an input)")
         self.t.guards.aliasing_matters |= in_place
-        break_where_handled(self.t.top, text, [*fakes, *fake_named.values()])
+        if not self.whole:
+            break_where_handled(self.t.top, text, [*fakes, *fake_named.values()])
         known = self._plain_result(result)
         if known is not None and result is not None and not in_place:
             guard_answer(self.t, target, text, args, kwargs, result)

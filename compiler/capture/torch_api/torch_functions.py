@@ -31,9 +31,13 @@ OVERRIDABLE = frozenset((torch.is_floating_point, torch.is_complex, torch.numel,
 RECORDED = frozenset(("torch.functional", "torch.nn.functional"))
 #: modules of builtins that are recorded
 BUILTIN_HOMES = (
-    "torch._C._nn", "torch._C._linalg", "torch._C._special", "torch._C._fft", "torch._C._sparse",
+    "torch._C._nn",
+    "torch._C._linalg",
+    "torch._C._special",
+    "torch._C._fft",
+    "torch._C._sparse",
     "torch._VF",
-)  # fmt: skip
+)
 REFUSED = frozenset(
     [
         "manual_seed",
@@ -141,9 +145,14 @@ def _of_condition(name: str) -> Handler:
 
 SYMBOLIC_SHAPES = "torch.fx.experimental.symbolic_shapes"
 for _name in (
-    "guard_size_oblivious", "guard_or_false", "guard_or_true", "statically_known_true",
-    "statically_known_false", "definitely_true", "definitely_false",
-):  # fmt: skip
+    "guard_size_oblivious",
+    "guard_or_false",
+    "guard_or_true",
+    "statically_known_true",
+    "statically_known_false",
+    "definitely_true",
+    "definitely_false",
+):
     BY_NAME.add(f"{SYMBOLIC_SHAPES}.{_name}", _of_condition(_name))
 
 
@@ -233,21 +242,47 @@ def _fold_of(function: Any) -> Handler:
 
 
 for _name in (
-    "is_grad_enabled", "is_autocast_enabled", "get_default_dtype",
-    "get_default_device", "get_autocast_dtype", "is_autocast_cache_enabled", "promote_types",
-    "can_cast", "result_type", "get_num_threads", "are_deterministic_algorithms_enabled",
-    "is_deterministic_algorithms_warn_only_enabled", "finfo", "iinfo",
-    "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "is_autocast_cpu_enabled",
-    "backends.cuda.is_built", "cuda.is_available", "cuda.device_count",
-    "backends.mps.is_available", "xpu.is_available", "broadcast_shapes", "_C._get_cudnn_enabled",
-    "_C._is_any_autocast_enabled", "_C._is_autocast_available", "typename",
-    "_C._get_default_device", "cuda.is_bf16_supported", "_C._functorch.maybe_current_level",
-    "_C._is_fwd_grad_enabled", "_C._get_graph_exec_group",
-    "autograd._is_checkpoint_valid", "_C._get_cublas_allow_tf32",
+    "is_grad_enabled",
+    "is_autocast_enabled",
+    "get_default_dtype",
+    "get_default_device",
+    "get_autocast_dtype",
+    "is_autocast_cache_enabled",
+    "promote_types",
+    "can_cast",
+    "result_type",
+    "get_num_threads",
+    "are_deterministic_algorithms_enabled",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "finfo",
+    "iinfo",
+    "get_autocast_cpu_dtype",
+    "get_autocast_gpu_dtype",
+    "is_autocast_cpu_enabled",
+    "backends.cuda.is_built",
+    "cuda.is_available",
+    "cuda.device_count",
+    "backends.mps.is_available",
+    "xpu.is_available",
+    "broadcast_shapes",
+    "_C._get_cudnn_enabled",
+    "_C._is_any_autocast_enabled",
+    "_C._is_autocast_available",
+    "typename",
+    "_C._get_default_device",
+    "cuda.is_bf16_supported",
+    "_C._functorch.maybe_current_level",
+    "_C._is_fwd_grad_enabled",
+    "_C._get_graph_exec_group",
+    "autograd._is_checkpoint_valid",
+    "_C._get_cublas_allow_tf32",
     "_C._are_functorch_transforms_active",
-    "backends.mkldnn.is_available", "distributed.is_available",
-    "_C._get_privateuse1_backend_name", "_C._get_accelerator", "backends.opt_einsum.is_available",
-):  # fmt: skip
+    "backends.mkldnn.is_available",
+    "distributed.is_available",
+    "_C._get_privateuse1_backend_name",
+    "_C._get_accelerator",
+    "backends.opt_einsum.is_available",
+):
     if (_function := _find(_name)) is not None and _name != "result_type":
         handles(_function)(_fold_of(_function))
 

@@ -45,6 +45,14 @@ def _folded(function: Any) -> Handler:
 
 
 for _function in (
-    re.compile, re.match, re.fullmatch, re.search, re.sub, re.subn, re.split, re.findall, re.escape,
-):  # fmt: skip
+    re.compile,
+    re.match,
+    re.fullmatch,
+    re.search,
+    re.sub,
+    re.subn,
+    re.split,
+    re.findall,
+    re.escape,
+):
     handles(_function)(_folded(_function))

@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 #: C++ classes -> the attributes that keep their constructor's arguments
 FIELDS: dict[type, tuple[str, ...]] = {
     torch._C._SDPAParams: (
-        "query", "key", "value", "attn_mask", "dropout", "is_causal", "enable_gqa",
+        "query",
+        "key",
+        "value",
+        "attn_mask",
+        "dropout",
+        "is_causal",
+        "enable_gqa",
     ),
-}  # fmt: skip
+}
 #: mark on graphs that change the size of a storage: eager torch runs them
 RESIZES = "tc_resizes"
 

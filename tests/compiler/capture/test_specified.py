@@ -84,9 +84,9 @@ def test_parameters_of_a_module_are_constants():
 @pytest.mark.parametrize(
     "function, spec, calls, says",
     [
-        (added, {"x": ROWS, "y": ROWS}, [(r(65, 3), r(65, 3))], "<= 64, but a#.* is 65"),
+        (added, {"x": ROWS, "y": ROWS}, [(r(65, 3), r(65, 3))], "a <= 64, but a is 65"),
         (added, {"x": ROWS, "y": ROWS}, [(r(4, 3), r(4, 3)), (r(70, 3), r(70, 3))], "<= 64"),
-        (added, {"x": ROWS, "y": ROWS}, [(r(4, 3), r(1, 3))], "in y, but .* size of y is 1"),
+        (added, {"x": ROWS, "y": ROWS}, [(r(4, 3), r(1, 3))], "a in y, but a is 4, size of y is 1"),
         (added, {"x": specs.TensorSpec([A])}, [(r(4, 3), r(4, 3))], "x has 1 dimensions"),
         (first, {"x": specs.TensorSpec([A, 3])}, [(r(4, 5), 2)], "x has size 3 in dimension 1"),
         (first, {"n": 3}, [(r(4, 5), 2)], "n is 3, but this call has 2"),
