@@ -99,8 +99,9 @@ def _of_torch(
     """Compile a graph that PyTorch captured as if tc had."""
     if (why := refused_input(example_inputs)) is not None:
         return run_eagerly(gm, why)
-    captured = as_captured(gm, example_inputs)
-    return with_effects(captured, compile_captured(captured, example_inputs))
+    captured, held = as_captured(gm, example_inputs)
+    compiled = compile_captured(captured, [*example_inputs, *held])
+    return with_effects(captured, compiled, held)
 
 
 def _gate(partition: str) -> Gate:

@@ -27,8 +27,13 @@ _FRAME = re.compile(r'^  File "(.*)", line (\d+), in (.*)$(?:\n    (?!  )(.*)$)?
 _HOLDS_INPUT = "grapharg"
 
 
-def as_captured(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> fx.GraphModule:
-    """Return a copy of a graph of PyTorch's in the form of tc's captured graphs.
+def as_captured(
+    gm: fx.GraphModule, example_inputs: Sequence[Any]
+) -> tuple[fx.GraphModule, list[torch.Tensor]]:
+    """Return a copy of a graph of PyTorch's in the form of tc's captured graphs, and more inputs.
+
+    Tensors that the graph holds become inputs behind the others: a graph may write to them, as that
+    of an optimizer's step does to parameters and to its state.
 
     PyTorch's own fake inputs are not used: running the graph once has changed those that it writes
     to. The new ones have the same symbols, because symbols belong to the source of an input.
@@ -39,24 +44,69 @@ def as_captured(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> fx.GraphMo
     """
     module = copied(gm)
     graph = module.graph
-    fakes = fake_inputs(example_inputs)
+    held = _held_as_inputs(module)
+    _spell_out_products(graph)
+    fakes = fake_inputs([*example_inputs, *held])
     for node, fake in zip(graph.find_nodes(op="placeholder"), fakes, strict=True):
         node.meta.pop(_HOLDS_INPUT, None)
         node.meta["example_value"] = fake
     if is_levelled(graph) and torch.is_grad_enabled():
         _set_grad_mode_first(graph)
     _note_lines(module, {})
-    return module
+    return module, held
 
 
-def with_effects(captured: fx.GraphModule, compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a compiled graph that also leaves the grad mode that the captured one leaves.
+def _held_as_inputs(module: fx.GraphModule) -> list[torch.Tensor]:
+    """Make placeholders of the tensors that a graph holds, and return the tensors."""
+    graph = module.graph
+    inputs: dict[int, fx.Node] = {}
+    tensors: list[torch.Tensor] = []
+    first = next(node for node in graph.nodes if node.op not in ("placeholder", "get_attr"))
+    for node in graph.find_nodes(op="get_attr"):
+        value = operator.attrgetter(node.target)(module)
+        if not isinstance(value, torch.Tensor):
+            continue
+        if id(value) not in inputs:
+            with graph.inserting_before(first):
+                made = inputs[id(value)] = graph.placeholder(node.name)
+            made.meta = dict(node.meta)
+            tensors.append(value)
+        node.replace_all_uses_with(inputs[id(value)])
+        graph.erase_node(node)
+    module.recompile()
+    return tensors
+
+
+def _spell_out_products(graph: fx.Graph) -> None:
+    """Put a product and a sum in place of PyTorch's own `prims.fma`, which is Python in eager.
+
+    PyTorch captures it in the steps of optimizers.
+    """
+    for node in list(graph.nodes):
+        if node.op == "call_function" and str(node.target) == "prims.fma.default":
+            a, b, c = node.args
+            with graph.inserting_before(node):
+                product = graph.call_function(torch.mul, (a, b))
+            product.meta = dict(node.meta)
+            node.target, node.args = torch.add, (product, c)
+
+
+def with_effects(
+    captured: fx.GraphModule, compiled: Callable[..., Any], held: Sequence[torch.Tensor]
+) -> Callable[..., Any]:
+    """Return a compiled graph of PyTorch's inputs that also leaves the grad mode that it sets.
+
+    Args:
+        held: the inputs that are behind PyTorch's.
 
     PyTorch's residual code does not set it: that is for the backend to do. Any other mode that a
     graph leaves set is lost, as with PyTorch's own compiler.
     """
     found = captured.graph.find_nodes(op="call_function", target=torch._C._set_grad_enabled)
     left = found[-1].args[0] if found else None
+    if held:
+        with_held = compiled
+        compiled = lambda *args: with_held(*args, *held)  # noqa: E731
     if left is None or left == torch.is_grad_enabled():
         return compiled
 

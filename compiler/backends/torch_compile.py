@@ -108,7 +108,8 @@ def _compiled(
 ) -> Compiled:
     if (why := refused_input(example_inputs)) is not None:
         return run_eagerly(gm, why)
-    captured = as_captured(gm, example_inputs)
+    captured, held = as_captured(gm, example_inputs)
+    example_inputs = [*example_inputs, *held]
     place = _place_of(captured)
     captured.meta[PLACE] = place
     if (compile_id := trace.current_compile()) is not None:
@@ -122,7 +123,7 @@ def _compiled(
     with trace.stage("backend_compile"):
         compiled = inductor(captured, example_inputs, PROCESS.gate, settings)
     report_forward(trace.current_compile(), place, started, time.perf_counter() - clock)
-    compiled = with_effects(captured, compiled)
+    compiled = with_effects(captured, compiled, held)
     return levels.keeping(compiled) if is_levelled(captured.graph) else compiled
 
 
