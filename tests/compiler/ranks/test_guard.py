@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from support import ROOT, succeed
+from support import ROOT, python, succeed
 
 PROGRAM = str(ROOT / "tests/compiler/ranks/rank_program.py")
 TRAINING = str(ROOT / "tests/compiler/ranks/training_program.py")
@@ -79,3 +79,13 @@ def test_ranks_train_as_eager_under_ddp_and_fsdp2():
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_all_ways_to_spread_a_model(ranks: int):
     check_training(ranks, *GRAPHS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("entrance", ["tc", "backend"])
+def test_training_under_torchrun(entrance: str, ranks: int):
+    program = str(ROOT / "tests/compiler/ranks/torchrun_program.py")
+    launcher = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
+    done = python(*launcher, program, entrance, timeout=250, variables={"OMP_NUM_THREADS": "1"})
+    assert done.stdout.count(f" of {ranks}: equal") == ranks, done.stderr
