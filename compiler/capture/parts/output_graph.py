@@ -149,6 +149,7 @@ class OutputGraph:
             return found
         text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         self.derived.forget(making=isinstance(target, type))
+        kwargs = _without_default_generator(kwargs)
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
         refuse_sparse_elements(text, fakes)
         if self.derived.making:
@@ -433,3 +434,11 @@ def _is_view_with_gradients(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or value._base is None:
         return False
     return value.requires_grad or value._base.requires_grad
+
+
+def _without_default_generator(kwargs: Kwargs) -> Kwargs:
+    """Leave out ``generator=None``: with it torch picks overloads that take no symbolic sizes."""
+    given = kwargs.get("generator")
+    if given is None or not given.is_constant() or given.constant() is not None:
+        return kwargs
+    return {name: value for name, value in kwargs.items() if name != "generator"}
