@@ -71,8 +71,12 @@ class Specification:
         called: Any = calling(target)  # the frame that is captured where a target has none
         for one in (called, *chain):
             own = inner if chain and one is chain[-1] else _parameters(one)
-            said = self._said_by(own, signature or {} if one is called else inner, named)
-            self._places[_place(one.__code__)] = Named(said, frozenset(own), _stored(one.__code__))
+            around = signature or {} if one is called else inner
+            self._places[_place(one.__code__)] = Named(
+                by_name=self._said_by(own, around, named),
+                parameters=frozenset(own),
+                stored=_stored(one.__code__),
+            )
 
     def _check(self, named: Mapping[str, Any], found: Parameters) -> None:
         if unknown := named.keys() - found.keys():
@@ -189,8 +193,10 @@ class Specified:
 
     def _said(self, source: Source) -> Any:
         """Return what is specified for an input; None for what is constant, or computed."""
+        if self._is_computed(source):
+            return None
         root = source.root
-        if self._is_computed(source) or (isinstance(root, LocalSource) and self._is_stored(root)):
+        if isinstance(root, LocalSource) and self._is_stored(root):
             return None
         return self._said_at(source)
 
@@ -211,14 +217,16 @@ class Specified:
 
     def _is_computed(self, source: Source) -> bool:
         """Return whether a frame that is resumed after a break gets it from the code before."""
-        root, known = source, self._named.parameters
-        while isinstance(root, ItemSource) or _is_cell(root):
-            root = root.base
         if source in self._replaced:
             return True
+        root = source
+        while isinstance(root, ItemSource) or _is_cell(root):
+            root = root.base
         if not isinstance(root, LocalSource):
             return False
-        return root.local not in known or self._is_stored(root)
+        if root.local not in self._named.parameters:
+            return True
+        return self._is_stored(root)
 
     def _is_replaced(self, source: Source) -> bool:
         """Return whether an input that is not as specified is no input of the call.
