@@ -31,6 +31,8 @@ from tc.compiler.errors import ConstraintViolationError, OptionError
 _NUMBER = re.compile(r"#\d+")
 ARGUMENTS, KEYWORDS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+#: what runs the forward of a module
+MODULE_CALLS = (torch.nn.Module._call_impl, torch.nn.Module._wrapped_call_impl)
 Parameters = Mapping[str, inspect.Parameter]
 STORES = {"STORE_FAST", "STORE_DEREF", "DELETE_FAST", "DELETE_DEREF", "STORE_FAST_MAYBE_NULL"}
 
@@ -139,6 +141,8 @@ class Named:
 
 def _signature(target: Any) -> tuple[Any, Parameters | None]:
     """Return the Python function that a target runs, and the parameters that a spec may name."""
+    if isinstance(target, MethodType) and target.__func__ in MODULE_CALLS:
+        target = target.__self__
     function = target.forward if isinstance(target, torch.nn.Module) else target
     try:
         found: Parameters | None = inspect.signature(function).parameters

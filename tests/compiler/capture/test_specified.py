@@ -194,6 +194,14 @@ def test_attributes_of_self():
 
 def test_parameters_of_a_module_are_constants():
     assert graphs_of(torch.nn.Linear(3, 2), {"input": ROWS}, (r(4, 3),), (r(5, 3),)) == [1, 0]
+    linear = torch.nn.Linear(3, 2)
+    tc.compile_in_place(linear, shapes_spec={"input": ROWS})
+    before = api.graph_stats()["graphs"]
+    for size in (4, 5):
+        linear(r(size, 3))
+    assert api.graph_stats()["graphs"] - before == 1
+    with pytest.raises(ConstraintViolationError, match="a <= 64"):
+        linear(r(65, 3))
 
 
 @pytest.mark.parametrize(
