@@ -23,7 +23,7 @@ import torch
 from tc.compiler.capture.bytecode.resume_functions import is_resumed
 from tc.compiler.capture.dynamism import Mark
 from tc.compiler.capture.traceable import calling
-from tc.compiler.core.sources import AttrSource, ItemSource, LocalSource, Source
+from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, LocalSource, Source
 from tc.compiler.core.symbolic import SYMBOLIC, hint
 from tc.compiler.errors import ConstraintViolationError, OptionError
 
@@ -34,6 +34,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 #: what runs the forward of a module
 MODULE_CALLS = (torch.nn.Module._call_impl, torch.nn.Module._wrapped_call_impl)
 Parameters = Mapping[str, inspect.Parameter]
+HOLDERS = {"_parameters", "_buffers", "_modules"}  # the dicts that modules keep attributes in
 STORES = {"STORE_FAST", "STORE_DEREF", "DELETE_FAST", "DELETE_DEREF", "STORE_FAST_MAYBE_NULL"}
 
 
@@ -101,18 +102,19 @@ class Specification:
         """Return what is specified, under the names of the parameters of one function.
 
         The function is the one that the spec names, or a decorator's around it: that has
-        parameters of its own, which take the same arguments in the same order.
+        parameters of its own, and takes the same arguments in the same order if it has ``*args``.
         """
         positions = [one.name for one in inner.values() if one.kind in POSITIONAL]
         in_order = [named.get(name) for name in positions] + list(self._rest[ARGUMENTS] or ())
         by_key = {**named, **(self._rest[KEYWORDS] or {})}
         found: dict[str, Any] = {}
+        in_order_too = any(one.kind is ARGUMENTS for one in own.values())
         for index, one in enumerate(own.values()):
             if one.kind is ARGUMENTS:
                 found[one.name] = in_order[index:]
             elif one.kind is KEYWORDS:
                 found[one.name] = {k: said for k, said in by_key.items() if k not in own}
-            elif own is not inner and one.kind in POSITIONAL and index < len(in_order):
+            elif in_order_too and one.name not in inner and index < len(in_order):
                 found[one.name] = in_order[index]
             else:
                 found[one.name] = by_key.get(one.name)
@@ -141,9 +143,7 @@ class Named:
 
 def _signature(target: Any) -> tuple[Any, Parameters | None]:
     """Return the Python function that a target runs, and the parameters that a spec may name."""
-    if isinstance(target, MethodType) and target.__func__ in MODULE_CALLS:
-        target = target.__self__
-    function = target.forward if isinstance(target, torch.nn.Module) else target
+    function = _with_forward(target)
     try:
         found: Parameters | None = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -153,6 +153,15 @@ def _signature(target: Any) -> tuple[Any, Parameters | None]:
     if not isinstance(function, FunctionType | MethodType | type):
         function = type(function).__call__
     return function, found
+
+
+def _with_forward(target: Any) -> Any:
+    """Return a target with the forward of a module in place of what calls it."""
+    if isinstance(target, functools.partial):
+        return functools.partial(_with_forward(target.func), *target.args, **target.keywords)
+    if isinstance(target, MethodType) and target.__func__ in MODULE_CALLS:
+        target = target.__self__
+    return target.forward if isinstance(target, torch.nn.Module) else target
 
 
 def _chain(function: Any) -> list[FunctionType]:
@@ -209,6 +218,9 @@ class Specified:
             return self._named.by_name.get(source.local)
         if not isinstance(source, ItemSource | AttrSource):
             return None
+        owner = _owner(source)
+        if owner is not None:
+            return _held(self._said_at(owner)).get(source.key)
         held = _held(self._said_at(source.base))
         if isinstance(source, AttrSource):
             return held.get(source.attr)
@@ -355,6 +367,14 @@ def _misfit(said: Any, tensor: torch.Tensor) -> tuple[str, object] | None:
 def _text(said: Any) -> str:
     text = str(said.node.expr) if isinstance(said, SYMBOLIC) else type(said).__name__
     return _NUMBER.sub("", text)
+
+
+def _owner(source: Source) -> Source | None:
+    """Return the object that has an item as an attribute, or as a parameter of a module."""
+    holder = source.base if isinstance(source, ItemSource) else source
+    if isinstance(holder, ItemSource) and holder.key in HOLDERS:
+        holder = holder.base
+    return holder.base if isinstance(holder, DictSource) else None
 
 
 def _is_cell(source: Source) -> TypeGuard[AttrSource]:

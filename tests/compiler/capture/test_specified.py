@@ -146,6 +146,11 @@ class Scaling:
         return x * n * self.factor
 
 
+class Forward(torch.nn.Module):
+    def forward(self, x, n):
+        return x * n
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -156,11 +161,44 @@ class Scaling:
         Scaling().decorated,
         functools.partial(lambda y, x, n: x * n + y, r(3)),
         functools.partial(lambda x, n, y: x * n + y, y=r(3)),
+        functools.partial(Forward()),
         torch.no_grad()(first),
     ],
 )
 def test_names_are_those_of_the_innermost_function(function):
     assert graphs_of(function, {"x": ROWS, "n": N}, (r(9, 3), 4), (r(8, 3), 6)) == [1, 0]
+
+
+def swapping(function):
+    @functools.wraps(function)
+    def wrapper(a, b):
+        return function(b, a)
+
+    return wrapper
+
+
+def test_a_decorator_that_changes_the_arguments_is_not_held_to_the_spec():
+    assert graphs_of(swapping(first), {"x": ROWS, "n": N}, (4, r(9, 3))) == [1]
+
+
+class Weighted(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(r(size, 3))
+        self.register_buffer("bias", r(size))
+
+    def forward(self, x):
+        return x @ self.weight.t() + self.bias
+
+
+def test_parameters_of_a_module_that_is_an_argument():
+    def call(module, x):
+        return module(x)
+
+    held = specs.ObjectSpec({"weight": ROWS, "bias": specs.TensorSpec([A])})
+    spec = {"module": held, "x": specs.TensorSpec([B, None])}
+    calls = [(Weighted(n), r(n + 1, 3)) for n in (4, 5, 6)]
+    assert graphs_of(call, spec, *calls) == [1, 0, 0]
 
 
 @dataclasses.dataclass
