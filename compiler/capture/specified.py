@@ -219,7 +219,7 @@ class Specified:
         if not isinstance(source, ItemSource | AttrSource):
             return None
         owner = _owner(source)
-        if owner is not None:
+        if isinstance(source, ItemSource) and owner is not None:
             return _held(self._said_at(owner)).get(source.key)
         held = _held(self._said_at(source.base))
         if isinstance(source, AttrSource):
