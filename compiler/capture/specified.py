@@ -167,9 +167,13 @@ def _with_forward(target: Any) -> Any:
 def _chain(function: Any) -> list[FunctionType]:
     """Return the Python functions from a decorated one to the innermost."""
     passed: list[Any] = []
-    passed.append(inspect.unwrap(function, stop=passed.append))  # append never stops it
-    plain = [one.__func__ if isinstance(one, MethodType) else one for one in passed]
-    return [one for one in plain if isinstance(one, FunctionType)]
+    innermost = inspect.unwrap(function, stop=passed.append)  # append never stops it
+    found = []
+    for one in (*passed, innermost):
+        plain = one.__func__ if isinstance(one, MethodType) else one
+        if isinstance(plain, FunctionType):
+            found.append(plain)
+    return found
 
 
 def _parameters(function: FunctionType) -> Parameters:
@@ -178,8 +182,14 @@ def _parameters(function: FunctionType) -> Parameters:
 
 def _stored(code: CodeType) -> frozenset[str]:
     """Return the names of variables that a function, or one inside it, assigns to."""
-    own = {one.argval for one in dis.get_instructions(code) if one.opname in STORES}
-    return frozenset(own).union(*(_stored(c) for c in code.co_consts if isinstance(c, CodeType)))
+    found = set()
+    for one in dis.get_instructions(code):
+        if one.opname in STORES:
+            found.add(one.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _stored(constant)
+    return frozenset(found)
 
 
 def _place(code: CodeType) -> tuple[str, int]:
@@ -224,8 +234,12 @@ class Specified:
         held = _held(self._said_at(source.base))
         if isinstance(source, AttrSource):
             return held.get(source.attr)
-        fields = self._fields.get(source.base, ())
-        return held.get(source.key, held.get(fields[source.key]) if fields else None)
+        if source.key in held:
+            return held[source.key]
+        fields = self._fields.get(source.base)
+        if not fields:
+            return None
+        return held.get(fields[source.key])
 
     def _is_stored(self, root: LocalSource) -> bool:
         """Return whether a parameter may have another value where a frame is resumed."""
