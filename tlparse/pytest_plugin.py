@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ LIMITS = {
 }
 _PROPERTY = "tc_findings"
 _SHOWN = 5
+_LONGEST = 150  # characters of a folder's name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,6 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and read the baseline before any test runs."""
     names = ", ".join(LIMITS)
     config.addinivalue_line("markers", f"tc({names}): limits of what compiling does in a test")
+    for option in ("tc_trace", "tc_write_baseline"):  # a test may change the current folder
+        given = getattr(config.option, option)
+        if given:
+            setattr(config.option, option, str(config.invocation_params.dir / given))
     path = config.getoption("--tc-baseline")
     if path is not None:
         from tc.tlparse.gate import Baseline
@@ -62,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 _BASELINE: pytest.StashKey[Any] = pytest.StashKey()
+_RUNS: pytest.StashKey[Counter[str]] = pytest.StashKey()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -98,15 +106,26 @@ def _limits(item: pytest.Item) -> dict[str, int] | None:
             raise pytest.UsageError(
                 f"{item.nodeid}: the mark tc takes {', '.join(LIMITS)}, not {shown}"
             )
+        for name, most in mark.kwargs.items():
+            if type(most) is not int or most < 0:
+                raise pytest.UsageError(
+                    f"{item.nodeid}: {name} of the mark tc is a number from 0 on, not {most!r}"
+                )
         limits.update(mark.kwargs)
     return limits if marks else None
 
 
 def _folder_of(item: pytest.Item, kept: str | None, stack: ExitStack) -> Path:
-    """Return the folder for the traces of a test."""
+    """Return the folder for the traces of a test; no other test, and no other run of it, has it."""
     if kept is None:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tc_pytest_")))
-    folder = Path(kept) / re.sub(r"[^\w.\-]+", "_", item.nodeid)
+    name = re.sub(r"[^\w.\-]+", "_", item.nodeid)
+    parameters = item.nodeid.partition("[")[2].removesuffix("]")
+    if len(name) > _LONGEST or re.search(r"[^\w.\-]", parameters):
+        name = f"{name[:_LONGEST]}{sha256(item.nodeid.encode()).hexdigest()[:8]}"
+    runs = item.config.stash.setdefault(_RUNS, Counter())
+    runs[name] += 1
+    folder = Path(kept) / (name if runs[name] == 1 else f"{name}-run{runs[name]}")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -16,6 +16,7 @@ import structlog
 from tc.trace import words
 from tc.trace.emit import add_sink, remove_sink, warn
 from tc.trace.ids import process_rank
+from tc.trace.lognames import SAME_AS, instead_of
 from tc.trace.logsink import LogSink
 from tc.trace.logtext import ASCII, FORMATS, Message, render, to_ascii
 
@@ -39,19 +40,6 @@ TOPICS = {
     "summary": "compiles, seconds, cache hits and failures at exit",
 }
 OFF, ON, VERBOSE = 0, 1, 2
-# Other names of TORCH_LOGS for what is a topic here.
-SAME_AS = {
-    "aot_joint_graph": "aot_graphs",
-    "caching": "cache",
-    "graph": "graph_code",
-    "graph_code_verbose": "graph_code",
-    "ir_post_fusion": "schedule",
-    "post_grad_graphs": "aot_graphs",
-    "recompiles_verbose": "+recompiles",
-    "sym_node": "dynamic",
-    "trace_shape_events": "dynamic",
-    "verbose_guards": "+guards",
-}
 
 
 # --- switches -----------------------------------------------------------------------------------
@@ -69,19 +57,32 @@ def read_switches(text: str) -> tuple[dict[str, int], list[str], bool]:
     for word in re.split(r"[,\s]+", text.strip()):
         sign, name = (word[0], word[1:]) if word[:1] in ("+", "-") else ("", word)
         level = {"+": VERBOSE, "-": OFF, "": ON}[sign]
-        same = SAME_AS.get(name)
-        if same is not None:
-            level = VERBOSE if level and same.startswith("+") else level
-            name = same.removeprefix("+")
-        if name == "all":
-            levels.update(dict.fromkeys(TOPICS, level))
-        elif name == "help":
+        if name == "help":
             wants_help = True
-        elif name in TOPICS:
-            levels[name] = level
-        elif name:
+            continue
+        for topic in _topics_of(name):
+            verbose = level and topic.startswith("+")
+            levels[topic.removeprefix("+")] = VERBOSE if verbose else level
+        if name and not _topics_of(name):
             unknown.append(name)
     return {name: level for name, level in levels.items() if level}, unknown, wants_help
+
+
+def _topics_of(name: str) -> list[str]:
+    """Return the topics that a name stands for, with ``+`` for more; none if it is unknown."""
+    if name == "all":
+        return list(TOPICS)
+    if name in SAME_AS:
+        return SAME_AS[name].split(",")
+    return [name] if name in TOPICS else []
+
+
+def _without_topic(name: str, names: Iterable[str], where: str) -> str:
+    """Return a sentence about a name that is no topic: what to use in its place."""
+    said = instead_of(name)
+    if said is not None:
+        return f"{where} has no {name!r}, {said}"
+    return f"{where} has no {name!r}{did_you_mean(name, names)}"
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -110,7 +111,7 @@ def setup_from_text(text: str, form: str | None = None, out: str | None = None) 
     """Switch logs on as the environment says; what it says wrong is warned about, once."""
     levels, unknown, wants_help = read_switches(text)
     for name in dict.fromkeys(unknown):
-        warn(f"TC_LOGS has no {name!r}{did_you_mean(name, [*TOPICS, 'all', 'help'])}")
+        warn(_without_topic(name, [*TOPICS, "all", "help"], "TC_LOGS"))
     if form and form not in FORMATS:
         warn(f"TC_LOGS_FORMAT has no {form!r}{did_you_mean(form, FORMATS)}; full is used")
         form = None
@@ -133,7 +134,7 @@ def set_logs(*, format: str = "full", out: str | None = None, **topics: bool | s
     """
     for name in topics:
         if name not in (*TOPICS, *SAME_AS, "all"):
-            raise ValueError(f"set_logs has no {name!r}{did_you_mean(name, [*TOPICS, 'all'])}")
+            raise ValueError(_without_topic(name, [*TOPICS, "all"], "set_logs"))
     if format not in FORMATS:
         raise ValueError(f"no log format {format!r}{did_you_mean(format, FORMATS)}")
     words = [

@@ -48,6 +48,13 @@ class OptimizedModule(torch.nn.Module):
         return self._call(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if (
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+        ):  # registered on the compiled module: they run around the call, as Python
+            return super().__call__(*args, **kwargs)
         return self._call(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -56,7 +63,7 @@ class OptimizedModule(torch.nn.Module):
         return getattr(self._modules["_orig_mod"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("_orig_mod", "_call", "_compiler"):
+        if name in ("_orig_mod", "_call", "_compiler", "_is_full_backward_hook"):
             self.__dict__[name] = value
         else:
             setattr(self._modules["_orig_mod"], name, value)
@@ -82,12 +89,18 @@ class OptimizedModule(torch.nn.Module):
     def __reduce__(self) -> Any:
         compiler = self.__dict__["_compiler"]
         options = None if compiler is None else compiler.options
-        return _rebuild_module, (self._modules["_orig_mod"], options)
+        return _rebuild_module, (self._modules["_orig_mod"], options), self._own_state()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OptimizedModule:
         inner = copy.deepcopy(self._modules["_orig_mod"], memo)
         assert inner is not None
-        return OptimizedModule(inner, self.__dict__["_compiler"])
+        copied = OptimizedModule(inner, self.__dict__["_compiler"])
+        copied.__dict__.update(copy.deepcopy(self._own_state(), memo))
+        return copied
+
+    def _own_state(self) -> dict[str, Any]:
+        """Return what was registered on the compiled module itself: hooks, buffers, modules."""
+        return {name: v for name, v in self.__dict__.items() if name not in ("_call", "_compiler")}
 
 
 def _rebuild_module(module: torch.nn.Module, options: Options | None) -> OptimizedModule:

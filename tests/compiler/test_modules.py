@@ -179,3 +179,29 @@ def test_run_in_compiled_code_is_a_plain_call(count):
     disabled = tc.disable(inner)
     assert tc.compile(lambda x: disabled(x + 1), backend=count)(ones()).shape == (3,)
     assert count.graphs == 2
+
+
+def doubled(module, args, output):
+    return output * 2
+
+
+def test_hooks_on_the_compiled_module_run_around_its_calls():
+    compiled = tc.compile(torch.nn.Linear(3, 3))
+    compiled.register_forward_hook(doubled)
+    compiled.register_buffer("extra", ones())
+    expected = compiled._orig_mod(ones()) * 2
+    outer = tc.compile(lambda x: compiled(x) + 1, fullgraph=True)
+    torch.testing.assert_close(outer(ones()), expected + 1)
+    for one in (compiled, copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+        torch.testing.assert_close(one(ones()), expected)
+        assert list(one.state_dict()) == ["extra", "_orig_mod.weight", "_orig_mod.bias"]
+    handle = compiled.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    changed = compiled._orig_mod(ones() + 1) * 2
+    torch.testing.assert_close(compiled(ones()), changed)
+    torch.testing.assert_close(outer(ones()), changed + 1)
+    handle.remove()
+    torch.testing.assert_close(outer(ones()), expected + 1)
+    seen = []
+    compiled.register_full_backward_hook(lambda module, given, got: seen.append(len(got)))
+    compiled(ones().requires_grad_()).sum().backward()
+    assert seen == [1]

@@ -116,11 +116,38 @@ def test_workers_of_xdist_record_and_report(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "known.json").read_text())["findings"]) >= 3
 
 
+AWKWARD = """
+import pytest
+import torch
+import tc
+
+
+@pytest.mark.tc(max_graph_breaks=1)
+@pytest.mark.parametrize("name", ["a/b", "a_b", "a b", "x" * 300])
+def test_one_break(name, tmp_path, monkeypatch):
+    def broken(x):
+        print(end="")
+        return x + 1
+
+    monkeypatch.chdir(tmp_path)
+    tc.compile(broken)(torch.ones(3))
+"""
+
+
+def test_each_test_has_a_folder_of_its_own_whatever_it_is_called(tmp_path: Path) -> None:
+    code, text = run(tmp_path, "--tc-trace=traces", tests=AWKWARD)
+    assert code == 0, text
+    folders = list((tmp_path / "traces").iterdir())
+    assert len(folders) == 4 and all(any((one / "tc").iterdir()) for one in folders)
+
+
 @pytest.mark.parametrize(
     ("options", "tests", "said"),
     [
         ((), "import pytest\n@pytest.mark.tc(max_breaks=0)\ndef test(): pass\n",
          "the mark tc takes max_graph_breaks, max_recompiles, max_failures, not max_breaks"),
+        ((), "import pytest\n@pytest.mark.tc(max_recompiles='1')\ndef test(): pass\n",
+         "max_recompiles of the mark tc is a number from 0 on, not '1'"),
         (("--tc-baseline=none.json",), "def test(): pass\n", "cannot read none.json"),
     ],
 )  # fmt: skip

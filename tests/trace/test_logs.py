@@ -32,7 +32,13 @@ from tc.trace import (
     RecompileLimit,
     StackFrame,
 )
-from tc.trace.logs import TOPICS, help_text, read_switches, set_logs, setup_from_text
+from tc.trace.logs import (
+    TOPICS,
+    help_text,
+    read_switches,
+    set_logs,
+    setup_from_text,
+)
 
 ROOT = Path(__file__).parents[2]
 

@@ -82,6 +82,9 @@ class ValueFactory:
 
     def number_is_dynamic(self, obj: float, source: Source) -> bool:
         """Return whether a number gets a symbol; attributes and defaults stay constants."""
+        specified = self.t.sizes.specified
+        if specified is not None and specified.says(source):
+            return self.t.sizes.number(source, obj)
         if not isinstance(source, LocalSource | ItemSource) or isinstance(
             source.root, GlobalSource
         ):

@@ -43,7 +43,7 @@ from tc.compiler.capture.values.arrays import (
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
 from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
+from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, field_names
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue, set_of
 from tc.compiler.capture.values.functions import (
     MethodValue,
@@ -193,6 +193,8 @@ def _list(t: Interpreter, obj: Any, source: Source) -> Value:
 
 def _tuple(t: Interpreter, obj: Any, source: Source) -> Value:
     t.guards.add("LENGTH", source, obj)
+    if t.sizes.specified is not None:
+        t.sizes.specified.note_fields(source, field_names(type(obj)))
     slots = t.values.lazy_slots(obj, source)
     if type(obj).__getitem__ is not tuple.__getitem__:
         slots = [Lazy(item, _plain_item(source, i)) for i, item in enumerate(tuple.__iter__(obj))]

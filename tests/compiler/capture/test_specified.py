@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import copy
+import dataclasses
+import functools
+
 import pytest
 import torch
 
@@ -47,7 +52,8 @@ def graphs_of(function, spec, *calls):
         kwargs = args[-1] if isinstance(args[-1], dict) and function is of_all else {}
         args = args[:-1] if kwargs else args
         before = api.graph_stats()["graphs"]
-        torch.testing.assert_close(compiled(*args, **kwargs), function(*args, **kwargs))
+        expected = function(*copy.deepcopy(args), **kwargs)
+        torch.testing.assert_close(compiled(*args, **kwargs), expected)
         found.append(api.graph_stats()["graphs"] - before)
     return found
 
@@ -77,8 +83,163 @@ def test_what_is_computed_before_a_break_stays_dynamic():
     assert graphs_of(broken, {"x": ROWS, "y": ROWS}, *calls) == [2, 0, 0]
 
 
+def assigned(x, n):
+    x, n = torch.cat([x.t(), x.t()]), n + 1
+    print(end="")
+    return x * n
+
+
+def replaced(d, *args):
+    d["a"] = d["a"].sum(0)
+    print(end="")
+    return d["a"] * args[0].sum()
+
+
+def nonlocally(x):
+    def change():
+        nonlocal x
+        x = x.sum(0)
+
+    change()
+    print(end="")
+    return x * 2
+
+
+def enclosed(x):
+    def double():
+        return x * 2
+
+    print(end="")
+    return double()
+
+
+def test_what_code_before_a_break_replaces_is_not_held_against_the_spec():
+    three = specs.TensorSpec([A, 3])
+    calls = [(r(n, 3), 2) for n in (40, 41)]
+    assert graphs_of(assigned, {"x": three, "n": 2}, *calls) == [2, 0]
+    calls = [({"a": r(n, 3)}, r(n + 1)) for n in (4, 5)]
+    spec = {"d": specs.DictSpec({"a": three}), "*args": [specs.TensorSpec([A + 1])]}
+    assert graphs_of(replaced, specs.ParamsSpec(spec), *calls) == [2, 0]
+    assert graphs_of(nonlocally, {"x": three}, (r(4, 3),), (r(5, 3),)) == [2, 0]
+    assert graphs_of(enclosed, {"x": three}, (r(4, 3),), (r(5, 3),)) == [1, 0]
+
+
+def passing_on(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+class Scaling:
+    factor = 3
+
+    def __call__(self, x, n):
+        return x * n
+
+    @passing_on
+    def decorated(self, x, n):
+        return x * n * self.factor
+
+    def scale(self, x, n):
+        return x * n * self.factor
+
+
+class Forward(torch.nn.Module):
+    def forward(self, x, n):
+        return x * n
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        passing_on(first),
+        passing_on(passing_on(first)),
+        Scaling(),
+        Scaling().scale,
+        Scaling().decorated,
+        functools.partial(lambda y, x, n: x * n + y, r(3)),
+        functools.partial(lambda x, n, y: x * n + y, y=r(3)),
+        functools.partial(Forward()),
+        torch.no_grad()(first),
+    ],
+)
+def test_names_are_those_of_the_innermost_function(function):
+    assert graphs_of(function, {"x": ROWS, "n": N}, (r(9, 3), 4), (r(8, 3), 6)) == [1, 0]
+
+
+def swapping(function):
+    @functools.wraps(function)
+    def wrapper(a, b):
+        return function(b, a)
+
+    return wrapper
+
+
+def test_a_decorator_that_changes_the_arguments_is_not_held_to_the_spec():
+    assert graphs_of(swapping(first), {"x": ROWS, "n": N}, (4, r(9, 3))) == [1]
+
+
+class Weighted(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(r(size, 3))
+        self.register_buffer("bias", r(size))
+
+    def forward(self, x):
+        return x @ self.weight.t() + self.bias
+
+
+def test_parameters_of_a_module_that_is_an_argument():
+    def call(module, x):
+        return module(x)
+
+    held = specs.ObjectSpec({"weight": ROWS, "bias": specs.TensorSpec([A])})
+    spec = {"module": held, "x": specs.TensorSpec([B, None])}
+    calls = [(Weighted(n), r(n + 1, 3)) for n in (4, 5, 6)]
+    assert graphs_of(call, spec, *calls) == [1, 0, 0]
+
+
+@dataclasses.dataclass
+class Pair:
+    a: torch.Tensor
+    n: int
+
+
+Named = collections.namedtuple("Named", "a n")
+
+
+@pytest.mark.parametrize("kind", [Pair, Named])
+def test_fields_of_objects(kind):
+    spec = {"d": specs.ObjectSpec({"a": ROWS, "n": N})}
+    calls = [(kind(r(4, 3), 5),), (kind(r(5, 3), 6),)]
+    assert graphs_of(lambda d: d.a * d.n, spec, *calls) == [1, 0]
+    if kind is Named:
+        spec = {"d": specs.SeqSpec([ROWS, N])}
+        assert graphs_of(lambda d: d.a * d.n, spec, *calls) == [1, 0]
+
+
+def test_attributes_of_self():
+    scaling = Scaling()
+    compiled = tc.compile(scaling.scale, shapes_spec={"self": specs.ObjectSpec({"factor": N})})
+    before = api.graph_stats()["graphs"]
+    for factor in (3, 4, 5):
+        scaling.factor = factor
+        torch.testing.assert_close(compiled(torch.ones(2), 2), torch.ones(2) * 2 * factor)
+    assert api.graph_stats()["graphs"] - before == 1
+
+
 def test_parameters_of_a_module_are_constants():
     assert graphs_of(torch.nn.Linear(3, 2), {"input": ROWS}, (r(4, 3),), (r(5, 3),)) == [1, 0]
+    linear = torch.nn.Linear(3, 2)
+    tc.compile_in_place(linear, shapes_spec={"input": ROWS})
+    before = api.graph_stats()["graphs"]
+    for size in (4, 5):
+        linear(r(size, 3))
+    assert api.graph_stats()["graphs"] - before == 1
+    with pytest.raises(ConstraintViolationError, match="a <= 64"):
+        linear(r(65, 3))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +250,7 @@ def test_parameters_of_a_module_are_constants():
         (added, {"x": ROWS, "y": ROWS}, [(r(4, 3), r(1, 3))], "a in y, but a is 4, size of y is 1"),
         (added, {"x": specs.TensorSpec([A])}, [(r(4, 3), r(4, 3))], "x has 1 dimensions"),
         (first, {"x": specs.TensorSpec([A, 3])}, [(r(4, 5), 2)], "x has size 3 in dimension 1"),
+        (first, {"n": N}, [(r(4, 5), r(2))], "n is n, but this call has a tensor"),
         (first, {"n": 3}, [(r(4, 5), 2)], "n is 3, but this call has 2"),
         (lambda x: x + torch.ones(5, 3), {"x": ROWS}, [(r(5, 3),)], "cannot stay dynamic"),
         (

@@ -1,0 +1,38 @@
+"""Every name of TORCH_LOGS switches something on, or is answered with what to use."""
+
+from __future__ import annotations
+
+import pytest
+
+from tc.trace.lognames import INSTEAD, OF_TORCH, SAME_AS
+from tc.trace.logs import TOPICS, read_switches, set_logs, setup_from_text
+
+
+def test_every_name_of_torch_logs_is_understood() -> None:
+    registry = pytest.importorskip("torch._logging._internal").log_registry
+    names = {*registry.log_alias_to_log_qnames, *registry.artifact_names}
+    assert len(names) > 40
+    for name in names:
+        levels, unknown, _ = read_switches(name)
+        assert bool(levels) != bool(unknown)
+        assert name in TOPICS or len({name} & {*SAME_AS} | {name} & {*INSTEAD, *OF_TORCH}) == 1
+    assert read_switches("+dynamo")[0] == {"graph_breaks": 2, "recompiles": 2}
+    assert {part.removeprefix("+") for one in SAME_AS.values() for part in one.split(",")} <= {
+        *TOPICS
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("c10d", "which is about PyTorch itself; use TORCH_LOGS=c10d"),
+        ("trace_call", "as TORCH_LOGS has; TC_LOGS=+graph_breaks shows the calls"),
+    ],
+)
+def test_names_that_only_torch_logs_has(
+    name: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    setup_from_text(name)
+    assert says in caplog.text and "did you mean" not in caplog.text
+    with pytest.raises(ValueError, match="set_logs has no"):
+        set_logs(**{name: True})
