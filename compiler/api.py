@@ -198,6 +198,7 @@ def _request(
     isolate_recompiles: bool, shapes_spec: Any, **asked: Any,
 ) -> Options:  # fmt: skip
     """Return what a call of `compile` asks for."""
+    _check_types(asked["mode"], options, recompile_limit)
     if shapes_spec is not None and asked["dynamic"] is not None:
         raise OptionError("give dynamic or a shapes_spec, not both: the spec says what is dynamic")
     return replace(
@@ -207,6 +208,16 @@ def _request(
         region=object() if isolate_recompiles else None,
         shapes=None if shapes_spec is None else Specification(shapes_spec, innermost(model)),
     )
+
+
+def _check_types(mode: Any, options: Any, recompile_limit: Any) -> None:
+    """Raise an OptionError for values that no setting has."""
+    if not isinstance(mode, str | None):
+        raise OptionError(f"mode is one of tc.list_mode_options(), not {mode!r}")
+    if options is not None and not all(isinstance(name, str) for name in options):
+        raise OptionError("options is a dict: the name of a setting -> its value")
+    if recompile_limit is not None and (type(recompile_limit) is not int or recompile_limit < 0):
+        raise OptionError(f"recompile_limit is a number of compiles, not {recompile_limit!r}")
 
 
 def _options(

@@ -97,6 +97,17 @@ def test_isolated_calls_share_no_code():
     assert len(graphs) == 3
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [{"mode": 3}, {"options": {3: 1}}, {"recompile_limit": -1}, {"recompile_limit": "a"},
+     {"recompile_limit": True}],
+    ids=str,
+)  # fmt: skip
+def test_values_of_other_types_are_refused_in_a_sentence(asked):
+    with pytest.raises(tc.exc.OptionError, match=next(iter(asked))):
+        tc.compile(torch.sin, **asked)
+
+
 def test_the_name_of_a_region_is_in_its_trace():
     from tc import trace
 
