@@ -13,8 +13,7 @@ READY := $(VENV)/.ready
 OUT   ?= demo_out
 SITE  ?= site
 TESTS ?=
-# One more than the cores of a small machine: tests wait for processes of their own.
-WORKERS ?= 3
+WORKERS ?= 2
 
 # The first interpreter that really starts, is of a supported version, and can make environments.
 # 3.11 comes first because it is the one constraints.txt was made with.  PYTHON=... overrides.
@@ -54,7 +53,7 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 demo: $(READY)  ## a small GPT under tc.compile: checked, traced, reported
 	@$(BIN)/python examples/demo.py --out $(OUT)
 
-test: $(READY)  ## all tests but the slow ones, in three processes (TESTS=tests/trace narrows)
+test: $(READY)  ## all tests but the slow ones, in two processes (TESTS=tests/trace narrows)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --timeout 300 -m 'not slow' $(TESTS)
 
 test-slow: $(READY)  ## the slow tests
