@@ -136,11 +136,13 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _note_windows(
         self, func: torch._ops.OpOverload, args: tuple[Any, ...], result: Any
     ) -> None:
-        """Record views made by `unfold`.
+        """Record views made by `unfold`, and those by `as_strided` that see an element twice.
 
-        A write through one by functionalisation leaves zeros at elements outside of all windows.
+        A write through one by functionalisation leaves zeros at elements outside of all windows, or
+        writes an element again, with its old value.
         """
-        if func is aten.unfold.default or (args and id(args[0]) in self._windows):
+        twice = func is aten.as_strided.default and not elements_apart(result)
+        if func is aten.unfold.default or twice or (args and id(args[0]) in self._windows):
             if not any(out.alias_info for out in func._schema.returns):
                 return
             for view in result if isinstance(result, (list, tuple)) else [result]:

@@ -1,0 +1,55 @@
+"""Writes through views of which two elements, or more, are one place in memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tc
+
+
+def row_of_windows(x):
+    y = x.clone()
+    y.as_strided((2, 2), (1, 1))[0].mul_(2)
+    return y, y * 3
+
+
+def row_of_repeated(x):
+    y = x.clone()
+    rows = y.as_strided((3, 2), (0, 2))
+    rows.select(0, 1).add_(1)
+    return rows.t(), y
+
+
+def window_of_unfolded(x):
+    y = x.clone()
+    y.unfold(0, 2, 1)[1].mul_(2)
+    return y
+
+
+def row_of_expanded(x):
+    y = x.clone()
+    rows = y.expand(2, x.shape[0])
+    rows[0].mul_(2)
+    return y, rows + 0
+
+
+def row_of_input(x):
+    x.as_strided((3, 2), (1, 1))[2].zero_()
+    return x + 1
+
+
+PROGRAMS = (row_of_windows, row_of_repeated, window_of_unfolded, row_of_expanded, row_of_input)
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_a_write_through_a_part_without_repetitions_is_eagers(program, dynamic, backend):
+    tc.reset()
+    compiled = tc.compile(program, backend=backend, dynamic=dynamic)
+    for size in (5, 6):
+        x = torch.randn(size)
+        mine = x.clone()
+        wanted = program(x)
+        torch.testing.assert_close((compiled(mine), mine), (wanted, x))
