@@ -147,6 +147,8 @@ def _view(value: torch.Tensor, base: torch.Tensor, of: SameInput | Fresh, result
         raise Fallback("an output is a lazy negation of an input's memory")
     if value.requires_grad and not base.requires_grad:
         raise Fallback("a view carries gradients that what it views does not")
+    if value.requires_grad and value is not base and not value._is_view():
+        raise Fallback("a detached tensor carries gradients that were written to it")
     return View(
         of,
         tuple(result.dim(size) for size in value.shape),
