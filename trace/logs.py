@@ -69,7 +69,7 @@ def read_switches(text: str) -> tuple[dict[str, int], list[str], bool]:
 
 
 def _topics_of(name: str) -> list[str]:
-    """Return the topics that a name stands for, with ``+`` for more; none if it is unknown."""
+    """Return the topics that a name selects, with ``+`` for more; none if it is unknown."""
     if name == "all":
         return list(TOPICS)
     if name in SAME_AS:

@@ -93,7 +93,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.written: dict[int, str] = {}
         self.constants: dict[int, torch.Tensor] = {}
         self._kept: list[Any] = []
-        self._windows: dict[int, Any] = {}  # views by `unfold`, alive for their ids
+        self._windows: dict[int, Any] = {}  # views of elements more than once, alive for their ids
 
     def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
         """Return the fake of a real tensor that is a constant of the graph."""

@@ -45,7 +45,7 @@ def as_captured(
     module = copied(gm)
     graph = module.graph
     held = _held_as_inputs(module)
-    _spell_out_products(graph)
+    _decompose_fma(graph)
     fakes = fake_inputs([*example_inputs, *held])
     for node, fake in zip(graph.find_nodes(op="placeholder"), fakes, strict=True):
         node.meta.pop(_HOLDS_INPUT, None)
@@ -77,8 +77,8 @@ def _held_as_inputs(module: fx.GraphModule) -> list[torch.Tensor]:
     return tensors
 
 
-def _spell_out_products(graph: fx.Graph) -> None:
-    """Put a product and a sum in place of PyTorch's own `prims.fma`, which is Python in eager.
+def _decompose_fma(graph: fx.Graph) -> None:
+    """Decompose `prims.fma`, which PyTorch's compiler defines and eager runs in Python.
 
     PyTorch captures it in the steps of optimizers.
     """
@@ -105,8 +105,7 @@ def with_effects(
     found = captured.graph.find_nodes(op="call_function", target=torch._C._set_grad_enabled)
     left = found[-1].args[0] if found else None
     if held:
-        with_held = compiled
-        compiled = lambda *args: with_held(*args, *held)  # noqa: E731
+        compiled = _with_inputs(compiled, held)
     if left is None or left == torch.is_grad_enabled():
         return compiled
 
@@ -114,6 +113,13 @@ def with_effects(
         results = compiled(*args)
         torch._C._set_grad_enabled(left)
         return results
+
+    return call
+
+
+def _with_inputs(compiled: Callable[..., Any], more: Sequence[Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        return compiled(*args, *more)
 
     return call
 
