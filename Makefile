@@ -71,7 +71,7 @@ test-browser: $(READY)  ## only the tests that drive Chromium
 	@$(BIN)/pytest -m browser $(TESTS)
 
 test-gpu: $(if $(PYTHON),,$(READY))  ## tests that need a GPU (PYTHON=... whose torch sees it)
-	@$(or $(PYTHON),$(BIN)/python) -m pytest -m gpu tests/gpu
+	@TRITON_INTERPRET=0 $(or $(PYTHON),$(BIN)/python) -m pytest -m gpu $(or $(TESTS),tests/gpu)
 
 # Another Python with the newest torch: the capture tests, then PyTorch's own, side by side with $(VENV).
 MATRIX_VENV   ?= .venv-matrix

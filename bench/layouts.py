@@ -44,6 +44,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--together", type=int, default=TOGETHER, help="programs of a function")
+    parser.add_argument("--device", default="cpu", help="where tensors are made: cpu, cuda")
     parser.add_argument("--one", type=int, help="the number of a single batch to run again")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
@@ -111,10 +112,12 @@ def _refused(sources: dict[int, str], folder: Path) -> str:
 
 
 def _run(options: argparse.Namespace) -> int:
+    import torch
     from layout_check import check_batch
 
     from tc import config
 
+    torch.set_default_device(options.device)
     warnings.simplefilter("ignore")
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(
         logging.CRITICAL

@@ -38,7 +38,7 @@ class Server:
     def __init__(self, compiler: str, family: str, backend: str, cache: Path) -> None:
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'bench'}",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "bench"), *sys.path]),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "TC_CACHE_DIR": str(cache),
             "HF_HUB_OFFLINE": "1",
@@ -141,7 +141,7 @@ class Zoo:
     def run(self, family: str, name: str) -> Row:
         """Run one model under both compilers, and keep its row."""
         limits = {"seconds": self.options.seconds, "gigabytes": self.options.gigabytes}
-        limits["steps"] = self.options.steps
+        limits |= {"steps": self.options.steps, "device": self.options.device}
         request = {"name": name, "backend": self.options.backend, **limits}
         tc = self.server("tc", family).ask(request)
         torch = self.torch.get((family, name))
@@ -228,6 +228,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=300, help="a model; %(default)s")
     parser.add_argument("--gigabytes", type=int, default=8, help="a model; %(default)s")
     parser.add_argument("--steps", type=int, default=4, help="of a model; %(default)s")
+    parser.add_argument("--device", default="cpu", help="where models are; %(default)s")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long")
     parser.add_argument("--out", default="zoo_out", help="folder; %(default)s")
     options = parser.parse_args()

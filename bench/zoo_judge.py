@@ -118,7 +118,8 @@ def step(
 
 def weights(value: torch.Tensor) -> torch.Tensor:
     """Return fixed weights of a result in the loss."""
-    return torch.cos(torch.arange(value.numel(), dtype=value.dtype)).reshape(value.shape)
+    places = torch.arange(value.numel(), dtype=value.dtype, device=value.device)
+    return torch.cos(places).reshape(value.shape)
 
 
 @dataclass
@@ -203,6 +204,7 @@ def run(compiler: str, family: Family, request: Row) -> Row:
     """Build a model, run it under a compiler, and compare."""
     try:
         specimen = family.build(request["name"], request.get("recipe"))
+        specimen = specimen.on(request.get("device", "cpu"))
     except NoSpecimen as error:
         return {"kind": "no specimen", "detail": str(error)[-600:]}
     start, counts = COMPILERS[compiler]
@@ -349,7 +351,7 @@ class Neighbours:
             return value
         off = torch.randint(0, 2, value.shape, generator=random_numbers, dtype=value.dtype)
         off.mul_(2).sub_(1).mul_(self.ROUNDINGS * torch.finfo(value.dtype).eps).add_(1)
-        return off.mul_(value)
+        return off.to(value.device).mul_(value)
 
 
 def failure(error: Exception, where: str) -> Row:

@@ -134,7 +134,10 @@ def main() -> None:
             found: Row = {"names": family.names()}
         else:
             warm = warm or warm_up(compiler, backend) is None
-            found = answer(compiler, family, request)
+            if request["device"] == "cpu":
+                found = answer(compiler, family, request)
+            else:  # a GPU cannot be used in a fork of a process that may have used it
+                found = zoo_judge.run(compiler, family, request)
         answers.write(json.dumps(found) + "\n")
         answers.flush()
 

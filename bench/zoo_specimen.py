@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from torch.utils import _pytree as pytree
 
 #: parameters that a model may have, and CPU seconds that finding one may take
 PARAMETERS, SECONDS = 30_000_000, 10.0
@@ -29,6 +30,19 @@ class Specimen:
     model: torch.nn.Module
     inputs: Callable[[int], dict[str, Any]]
     recipe: Any
+
+    def on(self, device: str) -> Specimen:
+        """Return the same on a device."""
+        if device == "cpu":
+            return self
+
+        def moved(value: Any) -> Any:
+            return value.to(device) if isinstance(value, torch.Tensor) else value
+
+        def inputs(size: int) -> dict[str, Any]:
+            return dict(pytree.tree_map(moved, self.inputs(size)))
+
+        return Specimen(self.model.to(device), inputs, self.recipe)
 
 
 class Family(Protocol):

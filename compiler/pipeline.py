@@ -142,7 +142,8 @@ class Job:
     Attributes:
         kind: ``forward``, ``backward`` or ``inference``.
         gpu: the GPU that its kernels are for; None: the CPU.
-        times: measures and keeps how long ways to compute a matrix product take.
+        times: measures and keeps how long ways to compute something take on this machine.
+        on_gpu: the same for the GPU.
         hints: what symbolic sizes were at capture.
         notes: optional steps taken, by stage.
         decisions: what the rewrites of the graph decided.
@@ -153,6 +154,7 @@ class Job:
     request: Request
     gpu: torch.device | None
     times: Tuner
+    on_gpu: Tuner | None
     hints: dict[str, int] = field(default_factory=dict)
     notes: dict[str, Notes | None] = field(default_factory=dict)
     decisions: tuple[Any, ...] = ()
@@ -170,7 +172,7 @@ def _rewrite(module: fx.GraphModule, job: Job) -> fx.GraphModule:
     from tc.compiler import library
 
     steps = job.gate("library")
-    job.decisions = tuple(library.arrange(module, steps, job.request.frozen, job.times))
+    job.decisions = tuple(library.arrange(module, steps, job.request.frozen, job.times, job.on_gpu))
     return module
 
 
@@ -192,13 +194,13 @@ def _schedule(lowered: LoopGraph, job: Job) -> Plan:
     from tc.compiler import schedule
 
     steps = job.gate("schedule")
-    if job.gpu is None:
+    if job.gpu is None or job.on_gpu is None:
         plan = schedule.plan(lowered, steps)
     else:
         from tc.compiler.codegen import triton
 
         asked = job.request.options.max_autotune
-        job.tuning = triton.Tuning(gpu_tuner(job.gpu), open_kernels, job.gpu, asked, job.hints)
+        job.tuning = triton.Tuning(job.on_gpu, open_kernels, job.gpu, asked, job.hints)
         plan = schedule.gpu_plan(lowered, steps, job.tuning.choose)
     return replace(plan, decisions=(*job.decisions, *plan.decisions))
 
@@ -221,7 +223,7 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
         for stage, notes in job.notes.items()
         for event in noted_events(notes, stage, job.kind)
     ]
-    taken += [*job.times.events, *(tuning.tuner.events if tuning is not None else ())]
+    taken += [*job.times.events, *(job.on_gpu.events if job.on_gpu is not None else ())]
     memory = schedule.timeline(plan, job.kind, job.hints)
     lines = codegen.lines_of(plan, program)
     return program, [*taken, *emit_plan(plan, program, job.kind, lines, memory)]
@@ -294,7 +296,9 @@ def _compile(
     module: fx.GraphModule, kind: str, request: Request, gpu: torch.device | None = None
 ) -> Any:
     """Run the passes, for a GPU if one is given or the graph asks for it."""
-    job = Job(kind, request, gpu or gpu_of(module), tuner(request.options.max_autotune))
+    gpu = gpu or gpu_of(module)
+    on_gpu = None if gpu is None else gpu_tuner(gpu)
+    job = Job(kind, request, gpu, tuner(request.options.max_autotune), on_gpu)
     return run_passes(module, job)
 
 
@@ -320,7 +324,9 @@ def _joint(module: fx.GraphModule, gate: Gate, options: InductorOptions) -> None
     """Arrange forward and backward as one graph, so that what is kept has the chosen layout."""
     from tc.compiler import library  # a graph found on disk needs none of it
 
-    library.arrange_joint(module, gate, tuner(options.max_autotune))
+    gpu = gpu_of(module)
+    on_gpu = None if gpu is None else gpu_tuner(gpu)
+    library.arrange_joint(module, gate, tuner(options.max_autotune), on_gpu)
 
 
 def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:

@@ -181,6 +181,13 @@ EDITING = frozenset((
     *("rpartition", "removeprefix", "removesuffix", "translate", "sub", "subn"),
 ))  # fmt: skip
 # A C function whose body opens: type, name, parameters.
+#: functions that make a tensor on the user's default device, if no other is asked for
+FACTORY = re.compile(
+    r"torch\.(empty|empty_strided|zeros|ones|full|tensor|as_tensor|scalar_tensor|arange|linspace|eye|"
+    r"rand|randn|randint|randperm)"
+)
+#: the rooms whose tensors are on the devices of a program
+OF_DEVICES = ("compiler/",)
 C_FUNCTION = re.compile(r"^[ \t]*\w[\w\s*]*[\s*]\w+\s*\([^;{}]*\)\s*\{", re.M)
 STAGES = ("capture", "aot", "library", "loops", "schedule", "codegen", "runtime")
 # What `tc` replaces, and what the viewers must start without.
@@ -482,6 +489,23 @@ def code_by_identity(files: Iterable[File]) -> Iterator[Violation]:
                 kind = ast.unparse(node.annotation)
                 if re.search(r"(dict|Counter|set|KeyDictionary)\[(types\.)?CodeType", kind):
                     yield Violation(file.path, node.lineno, "code_by_identity", kind)
+
+
+def tensors_name_their_device(files: Iterable[File]) -> Iterator[Violation]:
+    """The compiler says where each tensor is made: without, that is up to the user's default.
+
+    It would be the CPU in graphs of a GPU, and the GPU in what is measured or computed on the CPU.
+    """
+    for file in files:
+        if not file.path.startswith(OF_DEVICES):
+            continue
+        for node in file.nodes:
+            if not isinstance(node, ast.Call):
+                continue
+            name = ast.unparse(node.func)
+            named = any(keyword.arg in ("device", None) for keyword in node.keywords)
+            if FACTORY.fullmatch(name) and not named:
+                yield Violation(file.path, node.lineno, "tensors name their device", name)
 
 
 def c_in_c_files(files: Iterable[File]) -> Iterator[Violation]:

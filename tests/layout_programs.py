@@ -42,7 +42,7 @@ class Given:
     def make(self, sizes: Sizes) -> torch.Tensor:
         """The tensor at some sizes: small multiples of a half, whose sums are exact."""
         shape = [int(eval(e, {"n": sizes[0], "m": sizes[1]})) for e in self.extents]
-        rng = torch.Generator().manual_seed(self.seed)
+        rng, place = torch.Generator().manual_seed(self.seed), torch.get_default_device()
         rank = len(shape)
         order = list(range(rank))
         made = shape
@@ -58,9 +58,9 @@ class Given:
         elif self.layout == "expanded" and rank:
             made = [1, *shape[1:]]
         dtype = getattr(torch, self.dtype)
-        low = 0 if self.dtype in ("bool", "uint8") else -4
-        values = torch.randint(low, 2 if self.dtype == "bool" else 5, made, generator=rng)
-        tensor = (values / 2).to(dtype) if dtype.is_floating_point else values.to(dtype)
+        low, high = {"bool": (0, 2), "uint8": (0, 5)}.get(self.dtype, (-4, 5))
+        values = torch.randint(low, high, made, generator=rng, device="cpu")
+        tensor = (values / 2 if dtype.is_floating_point else values).to(place, dtype)
         if self.layout == "turned":
             return tensor.permute([order.index(d) for d in range(rank)])
         if self.layout == "strided" and rank:

@@ -45,7 +45,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]]
     "rotary": (rotary, lambda n: (r(2, n, 8),)),
     "embedding": (
         lambda t, w, p: F.embedding(t, w) + p[: t.shape[1]],
-        lambda n: (torch.randint(0, 50, (2, n)), r(50, 8), r(64, 8)),
+        lambda n: (torch.randint(0, 50, (2, n)), r(50, 8), r(1000, 8)),
     ),
     "last_token": (lambda x, w: (x[:, -1] @ w).argmax(-1), lambda n: (r(2, n, 8), r(8, 30))),
     "softmax_dims": (

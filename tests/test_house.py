@@ -59,6 +59,7 @@ RULES: list[tuple[Callable[[Iterable[File]], Iterator[Violation]], tuple[str, ..
     (house.sizes, ALL),
     (house.printed_code, OURS),
     (house.code_by_identity, OURS),
+    (house.tensors_name_their_device, OURS),
     (house.c_in_c_files, OURS),
 ]
 
@@ -130,6 +131,7 @@ FAULTS = [
     (house.sizes, {"trace/a.py": DEEP}),
     (house.printed_code, {"compiler/codegen/a.py": "x = f'{s}'.replace(', ', '), ', 1)\n"}),
     (house.printed_code, {"compiler/codegen/a.py": "import re\nx = re.sub('a', 'b', s)\n"}),
+    (house.tensors_name_their_device, {"compiler/a.py": "x = torch.zeros(3)\n"}),
     (house.c_in_c_files, {"compiler/a.py": "x = 'float tc_f(float x) { return x; }'\n"}),
     (house.c_in_c_files, {"compiler/a.py": "x = f'static {t}* f(int a) {{\\n  g(); }}'\n"}),
 ]  # fmt: skip
@@ -147,6 +149,7 @@ CLEAN = [
     (house.sizes, {"trace/a.py": CHAIN}),
     (house.printed_code, {"compiler/codegen/a.py": "x = replace(kernel, name='k')\n"}),
     (house.printed_code, {"trace/a.py": "x = s.strip()\n"}),
+    (house.tensors_name_their_device, {"compiler/a.py": "x = torch.zeros(3, **kind)\n"}),
     (house.c_in_c_files, {"compiler/a.py": "x = f'for ({t} i = 0; i < n; i++) {{'\n"}),
     (house.c_in_c_files, {"compiler/a.py": "x = f'({names}) {{{body}}}'\n"}),
 ]  # fmt: skip

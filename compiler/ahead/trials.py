@@ -16,6 +16,8 @@ from tc.compiler.capture import hook
 from tc.compiler.sentinel import rounding
 from tc.compiler.sentinel.copies import RandomState
 
+#: what drawn numbers are, before they get a tensor's type: on the CPU, so that a seed is a value
+DOUBLE: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -82,9 +84,9 @@ def fill(inputs: Inputs, seed: int) -> None:
     with torch.no_grad():
         for tensor in _tensors(inputs):
             if tensor.is_floating_point() or tensor.is_complex():
-                drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+                drawn = torch.randn(tensor.shape, generator=generator, **DOUBLE)
             else:
-                drawn = torch.randint(0, 2, tensor.shape, generator=generator)
+                drawn = torch.randint(0, 2, tensor.shape, generator=generator, device="cpu")
             tensor.copy_(drawn)
 
 
@@ -135,8 +137,7 @@ def _results(
     if outputs and wanted:
         generator = torch.Generator().manual_seed(seed)
         tangents = [
-            torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.dtype)
-            for one in outputs
+            torch.randn(one.shape, generator=generator, **DOUBLE).to(one) for one in outputs
         ]
         found += torch.autograd.grad(outputs, wanted, tangents, allow_unused=True)
     return found

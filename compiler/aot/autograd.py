@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tc.compiler.aot.training import Training
 
 hooks_of_saved = torch._C._autograd._top_saved_tensors_default_hooks
-EMPTY = torch.empty(0)
+EMPTY = torch.empty(0, device="cpu")
 keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 is_batched = torch._C._functorch.is_legacy_batchedtensor
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor

@@ -219,5 +219,5 @@ def copied(graph: fx.Graph, value: fx.Node) -> fx.Node:
     copy.meta.update(value.meta)
     if kwargs:
         with fake.fake_mode:
-            copy.meta["val"] = torch.empty(fake.shape, dtype=fake.dtype)
+            copy.meta["val"] = torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)
     return copy

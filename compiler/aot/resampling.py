@@ -25,9 +25,10 @@ SMALL_IMAGE = 128
 
 def _fuses() -> bool:
     """Return whether ATen's kernels on this CPU round ``a * b + c`` only once (FMA)."""
-    pair = torch.arange(2.0).view(1, 1, 2)
+    pair = torch.arange(2.0, device="cpu").view(1, 1, 2)
     found: Tensor = torch.nn.functional.interpolate(pair, size=41, mode="nearest-exact")
-    once = (torch.arange(41) + 0.5).double() * torch.tensor(2 / 41).double() - 0.5
+    places, step = torch.arange(41, device="cpu"), torch.tensor(2 / 41, device="cpu")
+    once = (places + 0.5).double() * step.double() - 0.5
     return bool((found.flatten() == (once.float() + 0.5).floor().clamp(0, 1)).all())
 
 

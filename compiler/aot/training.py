@@ -239,10 +239,11 @@ def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -
     for position, i in enumerate(diffs):
         value = observed.results.returned[i]
         with observed.fake_mode:
+            kind: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
             tangent = (
-                torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+                torch.empty_strided(value.shape, value.stride(), **kind)
                 if takes_strides(value)
-                else torch.empty(value.shape, dtype=value.dtype)
+                else torch.empty(value.shape, **kind)
             )
         recorder.placeholder(f"tangent{position}", tangent, defines_sizes=False)
         tangents.append(tangent)

@@ -92,10 +92,13 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
 @cache
 def _keeps_shape(func: Any) -> bool:
     """Return whether an op writes to its first argument, a tensor, and keeps its shape."""
-    if not isinstance(func, torch._ops.OpOverload) or torch.Tag.inplace not in func.tags:
+    # The schema says it: a tag for ops that write in place came with torch 2.13.
+    if not isinstance(func, torch._ops.OpOverload) or torch.Tag.inplace_view in func.tags:
         return False
-    takes_tensor = str(func._schema.arguments[0].type) == "Tensor"
-    return takes_tensor and torch.Tag.inplace_view not in func.tags
+    first = next(iter(func._schema.arguments), None)
+    if first is None or first.kwarg_only or str(first.type) != "Tensor":
+        return False
+    return first.alias_info is not None and first.alias_info.is_write
 
 
 #: ops that give the elements of a tensor another shape where they are

@@ -311,7 +311,7 @@ def _dtypes(result: Any) -> Dtypes:
 
 def _made(form: Any, fill: int) -> Any:
     if isinstance(form, StandIn):
-        return torch.full(form.sizes, fill, dtype=form.dtype)
+        return torch.full(form.sizes, fill, dtype=form.dtype, device="cpu")
     if isinstance(form, Number):
         return form.value
     return [_made(item, fill) for item in form] if isinstance(form, tuple) else form

@@ -37,7 +37,9 @@ PASSES: tuple[Callable[[Editor], None], ...] = (
 )
 
 
-def arrange_joint(module: fx.GraphModule, gate: Gate, tuner: Tuner | None = None) -> None:
+def arrange_joint(
+    module: fx.GraphModule, gate: Gate, tuner: Tuner | None = None, on_gpu: Tuner | None = None
+) -> None:
     """Rearrange a graph of a function and its gradients before it is cut in two.
 
     What backward keeps of forward has then the layout in which both compute.
@@ -45,10 +47,11 @@ def arrange_joint(module: fx.GraphModule, gate: Gate, tuner: Tuner | None = None
     Args:
         module: as in `arrange`; changed in place.
         gate: asked before each change, as ``library.<kind>``.
-        tuner: measures what is fastest on this machine; None: nothing is timed.
+        tuner, on_gpu: measure what is fastest on this machine, and on the graph's GPU; None:
+            nothing is timed.
     """
     with gate.watching("library.train_channels_last", module.graph, "joint"):
-        train_channels_last(Editor(module.graph, gate, tuner))
+        train_channels_last(Editor(module.graph, gate, tuner, on_gpu))
     module.graph.lint()
 
 
@@ -57,6 +60,7 @@ def arrange(
     gate: Gate,
     frozen: Mapping[str, torch.Tensor] | None = None,
     tuner: Tuner | None = None,
+    on_gpu: Tuner | None = None,
 ) -> tuple[Decision, ...]:
     """Rearrange what libraries compute in a functional ATen graph.
 
@@ -64,7 +68,7 @@ def arrange(
         module: ATen calls with fake values in ``meta["val"]``; changed in place.
         gate: asked before each change, as ``library.<kind>``.
         frozen: inputs that are constants, see `freeze`.
-        tuner: measures what is fastest on this machine; None: nothing is timed.
+        tuner, on_gpu: as in `arrange_joint`.
 
     Returns:
         What was done, and what was not and why.
@@ -73,7 +77,7 @@ def arrange(
     if frozen:
         with gate.watching("library.freeze", module.graph):
             folded = freeze(module, frozen, gate)
-    editor = Editor(module.graph, gate, tuner)
+    editor = Editor(module.graph, gate, tuner, on_gpu)
     for graph_pass in PASSES:
         with gate.watching(f"library.{graph_pass.__name__}", module.graph):
             graph_pass(editor)

@@ -23,11 +23,13 @@ class Editor:
     Attributes:
         gate: asked before each step, by the name of the pass.
         tuner: measures what is fastest on this machine; None: nothing is timed.
+        on_gpu: the same on the graph's GPU, if it has one.
     """
 
     graph: fx.Graph
     gate: Gate
     tuner: Tuner | None = None
+    on_gpu: Tuner | None = None
     decisions: list[Decision] = field(default_factory=list)
 
     def call(self, like: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
@@ -62,9 +64,15 @@ def fake(node: Any) -> torch.Tensor | None:
 
 
 def static_shape(node: Any) -> tuple[int, ...] | None:
-    """Return the shape of a dense CPU tensor if all of it is known at compile time."""
+    """Return the shape of a strided CPU tensor if all of it is known at compile time."""
     held = fake(node)
-    if held is None or held.device.type != "cpu" or held.layout is not torch.strided:
+    return None if held is None or held.device.type != "cpu" else known_shape(node)
+
+
+def known_shape(node: Any) -> tuple[int, ...] | None:
+    """Return the shape of a strided tensor, on any device, if it is known at compile time."""
+    held = fake(node)
+    if held is None or held.layout is not torch.strided:
         return None
     sizes = (*held.shape, *held.stride())
     return tuple(held.shape) if all(type(size) is int for size in sizes) else None

@@ -107,7 +107,8 @@ class _Linear:
     def operand(self, value: Any) -> torch.Tensor | None:
         """Return a step's other operand, a number for each channel, in 64 bits."""
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return torch.full((self.channels,), float(value), dtype=torch.float64)
+            place = self.weight.device
+            return torch.full((self.channels,), float(value), dtype=torch.float64, device=place)
         held = held_constant(value)
         if held is None or held.dtype is not self.weight.dtype:
             return None
@@ -135,12 +136,14 @@ class _Linear:
 
 def _like(values: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
     """Return values in the layout of another tensor of this shape."""
-    return torch.empty_strided(held.shape, held.stride(), dtype=held.dtype).copy_(values)
+    return torch.empty_strided(
+        held.shape, held.stride(), dtype=held.dtype, device=held.device
+    ).copy_(values)
 
 
 def _chain(node: fx.Node, linear: _Linear) -> tuple[list[fx.Node], _Map]:
     """Return the steps after a call that scale or shift its channels, and their map."""
-    one = torch.ones(linear.channels, dtype=torch.float64)
+    one = torch.ones(linear.channels, dtype=torch.float64, device=linear.weight.device)
     steps, mapped, last = [], _Map(one, torch.zeros_like(one)), node
     while len(last.users) == 1:
         (step,) = last.users

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from tc.compiler.core.tune import Tuner, Way
-from tc.compiler.library.editor import Editor, aten, fake, static_shape, value_of
+from tc.compiler.library.editor import Editor, aten, fake, known_shape, value_of
 from tc.compiler.library.freeze import held_constant
 from tc.compiler.library.moments import grouped_moments, moments_of_channels
 from tc.compiler.loops.lower.registry import LOWERINGS
@@ -23,6 +23,8 @@ LAST = torch.channels_last
 #: (measured with 32 to 128 channels: 1.1 to 1.3 times as fast above, up to 0.8 below)
 MIN_PIXELS = 512
 CONVOLUTION, GRADIENTS = aten.convolution.default, aten.convolution_backward.default
+ON_CPU = (torch.float32,)
+ON_GPU = (torch.float32, torch.bfloat16, torch.float16)
 #: operations besides pointwise ones whose loops run as well over either layout
 FOLLOWS = (
     aten.max_pool2d_with_indices.default,
@@ -45,7 +47,7 @@ REDUCES = (
 
 def keep_channels_last(editor: Editor) -> None:
     """Let convolutions, and what loops compute between them, hold images channels last."""
-    chosen = [node for node in editor.graph.nodes if _fits(node) and _gains(node, editor.tuner)]
+    chosen = [node for node in editor.graph.nodes if _fits(node) and _gains(node, editor)]
     _arrange(editor, chosen, _Walk)
 
 
@@ -56,7 +58,7 @@ def train_channels_last(editor: Editor) -> None:
     next to images that hold more than it.
     """
     graph = editor.graph
-    chosen = [node for node in graph.nodes if _fits(node) and _trains_quicker(node, editor.tuner)]
+    chosen = [node for node in graph.nodes if _fits(node) and _trains_quicker(node, editor)]
     keys = {(*node.args[:2], *map(str, node.args[3:])) for node in chosen}
     calls = graph.find_nodes(op="call_function", target=GRADIENTS)
     found = [call for call in calls if (*call.args[1:3], *map(str, call.args[4:10])) in keys]
@@ -80,21 +82,26 @@ def _fits(node: fx.Node) -> bool:
     if node.target is not CONVOLUTION:
         return False
     image, kernel, _bias, _, _, _, transposed, _, groups = node.args
-    result, shape = static_shape(node), static_shape(image)
-    if result is None or shape is None or len(result) != 4 or static_shape(kernel) is None:
+    result, shape = known_shape(node), known_shape(image)
+    if result is None or shape is None or len(result) != 4 or known_shape(kernel) is None:
         return False
     if transposed or not all(_plain(part) for part in (node, image)):
         return False
-    if groups != 1 and held_constant(kernel) is None:  # ATen copies kernels of groups each time
+    on_cpu = node.meta["val"].device.type == "cpu"
+    if on_cpu and groups != 1 and held_constant(kernel) is None:  # ATen copies kernels each time
         return False
     return all(_reads_either(user) for user in node.users)
 
 
-def _gains(node: fx.Node, tuner: Tuner | None) -> bool:
+def _gains(node: fx.Node, editor: Editor) -> bool:
     """Return whether a convolution alone is faster channels last.
 
-    A constant kernel is laid out once, so that only the images count.
+    A constant kernel is laid out once, so that only the images count. On a GPU that depends on
+    its generation and the type, and little time is needed to measure it.
     """
+    tuner = editor.tuner
+    if node.meta["val"].device.type != "cpu":
+        return editor.on_gpu is not None and _fastest(editor.on_gpu, node) == "channels_last"
     if held_constant(node.args[1]) is not None:
         return True
     if tuner is not None and tuner.thorough and len(node.all_input_nodes) <= 3:
@@ -103,8 +110,11 @@ def _gains(node: fx.Node, tuner: Tuner | None) -> bool:
     return result is not None and result.numel() // result.shape[1] >= MIN_PIXELS
 
 
-def _trains_quicker(node: fx.Node, tuner: Tuner | None) -> bool:
+def _trains_quicker(node: fx.Node, editor: Editor) -> bool:
     """Return whether a convolution and its gradients are faster channels last."""
+    tuner, on_gpu = editor.tuner, editor.on_gpu
+    if node.meta["val"].device.type != "cpu":
+        return on_gpu is not None and _fastest(on_gpu, node, gradients=True) == "channels_last"
     held = [fake(part) for part in (node.args[1], node.args[0], node)]
     kernel, *images = (0 if part is None else part.numel() for part in held)
     if tuner is not None and tuner.thorough:
@@ -115,7 +125,8 @@ def _trains_quicker(node: fx.Node, tuner: Tuner | None) -> bool:
 def _fastest(tuner: Tuner, node: fx.Node, gradients: bool = False) -> str:
     """Return the layout in which a convolution, or it and its gradients, is faster here."""
     image, kernel, _bias, *settings = node.args
-    shapes = [static_shape(part) or () for part in (image, kernel, node)]
+    shapes = [known_shape(part) or () for part in (image, kernel, node)]
+    held = node.meta["val"]
 
     def computed(*tensors: torch.Tensor) -> Way:
         sample, weight, gradient = tensors
@@ -129,20 +140,26 @@ def _fastest(tuner: Tuner, node: fx.Node, gradients: bool = False) -> str:
         return run
 
     def ways() -> dict[str, Way]:
-        plain = [torch.full(shape, 0.5) for shape in shapes]
+        plain = [torch.full(shape, 0.5, dtype=held.dtype, device=held.device) for shape in shapes]
         last = [part.contiguous(memory_format=LAST) for part in plain]
         if not gradients:  # the kernel stays as it is
             last[1] = plain[1]
         return {"contiguous": computed(*plain), "channels_last": computed(*last)}
 
     what = "convolution and gradients" if gradients else "convolution"
-    return tuner.fastest(f"{what} {shapes[:2]} {settings} float32", ways)
+    kind = str(held.dtype).removeprefix("torch.")
+    if held.device.type != "cpu" and held.dtype is torch.float32:
+        cudnn: Any = torch.backends.cudnn
+        kind += f" as {cudnn.conv.fp32_precision}"
+    return tuner.fastest(f"{what} {shapes[:2]} {settings} {kind}", ways)
 
 
 def _plain(node: Any) -> bool:
-    """Return whether a node holds 32-bit floats row by row."""
+    """Return whether a node holds floats row by row, in a type that the library has kernels for."""
     held = fake(node)
-    return held is not None and held.dtype is torch.float32 and held.is_contiguous()
+    if held is None or not held.is_contiguous():
+        return False
+    return held.dtype in (ON_CPU if held.device.type == "cpu" else ON_GPU)
 
 
 def _reads_either(node: fx.Node) -> bool:

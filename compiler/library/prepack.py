@@ -94,8 +94,8 @@ def _faster(tuner: Tuner, node: fx.Node, kernel: torch.Tensor) -> bool:
     shape, strides = tuple(given.shape), given.stride()
 
     def ways() -> Mapping[str, Way]:
-        sample = torch.empty_strided(shape, strides).fill_(0.5)
-        added = None if bias is None else torch.full((kernel.shape[0],), 0.5)
+        sample = torch.empty_strided(shape, strides, device="cpu").fill_(0.5)
+        added = None if bias is None else torch.full((kernel.shape[0],), 0.5, device="cpu")
         packed = packed_kernel(kernel, settings, shape)
         rest = (*_in_its_order(settings), *NOTHING_MORE)
         return {

@@ -102,8 +102,8 @@ def _fastest(
         names.append("transposed")
 
     def ways() -> Mapping[str, Way]:
-        rows = torch.empty_strided(size, stride).fill_(0.5)
-        matrix = torch.empty_strided(size2, stride2).fill_(0.5)
+        rows = torch.empty_strided(size, stride, device="cpu").fill_(0.5)
+        matrix = torch.empty_strided(size2, stride2, device="cpu").fill_(0.5)
         made: dict[str, Way] = {
             "aten": lambda: torch.mm(rows, matrix),
             "onednn": lambda: ONEDNN(rows, matrix.t(), None, *NOTHING_MORE),

@@ -114,14 +114,16 @@ def ints(indices: Sequence[Index], env: Env) -> list[int]:
 def _loop_nest(node: Nest, env: Env) -> torch.Tensor:
     buffer = node.buffer
     sizes, strides = ints(buffer.sizes, env), ints(buffer.strides, env)
-    result = torch.empty_strided(sizes, strides, dtype=buffer.dtype)
+    result = torch.empty_strided(sizes, strides, dtype=buffer.dtype, device="cpu")
     loops = (*node.vars, *inner_loops(node))
     shape = ints([ix.extent(v) for v in loops], env)
     if 0 in shape[: len(node.vars)]:
         return result
     scope = dict(env)
     for position, variable in enumerate(loops):
-        scope[str(variable)] = grid(len(shape), position, torch.arange(shape[position]))
+        scope[str(variable)] = grid(
+            len(shape), position, torch.arange(shape[position], device="cpu")
+        )
     if isinstance(node, Scatter):
         return scattered(env[node.base].clone(), node.kind, node.index, node.body, scope, shape)
     value = evaluate(node.body, scope, {}, checked=0 not in shape)  # no iterations: no reads
@@ -134,8 +136,10 @@ def _loop_nest(node: Nest, env: Env) -> torch.Tensor:
     written = loops if isinstance(node, Scan) else node.vars
     outer = shape[: len(written)]
     for position, variable in enumerate(written):
-        scope[str(variable)] = grid(len(outer), position, torch.arange(outer[position]))
-    where = torch.as_tensor(ix.evaluate(node.index, scope)).expand(outer)
+        scope[str(variable)] = grid(
+            len(outer), position, torch.arange(outer[position], device="cpu")
+        )
+    where = torch.as_tensor(ix.evaluate(node.index, scope), device="cpu").expand(outer)
     store(result, where, value)
     return result
 
@@ -155,7 +159,11 @@ def scattered(
         if bool(((place < 0) | (place >= extent)).any()):
             raise IndexError(f"a place to write to is outside of {extent}")
     named = {f"x{k}": place for k, place in enumerate(places)}
-    where = torch.as_tensor(ix.evaluate(index, {**scope, **named})).expand(shape).reshape(-1)
+    where = (
+        torch.as_tensor(ix.evaluate(index, {**scope, **named}), device="cpu")
+        .expand(shape)
+        .reshape(-1)
+    )
     flat = _whole(memory)
     value = value.to(memory.dtype).reshape(-1)
     if kind in ("max", "min"):
@@ -191,13 +199,13 @@ def evaluate(node: Expr, scope: Env, done: dict[Expr, Any], checked: bool) -> to
         yes, no = (evaluate(arg, scope, {}, checked=False) for arg in node.args[1:])
         result = torch.where(condition, yes, no)
     elif node.op == "const":
-        result = torch.tensor(node.data[0], dtype=node.dtype)
+        result = torch.tensor(node.data[0], dtype=node.dtype, device="cpu")
     elif node.op == "index":
-        result = torch.as_tensor(ix.evaluate(node.data[0], scope))
+        result = torch.as_tensor(ix.evaluate(node.data[0], scope), device="cpu")
     elif node.op == "local":
         result = scope[node.data[0]]
     elif node.op == "scalar":
-        result = torch.tensor(scope[node.data[0]], dtype=torch.float64)
+        result = torch.tensor(scope[node.data[0]], dtype=torch.float64, device="cpu")
     elif node.op in READS:
         args = [evaluate(arg, scope, done, checked) for arg in node.args]
         result = _read(node, args, scope, checked)
@@ -223,17 +231,19 @@ def _read(node: Expr, args: list[torch.Tensor], scope: Env, checked: bool) -> to
     tensor: torch.Tensor = scope[node.data[0]]
     scope = {**scope, **{f"x{k}": arg for k, arg in enumerate(args)}}
     try:
-        where = torch.as_tensor(ix.evaluate(node.data[1], scope))
+        where = torch.as_tensor(ix.evaluate(node.data[1], scope), device="cpu")
     except (ZeroDivisionError, RuntimeError):  # tensors raise the latter
         if checked:
             raise
-        where = torch.zeros((), dtype=torch.int64)  # positions in an empty view, which are not used
+        where = torch.zeros(
+            (), dtype=torch.int64, device="cpu"
+        )  # positions in an empty view, which are not used
     elements = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize - tensor.storage_offset()
     flat = torch.as_strided(tensor, (max(elements, 0),), (1,), tensor.storage_offset())
     if not checked:
         where = where.clamp(0, max(int(elements) - 1, 0))
     if elements == 0:
-        return torch.zeros(where.shape, dtype=tensor.dtype)
+        return torch.zeros(where.shape, dtype=tensor.dtype, device="cpu")
     return flat[where]
 
 
@@ -244,7 +254,7 @@ def _extern(node: Extern, env: Env) -> None:
     for buffer, value in zip(node.results, made if node.unpack else [made], strict=True):
         if buffer is not None:
             sizes, strides = ints(buffer.sizes, env), ints(buffer.strides, env)
-            fresh = torch.empty_strided(sizes, strides, dtype=buffer.dtype)
+            fresh = torch.empty_strided(sizes, strides, dtype=buffer.dtype, device="cpu")
             env[buffer.name] = fresh.copy_(value)
 
 

@@ -40,7 +40,7 @@ def _is(*values: float | int | bool) -> Callable[[Any], bool]:
 
 def _fold(node: Expr) -> Expr | None:
     """Evaluate an op on constants, in the type it is computed in."""
-    args = [torch.tensor(arg.data[0], dtype=arg.dtype) for arg in node.args]
+    args = [torch.tensor(arg.data[0], dtype=arg.dtype, device="cpu") for arg in node.args]
     if node.op in ("floordiv", "truncdiv", "remainder", "fmod") and not args[1]:
         return None
     result = SCALAR_OPS[node.op].python(*args).to(node.dtype)

@@ -81,7 +81,7 @@ def _allocated(step: Allocate, env: Env) -> torch.Tensor:
 def empty(buffer: Buffer, env: Env) -> torch.Tensor:
     """Return new memory for a buffer of known sizes."""
     sizes, strides = ints(buffer.sizes, env), ints(buffer.strides, env)
-    return torch.empty_strided(sizes, strides, dtype=buffer.dtype)
+    return torch.empty_strided(sizes, strides, dtype=buffer.dtype, device="cpu")
 
 
 class _Run:
@@ -100,7 +100,7 @@ class _Run:
         self.scratch = {item.name: item for item in kernel.scratch}
         for item in kernel.scratch:
             length = rows * ints([item.extent], env)[0]
-            self.scope[item.name] = torch.empty(length, dtype=item.dtype)
+            self.scope[item.name] = torch.empty(length, dtype=item.dtype, device="cpu")
 
     def run(self) -> None:
         if not self.rows:
@@ -112,9 +112,9 @@ class _Run:
         rank, outer = len(self.loops), len(self.kernel.outer)
         shape = list(self.extents)
         for position, variable in enumerate(self.loops):
-            values = torch.arange(shape[position])
+            values = torch.arange(shape[position], device="cpu")
             if section.over is not None and section.over[0] is variable:
-                values = torch.arange(*ints(section.over[1:], self.env))
+                values = torch.arange(*ints(section.over[1:], self.env), device="cpu")
                 shape[position] = len(values)
             self.scope[str(variable)] = grid(rank, position, values)
         if section.level == "row":
@@ -150,7 +150,9 @@ class _Run:
         index = statement.index
         if statement.buffer in self.scratch:
             index = index + self._row() * self.scratch[statement.buffer].extent
-        where = torch.broadcast_to(torch.as_tensor(ix.evaluate(index, self.scope)), shape)
+        where = torch.broadcast_to(
+            torch.as_tensor(ix.evaluate(index, self.scope), device="cpu"), shape
+        )
         write(self.scope[statement.buffer], where, value)
 
     def _own_rows(self, value: Expr) -> Expr:

@@ -164,7 +164,9 @@ def _differs(
     if not isinstance(eager, torch.Tensor):
         if not (isinstance(eager, float) and isinstance(compiled, float)):
             return Difference("wrong", f"output {place} is {compiled} instead of {eager}")
-        eager, compiled = (torch.tensor(v, dtype=torch.float64) for v in (eager, compiled))
+        eager, compiled = (
+            torch.tensor(v, dtype=torch.float64, device="cpu") for v in (eager, compiled)
+        )
         double, moved = None, []
     others = [m for m in moved if isinstance(m, torch.Tensor) and m.shape == eager.shape]
     has_double = isinstance(double, torch.Tensor) and double.shape == eager.shape
@@ -306,13 +308,20 @@ def widened(value: Any) -> Any:
     return value.detach().double().requires_grad_(value.requires_grad)
 
 
+def _signs(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Draw 1 or -1 for each element, the same on every device."""
+    kind: Any = {"dtype": torch.float32, "device": generator.device}
+    drawn = torch.rand(value.shape, generator=generator, **kind)
+    return (drawn.round() * 2 - 1).to(value.device)
+
+
 def jittered(value: Any, generator: torch.Generator) -> Any:
     """Return an input moved by about one unit in the last place, either way."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
     eps = torch.finfo(value.dtype).eps
-    sign = torch.rand(value.shape, generator=generator, dtype=torch.float32).round() * 2 - 1
-    wide = value.detach().double() * (1 + eps * sign.to(value.device))
+    sign = _signs(value, generator)
+    wide = value.detach().double() * (1 + eps * sign)
     return wide.to(value.dtype).requires_grad_(value.requires_grad)
 
 
@@ -346,8 +355,8 @@ class Perturbed(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _moved(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
-        sign = torch.rand(value.shape, generator=self.generator).round() * 2 - 1
-        wide = value.detach().double() * (1 + torch.finfo(value.dtype).eps * sign.to(value.device))
+        sign = _signs(value, self.generator)
+        wide = value.detach().double() * (1 + torch.finfo(value.dtype).eps * sign)
         return value.detach().copy_(wide)
 
 

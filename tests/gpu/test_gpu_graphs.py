@@ -12,10 +12,7 @@ import tc
 from tc.trace import CudaGraph
 from tc.trace.emit import capture_events
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
-]
+pytestmark = pytest.mark.gpu
 T = torch.Tensor
 
 

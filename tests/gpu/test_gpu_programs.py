@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -22,13 +21,7 @@ from tc.compiler.schedule import gpu
 from tc.trace import Autotune, OutputCode
 from tc.trace.emit import capture_events
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
-    pytest.mark.skipif(
-        os.environ.get("TRITON_INTERPRET") == "1", reason="Triton interprets here: make test-gpu"
-    ),
-]
+pytestmark = pytest.mark.gpu
 T = torch.Tensor
 GPU = torch.device("cuda:0")
 

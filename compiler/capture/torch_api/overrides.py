@@ -275,7 +275,7 @@ class _Probe:
 
     def _make(self, value: Value) -> Any:
         if isinstance(value, TensorValue):
-            return torch.empty(0)
+            return torch.empty(0, device="cpu")
         if isinstance(value, SymValue):
             return value.example
         if isinstance(value, SliceValue):

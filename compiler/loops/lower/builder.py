@@ -418,7 +418,7 @@ def is_exact(value: Expr, dtype: torch.dtype) -> bool:
         return value.args[0].dtype is dtype
     if value.op == "const":
         number: float = value.data[0]
-        return number != number or float(torch.tensor(number, dtype=dtype)) == number
+        return number != number or float(torch.tensor(number, dtype=dtype, device="cpu")) == number
     if value.op not in CHOOSING:
         return False
     return all(is_exact(arg, dtype) for arg in value.args[CHOOSING[value.op] :])
