@@ -3,8 +3,10 @@
     python bench/gpu_models.py
     python bench/gpu_models.py --models gpt_train,conv_train --rounds 20 --json models.json
 
-A row has the least time of the rounds by the device's clock, what compiling took (the first step,
-kernel caches as they are), and how far the compiled results are from eager's, as a norm.
+A row has the least time of the rounds by the device's clock, the share of it in which kernels run
+(the rest is waiting for launches), what compiling took (the first step, kernel caches as they are),
+and how far the compiled results are from eager's, as a norm. ``--kernels 8`` also prints the
+longest kernels of each compiler.
 """
 
 from __future__ import annotations
@@ -155,8 +157,22 @@ def stepper(model: Model, module: nn.Module, call: Callable[[T], T], x: T) -> Ca
     return train if model.train else infer
 
 
-def measure(name: str, model: Model, rounds: int) -> dict[str, object]:
-    """Times of a model."""
+def kernels_of(step: Callable[[], T], steps: int = 3) -> list[tuple[float, int, str]]:
+    """The kernels of a step, the longest first: seconds in a step, launches in it, name."""
+    kind = torch.profiler.ProfilerActivity.CUDA
+    with torch.profiler.profile(activities=[kind]) as profile:
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+    found = [
+        (event.self_device_time_total / 1e6 / steps, event.count // steps, event.key)
+        for event in profile.key_averages()
+    ]
+    return sorted(found, reverse=True)
+
+
+def measure(name: str, model: Model, rounds: int, kernels: int = 0) -> dict[str, object]:
+    """Times of a model; prints so many kernels of each compiler."""
     import tc
 
     tc.reset()
@@ -182,6 +198,11 @@ def measure(name: str, model: Model, rounds: int) -> dict[str, object]:
     for _ in range(2):
         for compiler in COMPILERS:
             best[compiler] = min(best[compiler], least(steps[compiler], rounds))
+    for compiler in COMPILERS:
+        found = kernels_of(steps[compiler])
+        row[f"{compiler}_busy"] = sum(seconds for seconds, _, _ in found) / best[compiler]
+        for seconds, count, kernel in found[:kernels]:
+            print(f"    {compiler:6} {seconds * 1e6:9.1f} us {count:4} times  {kernel[:90]}")
     for compiler in ("tc", "torch"):
         far = (results[compiler] - results["eager"]).norm() / results["eager"].norm()
         row[f"{compiler}_far"] = float(far)
@@ -193,6 +214,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--models", default="", help="names, separated by commas; all by default")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--kernels", type=int, default=0, help="print so many of the longest")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     known = models()
@@ -204,9 +226,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     found: list[dict[str, Any]] = []
     for name in names:
-        row = measure(name, known[name], options.rounds)
+        row = measure(name, known[name], options.rounds, options.kernels)
         found.append(row)
-        times = "  ".join(f"{c} {row[c] * 1e6:9.1f} us" for c in COMPILERS)
+        times = "  ".join(
+            f"{c} {row[c] * 1e6:7.0f} us ({row[f'{c}_busy']:4.0%})" for c in COMPILERS
+        )
         print(
             f"{name:21}{times}  {row['torch'] / row['tc']:5.2f}x of torch, first step "
             f"{row['tc_first']:.1f} s against {row['torch_first']:.1f} s, "

@@ -47,6 +47,17 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]]
         lambda t, w, p: F.embedding(t, w) + p[: t.shape[1]],
         lambda n: (torch.randint(0, 50, (2, n)), r(50, 8), r(1000, 8)),
     ),
+    "constants": (
+        lambda x: (
+            torch.full_like(x, 0.25).sum(-1),
+            torch.ones_like(x).prod(),
+            torch.zeros_like(x).amax(0),
+            torch.full_like(x, 2).argmax(-1),
+            torch.ones_like(x).cumsum(-1),
+            torch.full_like(x, 3).softmax(-1),
+        ),
+        lambda n: (r(n, 8),),
+    ),
     "last_token": (lambda x, w: (x[:, -1] @ w).argmax(-1), lambda n: (r(2, n, 8), r(8, 30))),
     "softmax_dims": (
         lambda x: (F.softmax(x, 0), F.log_softmax(x, 1), F.softmax(x, 2)),

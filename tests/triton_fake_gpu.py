@@ -59,6 +59,11 @@ class Driver:
         return self.stream
 
 
+def is_pointer(value: Any) -> bool:
+    """A tensor, as Triton's own launch is given, or an address."""
+    return isinstance(value, torch.Tensor) or (isinstance(value, int) and value >= 1 << 32)
+
+
 def main() -> None:
     """A graph of a size, called for two: launches with Triton's call, then with ours."""
     triton.runtime.driver.set_active(Driver())
@@ -68,7 +73,7 @@ def main() -> None:
         Driver.stream = 7 if rows == 6 else 8
         call([torch.randn(rows, 40)])
     for name, grid, *args in Recorder.launches:
-        print(name, grid, *("tensor" if isinstance(a, torch.Tensor) else a for a in args))
+        print(name, grid, *("tensor" if is_pointer(a) else a for a in args))
 
 
 if __name__ == "__main__":

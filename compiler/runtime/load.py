@@ -20,7 +20,7 @@ from tc.compiler.runtime.launch import (
     make_kernel,
     share_openmp,
 )
-from tc.compiler.runtime.memory import empty_large, empty_strided_cpu
+from tc.compiler.runtime.memory import empty_large, empty_strided_cpu, empty_strided_cuda
 from tc.compiler.runtime.store import keep_source
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def wrapper_globals() -> dict[str, Any]:
         "inf": math.inf,
         "nan": math.nan,
         "empty_strided_cpu": empty_strided_cpu,
+        "empty_strided_cuda": empty_strided_cuda,
         "empty_large": empty_large,
     }
 

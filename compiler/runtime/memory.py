@@ -14,16 +14,18 @@ LARGE = 32 * 2**20  # glibc maps new pages for each block of at least this size
 Allocator = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
 
 
-def _empty_strided(
-    size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype
-) -> torch.Tensor:
-    return torch.empty_strided(size, stride, dtype=dtype, device="cpu")
+def _allocator(device: str) -> Allocator:
+    """Return torch's entry without argument parsing: 0.25 microseconds against 0.65."""
+
+    def plain(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty_strided(size, stride, dtype=dtype, device=device)
+
+    quick: Allocator = getattr(torch._C._dynamo.guards, f"_empty_strided_{device}", plain)
+    return quick
 
 
-# torch's entry without argument parsing: 0.25 microseconds against 0.65.
-empty_strided_cpu: Allocator = getattr(
-    torch._C._dynamo.guards, "_empty_strided_cpu", _empty_strided
-)
+#: memory of the CPU, and of the current GPU
+empty_strided_cpu, empty_strided_cuda = map(_allocator, ("cpu", "cuda"))
 
 
 def empty_large(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

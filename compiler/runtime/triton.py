@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +30,14 @@ class Launch:
     """A Triton kernel that computes its grid from its arguments.
 
     Triton's own launch examines every argument in Python. It tests which pointers and sizes are
-    multiples of 16; here one step does so, and then calls the machine code that Triton made for
-    that case.
+    multiples of 16; here one step does so, and then calls the launcher that Triton made for that
+    case, with addresses, which it takes as they are.
 
     Attributes:
         jit: Triton's function.
         settings: compile-time parameters, block sizes first, and ``num_warps``.
+        made: case of the arguments -> the kernel compiled for it. A program runs on one device.
+        numbers: whether it takes sizes or other numbers besides pointers.
     """
 
     def __init__(self, jit: Any, rows: Rows, settings: dict[str, Any]) -> None:
@@ -43,26 +46,62 @@ class Launch:
         self.settings = {**settings, "enable_fp_fusion": False}
         self.block: int = settings["XBLOCK"]
         self.constants = tuple(v for k, v in settings.items() if k.endswith("BLOCK"))
-        self.made: dict[tuple[Any, ...], Any] = {}
+        self.made: dict[Any, _Compiled] = {}
+        self.numbers = not jit.fn.__annotations__.keys() <= settings.keys()
 
     def __call__(self, *args: Any) -> None:
         rows = self.rows if isinstance(self.rows, int) else self.rows(*args)
         if rows <= 0:
             return
-        grid = (-(-rows // self.block), 1, 1)
-        key = tuple([_case(arg) for arg in args])
-        compiled = self.made.get(key)
-        if compiled is None:
-            self.made[key] = self.jit[grid](*args, **self.settings)
+        if self.numbers:
+            given = [arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args]
+            case: Any = tuple(map(_case, given))
         else:
-            compiled[grid](*args, *self.constants)
+            given, low = [arg.data_ptr() for arg in args], 0
+            for address in given:
+                low |= address
+            case = low & 15 == 0 or tuple(address & 15 == 0 for address in given)
+        blocks = -(-rows // self.block)
+        compiled = self.made.get(case)
+        if compiled is not None:
+            compiled(blocks, given, self.constants)
+            return
+        kernel = self.jit[blocks, 1, 1](*args, **self.settings)
+        if kernel is not None:  # Triton's interpreter has none
+            self.made[case] = _Compiled(kernel)
 
 
-def _case(arg: Any) -> Any:
-    """Return one argument's part of the key under which Triton compiles a kernel."""
-    if isinstance(arg, int):
-        return arg % 16 == 0, arg == 1, -(2**31) <= arg < 2**31
-    return None if isinstance(arg, float) else (arg.data_ptr() % 16 == 0, arg.device.index)
+class _Compiled:
+    """A compiled kernel, and what its launches have in common."""
+
+    def __init__(self, kernel: Any) -> None:
+        triton: Any = sys.modules["triton"]  # it made the kernel
+        driver, knobs = triton.runtime.driver, triton.knobs
+        self.kernel = kernel
+        self.before = knobs.runtime.launch_enter_hook
+        self.after = knobs.runtime.launch_exit_hook
+        self.device = driver.active.get_current_device()
+        self.stream_of = driver.active.get_current_stream
+        self.known = kernel.function, kernel.packed_metadata
+        self.run = kernel.run
+
+    def __call__(self, blocks: int, given: Sequence[Any], constants: Sequence[int]) -> None:
+        stream = self.stream_of(self.device)
+        enter = leave = about = None
+        if self.before.calls or self.after.calls:  # a profiler asks for them
+            enter, leave = self.before, self.after
+            about = self.kernel.launch_metadata((blocks, 1, 1), stream, *given)
+        self.run(blocks, 1, 1, stream, *self.known, about, enter, leave, *given, *constants)
+
+
+def _case(value: Any) -> Any:
+    """Return one argument's part of the case for which Triton compiles a kernel.
+
+    Addresses and sizes are tested alike: no address is 1, and all are past 32 bits, or 0.
+    """
+    if isinstance(value, int):
+        return value & 15 == 0, value == 1, -(2**31) <= value < 2**31
+    return None
 
 
 def launch(rows: Rows, **settings: Any) -> Callable[[Any], Launch]:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from tc.compiler.core.tune import KIND, ROUNDS, SAMPLE, WARM_UPS, Tuner, Way, me
 from tc.compiler.runtime import store
 from tc.compiler.runtime.build import cpu_identity
 
+#: cycles of a GPU's clock that take a second at least
+CYCLES = 2.5e9
 #: rows of a matrix product that is compute-bound
 SQUARE = 512
 
@@ -79,18 +82,23 @@ def _versions() -> str:
 def measure_launches(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
     """Return the seconds of a call of each way on the current GPU: the minimum of several samples.
 
-    The device's own clock is read, so the cost of launches is left out.
+    The device's own clock is read, and the device is kept busy while calls are launched: where
+    launching takes longer than computing, all ways would seem to take as long.
     """
     least = dict.fromkeys(ways, math.inf)
+    launching = dict.fromkeys(ways, 0.0)
     for turn in range(rounds + 1):  # the first one warms up, and determines the calls of a sample
         for name, way in ways.items():
             took = least[name]
             count = WARM_UPS if turn == 0 else max(1, math.ceil(SAMPLE / max(took, 1e-7)))
             event: Any = torch.cuda.Event
             start, end = event(enable_timing=True), event(enable_timing=True)
+            torch.cuda._sleep(int(CYCLES * count * launching[name]))  # type: ignore[no-untyped-call]
             start.record()
+            began = time.perf_counter()
             for _ in range(count):
                 way()
+            launching[name] = (time.perf_counter() - began) / count
             end.record()
             end.synchronize()
             least[name] = min(took, start.elapsed_time(end) / 1e3 / count)

@@ -77,7 +77,7 @@ def test_each_part_is_a_program_for_its_gpu(monkeypatch):
     assert [program.device for program in made] == ["cuda:0", "cuda:1", "cuda:0"]
     for program in made:
         assert "@triton.jit" in program.triton_source
-        assert program.wrapper_source.count(f"device='{program.device}'") >= 1
+        assert "empty_strided_cuda(" in program.wrapper_source  # on the current GPU
     assert not any(program.replay for program in made)
     assert [(e.action, e.cause) for e in events.of(CudaGraph)] == [("refused", "elsewhere")]
 

@@ -11,7 +11,7 @@ both access adjacent memory; Triton transposes the tile in shared memory.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -81,12 +81,33 @@ class Argument:
 
 @dataclass(frozen=True)
 class TritonKernel:
-    """A printed kernel."""
+    """A printed kernel.
+
+    Attributes:
+        rows: how many rows it is launched for, as Python: see `launched`.
+        constants: the parameters that are known when it is compiled, and their values.
+        settings: what else its launch is given.
+        body: lines of the function.
+    """
 
     name: str
     arguments: tuple[Argument, ...]
     blocks: Blocks
-    source: str
+    rows: str
+    constants: tuple[tuple[str, int], ...]
+    settings: str
+    body: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        """The Triton function with its launch: a block of threads for each ``XBLOCK`` rows."""
+        given = "".join(f", {constant}={size}" for constant, size in self.constants)
+        head = [a.spelled for a in self.arguments]
+        head += [f"{constant}: tl.constexpr" for constant, _ in self.constants]
+        return (
+            f"@launch({self.rows}{given}, {self.settings})\n@triton.jit\n"
+            f"def {self.name}({', '.join(head)}):\n" + "".join(f"{line}\n" for line in self.body)
+        )
 
 
 def generate(
@@ -103,9 +124,9 @@ def generate(
         tiles = [(n + (size - 1)) // size for n, size in zip(extents[-2:], sizes, strict=True)]
         extents = [*extents[:-2], *tiles, ix.const(blocks.rows)]
     rows = launched(ix.product(extents), arguments)
+    constants, body = tuple(blocks.constants().items()), tuple(writer.lines)
     settings = f"num_warps={blocks.warps}"
-    source = printed(kernel.name, rows, arguments, blocks.constants(), settings, writer.lines)
-    return TritonKernel(kernel.name, arguments, blocks, source)
+    return TritonKernel(kernel.name, arguments, blocks, rows, constants, settings, body)
 
 
 def launched(count: Index, arguments: Sequence[Argument]) -> str:
@@ -122,23 +143,6 @@ def arguments_of(kernel: Kernel) -> tuple[Argument, ...]:
     arguments = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
     arguments += [Argument("i64", name) for name in sorted(sizes)]
     return (*arguments, *(Argument("f64", name) for name in sorted(numbers)))
-
-
-def printed(
-    name: str,
-    rows: str,
-    arguments: Sequence[Argument],
-    constants: Mapping[str, int],
-    settings: str,
-    lines: Iterable[str],
-) -> str:
-    """Return a Triton function with its launch: a block of threads for each ``XBLOCK`` rows."""
-    given = "".join(f", {constant}={size}" for constant, size in constants.items())
-    head = [a.spelled for a in arguments] + [f"{constant}: tl.constexpr" for constant in constants]
-    return (
-        f"@launch({rows}{given}, {settings})\n@triton.jit\n"
-        f"def {name}({', '.join(head)}):\n" + "".join(f"{line}\n" for line in lines)
-    )
 
 
 def fits_32_bits(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
@@ -287,7 +291,7 @@ class KernelWriter:
             if isinstance(statement, Atomic):
                 self._atomic(statement, printer)
                 continue
-            text = printer.value(statement.value)
+            text = printer.operand(statement.value)
             if isinstance(statement, Let):
                 self.emit(f"{statement.name} = {text}")
                 printer.known[statement.value] = statement.name
@@ -355,7 +359,7 @@ class KernelWriter:
         printer.evict = self._evictions(section)
         for statement in section.statements:
             if isinstance(statement, Accumulate):
-                self._accumulate(statement, printer.value(statement.value))
+                self._accumulate(statement, printer.operand(statement.value))
             else:
                 self._statements([statement], printer)
         self.depth -= 1
@@ -433,7 +437,7 @@ class KernelWriter:
             return
         place = f"p_{statement.name}"
         value = f"v{self.fresh()}"
-        self.emit(f"{value} = {text}")
+        self.emit(f"{value} = tl.broadcast_to({text}, [XBLOCK, RBLOCK])")
         test = f"{BETTER[statement.kind]}({value}, r, {total}, {place})"
         take = f"{self.r.mask} & {test}" if self.r.mask else test
         better = f"take_{statement.name}"

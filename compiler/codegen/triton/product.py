@@ -20,7 +20,6 @@ from tc.compiler.codegen.triton.kernel import (
     arguments_of,
     fits_32_bits,
     launched,
-    printed,
 )
 from tc.compiler.codegen.triton.ops import typed_constant
 from tc.compiler.codegen.triton.printer import (
@@ -79,19 +78,15 @@ def generate(product: Product, buffers: dict[str, Buffer]) -> TritonKernel:
     assert tile is not None, product.name
     writer = _ProductWriter(product, buffers, tile)
     writer.run()
-    constants = {
-        "XBLOCK": 1,
-        "MBLOCK": tile.rows,
-        "NBLOCK": tile.columns,
-        "KBLOCK": tile.depth,
-    }
+    sizes = (1, tile.rows, tile.columns, tile.depth)
+    constants = tuple(zip(("XBLOCK", "MBLOCK", "NBLOCK", "KBLOCK"), sizes, strict=True))
     one, row, column, *_ = map(ix.extent, product.space)
     up = ((row + (tile.rows - 1)) // tile.rows, (column + (tile.columns - 1)) // tile.columns)
     settings = f"num_warps={tile.warps}, num_stages={tile.stages}"
     arguments = arguments_of(product)
     rows = launched(ix.product((one, *up)), arguments)
-    source = printed(product.name, rows, arguments, constants, settings, writer.lines)
-    return TritonKernel(product.name, arguments, Blocks(1, warps=tile.warps), source)
+    blocks, body = Blocks(1, warps=tile.warps), tuple(writer.lines)
+    return TritonKernel(product.name, arguments, blocks, rows, constants, settings, body)
 
 
 class _ProductWriter(KernelWriter):

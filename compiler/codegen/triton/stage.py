@@ -5,8 +5,12 @@ In: `Plan` made by `schedule/gpu.py`, and the device it runs on. Out: `GpuProgra
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import torch
 
+from tc.compiler.codegen.canonical import canonical
 from tc.compiler.codegen.stage import costs_of, origins
 from tc.compiler.codegen.triton.kernel import TritonKernel
 from tc.compiler.codegen.triton.kernel import generate as generate_kernel
@@ -41,26 +45,45 @@ def generate(
         buffers.setdefault(
             name, Buffer(name, tensor.dtype, sizes, tuple(map(ix.const, tensor.stride())))
         )
-    make = generate_kernel if tuning is None else tuning.kernel
-    printed = {k.name: make(k, buffers) for k in plan.kernels()}
-    wrapper = GpuWrapper(plan, printed, device)
+    functions: dict[tuple[str, tuple[str, ...]], TritonKernel] = {}
+    called: dict[str, TritonKernel] = {}
+    computes: dict[str, dict[str, None]] = {}
+    for kernel in plan.kernels():
+        printed, names = print_kernel(kernel, buffers, tuning)
+        types = _types(printed, {new: buffers[old] for new, old in names.items()})
+        text = replace(printed, name="kernel").source
+        function = functions.setdefault((text, types), printed)
+        arguments = tuple(replace(a, name=names.get(a.name, a.name)) for a in printed.arguments)
+        called[kernel.name] = replace(function, arguments=arguments)
+        computes.setdefault(function.name, {}).update(dict.fromkeys(origins(kernel)))
+    wrapper = GpuWrapper(plan, called, device)
     return GpuProgram(
         c_source="",
         kernels=tuple(
-            KernelSpec(k.name, tuple(a.kind for a in k.arguments)) for k in printed.values()
+            KernelSpec(k.name, tuple(a.kind for a in k.arguments)) for k in functions.values()
         ),
         wrapper_source=wrapper.run(),
         constants=plan.constants,
-        provenance=tuple((k.name, origins(k)) for k in plan.kernels()),
+        provenance=tuple((name, tuple(lines)) for name, lines in computes.items()),
         kind=kind,
         costs=costs_of(plan, wrapper),
-        triton_source=module_of([_commented(k, printed[k.name]) for k in plan.kernels()]),
+        triton_source=module_of([_commented(f, computes[f.name]) for f in functions.values()]),
         device=str(device),
-        arguments=tuple((k.name, _types(k, buffers)) for k in printed.values()),
+        arguments=tuple((f.name, types) for (_, types), f in functions.items()),
         replay=replay,
         written=_written(plan),
         unreplayable=_unreplayable(plan, device),
     )
+
+
+def print_kernel(
+    kernel: Kernel, buffers: dict[str, Buffer], tuning: Tuning | None = None
+) -> tuple[TritonKernel, dict[str, str]]:
+    """Return a kernel over canonical names, and those names with the plan's buffers."""
+    renamed = canonical(kernel)
+    own = {new: replace(buffers[old], name=new) for new, old in renamed.buffers.items()}
+    make = generate_kernel if tuning is None else tuning.kernel
+    return make(renamed.kernel, own), renamed.buffers
 
 
 def _written(plan: Plan) -> tuple[int, ...]:
@@ -94,5 +117,5 @@ def _types(kernel: TritonKernel, buffers: dict[str, Buffer]) -> tuple[str, ...]:
     )
 
 
-def _commented(kernel: Kernel, printed: TritonKernel) -> str:
-    return "".join(f"# {line}\n" for line in origins(kernel)) + printed.source
+def _commented(printed: TritonKernel, lines: Iterable[str]) -> str:
+    return "".join(f"# {line}\n" for line in lines) + printed.source

@@ -25,6 +25,6 @@ class GpuWrapper(CommonWrapper):
             return
         buffer = step.buffer
         size, stride = self.layout(buffer)
-        place = "" if self.device.type == "cpu" else f", device={str(self.device)!r}"
-        made = f"torch.empty_strided({size}, {stride}, dtype={buffer.dtype}{place})"
-        self.emit(f"{buffer.name} = {made}")
+        # On the current device: that of the program, see `runtime/triton.py`.
+        function = f"empty_strided_{self.device.type}"
+        self.emit(f"{buffer.name} = {function}({size}, {stride}, {buffer.dtype})")

@@ -198,7 +198,7 @@ def test_rows_read_again_are_to_stay_in_the_caches() -> None:
     loads = [line for line in source.splitlines() if "tl.load(" in line]
     reported = [line.partition("eviction_policy=")[2].strip('")') for line in loads]
     assert reported == ["evict_last", "evict_last", "evict_first", ""]
-    assert "w_1_ptr" in loads[-1]
+    assert "in1_ptr" in loads[-1]
 
 
 def test_nothing_is_read_of_memory_that_may_have_no_elements() -> None:
