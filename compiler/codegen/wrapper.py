@@ -49,6 +49,8 @@ QUICK |= {
         *("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "cat", "cumsum", "cumprod"),
         *("convolution", "native_dropout", "topk", "sort"),
         *("_scaled_dot_product_flash_attention_for_cpu", "_embedding_bag_forward_only"),
+        *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
+        "_scaled_dot_product_cudnn_attention",
     )
     if hasattr(torch, name)
 } | {
