@@ -196,7 +196,8 @@ class Joint:
             results = run_watched(recorder, functionalised, [self._forward_backward, inputs])
         except PASSED_ON:
             raise
-        except (RuntimeError, NotImplementedError) as error:
+        except (RuntimeError, NotImplementedError, TypeError) as error:
+            # The last one is how torch's own shape functions fail that were given too much.
             raise Fallback(f"its gradients cannot be traced: {first_line(error)}") from error
         returned = returned_nodes(recorder, observed, results[: self.tensors])
         nodes: list[Any] = [None] * len(observed.inputs)
