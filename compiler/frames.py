@@ -35,10 +35,10 @@ from tc.compiler.capture.skips import (
     runs_on_for_now,
     skip_reason,
 )
-from tc.compiler.capture.torch_api.modes import SETS_MODES, restoring_modes
+from tc.compiler.capture.torch_api.modes import SETS_MODES
 from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
-from tc.compiler.core import ahead, garbage, levels
+from tc.compiler.core import ahead, garbage, levels, modes
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import PLACE, emit_captured, with_code
 from tc.compiler.core.graphview import shown
@@ -397,7 +397,7 @@ class FrameCompiler:
         if captured.module.meta.get(LEVELLED):
             compiled = levels.keeping(compiled)
         if captured.module.meta.get(SETS_MODES) and not self.built_in:
-            compiled = restoring_modes(compiled)
+            compiled = modes.restoring(compiled)
         called = counted(untraced(compiled), reporter.compile_id, reporter.place)
         watch = None
         if reference is not None and not runs_by_eager(compiled):
@@ -415,7 +415,7 @@ class FrameCompiler:
         self, module: fx.GraphModule, captured: Captured, reporter: CompileReporter, check: str
     ) -> Graph:
         """Return what the sentinel compares a compiled graph with."""
-        eager = restoring_modes(module.forward) if module.meta.get(SETS_MODES) else module.forward
+        eager = modes.restoring(module.forward) if module.meta.get(SETS_MODES) else module.forward
         if module.meta.get(LEVELLED):
             eager = levels.keeping(eager)
         names = {"stages": COMPARED, "kernels": ("checked",)}.get(check, ())

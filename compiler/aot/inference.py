@@ -31,7 +31,7 @@ from tc.compiler.aot.observe import (
 )
 from tc.compiler.aot.passes import run_passes
 from tc.compiler.aot.record import Recorder
-from tc.compiler.aot.run import PASSED_ON, UNTRACEABLE, Runner, run_watched
+from tc.compiler.aot.run import PASSED_ON, RAISED, UNTRACEABLE, Runner, run_watched
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.nodetext import short
 
@@ -130,7 +130,7 @@ def run_functional(
         return list(run_watched(recorder, functionalised, [program, inputs]))
     except PASSED_ON:
         raise
-    except (RuntimeError, NotImplementedError) as error:
+    except RAISED as error:
         raise Fallback(
             f"its in-place operations have no functional form: {first_line(error)}"
         ) from error

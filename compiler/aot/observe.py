@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from tc.compiler.aot.alias import Outputs, analyse_outputs, check_inputs, layout_of
 from tc.compiler.aot.artifact import Fallback, first_line
 from tc.compiler.aot.layouts import wants_grad
-from tc.compiler.aot.run import PASSED_ON, Made, Observer, Runner, run_watched, storage_key
+from tc.compiler.aot.run import PASSED_ON, RAISED, Made, Observer, Runner, run_watched, storage_key
 from tc.compiler.core.fakes import fake_mode_of
 from tc.compiler.core.origins import line_in
 
@@ -131,7 +131,7 @@ def _run(runner: Runner, observer: Observer, inputs: Sequence[Any]) -> Any:
         return run_watched(observer, runner.run, inputs)
     except PASSED_ON:
         raise
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+    except RAISED as error:
         raise ProgramRaises(f"it raises {type(error).__name__}: {first_line(error)}") from error
 
 

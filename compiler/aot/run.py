@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
@@ -26,7 +27,7 @@ from tc.compiler.aot.checks import name_as_captured
 from tc.compiler.aot.decompositions import STAND_INS
 from tc.compiler.aot.layouts import elements_apart, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
-from tc.compiler.core import levels
+from tc.compiler.core import levels, modes
 from tc.compiler.core.origins import line_in
 from tc.compiler.core.symbolic import SYMBOLIC
 from tc.compiler.errors import TcError
@@ -41,6 +42,8 @@ UNTRACEABLE = (
 )
 #: not a RuntimeError: handlers of those treat torch's errors as properties of the graph
 PASSED_ON = (*UNTRACEABLE, TcError)
+#: what torch raises where a program, or torch's own function for fake tensors, does not fit
+RAISED = (RuntimeError, ValueError, IndexError, TypeError)
 #: reductions undefined for zero elements, whose shape functions accept these all the same
 REDUCE_SOMETHING = frozenset((aten.max.default, aten.min.default, aten.max.dim, aten.min.dim))
 
@@ -77,6 +80,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Attributes:
         written: storages that some op wrote to -> the user's line of the first.
+        count: how many ops have run.
+        last_write: storage -> the number of the last op that wrote to it.
     """
 
     supports_higher_order_operators = True  # they are dispatched here to be refused
@@ -91,6 +96,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.origin: dict[str, Any] = {}
         self.origins_by_sequence: list[tuple[int, dict[str, Any]]] = []
         self.written: dict[int, str] = {}
+        self.count = 0
+        self.last_write: dict[int, int] = {}
         self.constants: dict[int, torch.Tensor] = {}
         self._kept: list[Any] = []
         self._windows: dict[int, Any] = {}  # views of elements more than once, alive for their ids
@@ -115,6 +122,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Run one op and record the storages that it writes to."""
         kwargs = kwargs or {}
+        self.count += 1
         if not isinstance(func, torch._ops.OpOverload):
             raise Fallback(f"the operator {func} takes functions as arguments")
         if func._schema.is_mutable:
@@ -125,7 +133,9 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     raise Fallback(
                         "a tensor is written to through as_strided or unfold, which may leave gaps"
                     )
-                self.written.setdefault(storage_key(tensor), line_in(self.origin))
+                key = storage_key(tensor)
+                self.written.setdefault(key, line_in(self.origin))
+                self.last_write[key] = self.count
                 self._kept.append(tensor)
         if func in REDUCE_SOMETHING:
             check_something_is_reduced(func, args, kwargs)
@@ -189,7 +199,14 @@ def run_watched(watcher: Watcher, function: Callable[..., Any], args: Iterable[A
     """
     mode: Any = watcher
     fake_mode = watcher.fake_mode
-    with levels.kept(), enable_python_dispatcher(), data_allowed(fake_mode), fake_mode, mode:
+    with (
+        modes.kept(),
+        levels.kept(),
+        enable_python_dispatcher(),
+        data_allowed(fake_mode),
+        fake_mode,
+        mode,
+    ):
         return function(*args)
 
 
@@ -224,6 +241,7 @@ class Runner(fx.Interpreter):
     Attributes:
         made: storage -> the first value of the captured graph in it.
         layouts_differ: whether some value has other strides than in the earlier run.
+        ends: node -> how many ops an `Observer` had seen when it was done.
         region: the checkpointed region whose body this is.
         inner: node of a checkpoint call -> the run of its body.
     """
@@ -238,8 +256,20 @@ class Runner(fx.Interpreter):
         self.layouts_differ = False
         self.region: Region | None = None
         self.inner: dict[fx.Node, Runner] = {}
+        self.ends: dict[fx.Node, int] = {}
         self._twins: dict[int, int] = {}
+        self._first_twins: dict[int, int] = {}
         self._at: fx.Node | None = None
+        self._inference: list[Any] = []  # the guards of inference modes that are open
+
+    def run(self, *args: Any, **settings: Any) -> Any:
+        """Run the graph; where it stops inside of an inference mode, leave that."""
+        try:
+            return super().run(*args, **settings)
+        except BaseException:
+            while self._inference:
+                _exit_inference_mode(self._inference.pop())  # type: ignore[no-untyped-call]
+            raise
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one node of the captured graph."""
@@ -267,19 +297,27 @@ class Runner(fx.Interpreter):
             if is_traceable_wrapper_subclass(value):
                 raise Fallback(f"{n.name} is a {type(value).__name__}, not a plain tensor")
             self.made.setdefault(storage_key(value), Made(value, n, item))
+        if isinstance(self.watcher, Observer):
+            self.ends[n] = self.watcher.count
         if self.before is not None:
-            self._compare(result, self.before.env[n])
+            self._compare(result, self.before.env[n], self.before.ends[n])
         return result
 
-    def _compare(self, result: Any, before: Any) -> None:
-        """Check that values share memory exactly as in the earlier run.
+    def _compare(self, result: Any, before: Any, end: int) -> None:
+        """Check that values share memory exactly as in the earlier run, as far as writes can tell.
 
         The result of a functional variant may have another layout than the target of the write.
-        Then an op that copied may return a view instead, which later writes would change.
+        Then an op that copied may return a view instead, which later writes would change; or one
+        that returned a view may copy, and miss writes after it (``end``: see `ends`).
         """
+        observer = self.before.watcher if self.before is not None else None
+        last_write = observer.last_write if isinstance(observer, Observer) else {}
         for (_, ours), (_, theirs) in zip(_tensors(result), _tensors(before), strict=True):
             key = storage_key(ours)
-            if self._twins.setdefault(key, storage_key(theirs)) != storage_key(theirs):
+            twin = storage_key(theirs)
+            parted = self._first_twins.setdefault(twin, key) != key
+            missed = parted and last_write.get(twin, 0) > end
+            if self._twins.setdefault(key, twin) != twin or missed:
                 raise Fallback("a write changes a layout on which later views depend")
             self.layouts_differ |= layout_key(ours) != layout_key(theirs)
 
@@ -301,7 +339,7 @@ class Runner(fx.Interpreter):
         before = self.before.inner[self._at] if self.before is not None else None
         inner = self.inner[self._at] = Runner(body, self.watcher, before)
         inner.region = self.region or region_of(self._at.name, body)
-        inner.made, inner._twins = self.made, self._twins
+        inner.made, inner._twins, inner._first_twins = self.made, self._twins, self._first_twins
         result = inner.run(*operands)
         self.layouts_differ |= inner.layouts_differ
         return result
@@ -312,7 +350,12 @@ class Runner(fx.Interpreter):
             return self._checkpoint(*args)
         if target is aten._assert_scalar.default and isinstance(args[0], SYMBOLIC):
             return None  # the environment has the assumption: see `aot.checks`
-        return super().call_function(STAND_INS.get(target) or target, args, kwargs)
+        result = super().call_function(STAND_INS.get(target) or target, args, kwargs)
+        if target is _enter_inference_mode:
+            self._inference.append(result)
+        elif target is _exit_inference_mode:
+            self._inference.remove(args[0])
+        return result
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Return an attribute of the graph; tensors are constants."""

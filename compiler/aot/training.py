@@ -40,7 +40,7 @@ from tc.compiler.aot.partition import Partition, partition
 from tc.compiler.aot.passes import run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.rerun_plan import devices_drawn_from, inputs_of_gradients, rerun_plan
-from tc.compiler.aot.run import PASSED_ON, Runner, run_watched
+from tc.compiler.aot.run import PASSED_ON, RAISED, Runner, run_watched
 from tc.compiler.aot.saved import saved_by_eager
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
@@ -196,8 +196,7 @@ class Joint:
             results = run_watched(recorder, functionalised, [self._forward_backward, inputs])
         except PASSED_ON:
             raise
-        except (RuntimeError, NotImplementedError, TypeError) as error:
-            # The last one is how torch's own shape functions fail that were given too much.
+        except RAISED as error:
             raise Fallback(f"its gradients cannot be traced: {first_line(error)}") from error
         returned = returned_nodes(recorder, observed, results[: self.tensors])
         nodes: list[Any] = [None] * len(observed.inputs)

@@ -26,11 +26,11 @@ from tc.compiler.backends.dynamo_graph import (
     refused_input,
     with_effects,
 )
-from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.graphtext import PLACE, UNREPORTED
 from tc.compiler.core.graphview import shown
 from tc.compiler.core.lock import alone
+from tc.compiler.core.modes import Settings
 from tc.compiler.options import InductorOptions, config
 from tc.compiler.pipeline import inductor
 from tc.compiler.process import PROCESS
@@ -83,7 +83,7 @@ def tc(
     follow_setting(config.rank_check)
     compile_id = current_torch_compile()
     known = nullcontext() if compile_id is None else trace.compiling(compile_id)
-    modes = Modes()
+    before = Settings()
     try:
         # As tc's own frames are compiled: unseen by the user's modes and hooks of saved tensors.
         with known, garbage.paused(), _disable_current_modes(), levels.autograd_unseen():
@@ -92,7 +92,7 @@ def tc(
                 lambda: run_eagerly(gm, "the wait for another thread's compilation timed out"),
             )
     finally:
-        modes.restore()  # a graph that is run on fake inputs may stop between two that it sets
+        before.restore()  # a graph that is run on fake inputs may stop between two that it sets
 
 
 @functools.cache

@@ -20,6 +20,7 @@ import torch
 from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
 from tc.compiler.capture.array_memory import as_tensor
+from tc.compiler.core.modes import torch_mode
 from tc.compiler.core.sources import Scope, Source
 from tc.compiler.errors import StageError
 
@@ -335,18 +336,6 @@ def transforms() -> list[tuple[Any, ...]]:
 def is_heap_type(cls: type) -> bool:
     """Return whether a class was made by a class statement, not in C."""
     return bool(cls.__flags__ & 1 << 9)  # Py_TPFLAGS_HEAPTYPE
-
-
-#: the precision of float32 products where torch's newer switches set it: the older one raises
-MIXED = "set switch by switch"
-
-
-def torch_mode(reader: str) -> Any:
-    """Return the mode that a function of torch._C reports, `MIXED` if it raises."""
-    try:
-        return getattr(torch._C, reader)()
-    except RuntimeError:
-        return MIXED
 
 
 def handles_error() -> bool:

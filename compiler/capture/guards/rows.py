@@ -20,6 +20,7 @@ from tc.compiler.capture.guards.definitions import unchanged
 from tc.compiler.capture.guards.facts import ObjectRef, Process, TensorSpec, literal
 from tc.compiler.capture.guards.tree import GlobalStateGuard, GuardTree, Manager, child
 from tc.compiler.core.levels import dispatch_modes
+from tc.compiler.core.modes import torch_mode
 from tc.compiler.core.sources import Scope, Source
 from tc.compiler.core.table import Table
 from tc.compiler.errors import StageError
@@ -501,11 +502,11 @@ GUARDS.add("MODE", Row(
     _as_is,
     lambda g: f"torch_mode({g.expected[0]!r}) == {g.expected[1]!r}",
     lambda tree, g: tree.test(
-        g.source, g.text, lambda value: values.torch_mode(g.expected[0]) == g.expected[1]
+        g.source, g.text, lambda value: torch_mode(g.expected[0]) == g.expected[1]
     ),
-    lambda value, g, scope: values.torch_mode(g.expected[0]) == g.expected[1],
+    lambda value, g, scope: torch_mode(g.expected[0]) == g.expected[1],
     lambda value, g, scope: [
-        (f"torch._C.{g.expected[0]}()", str(g.expected[1]), str(values.torch_mode(g.expected[0])))
+        (f"torch._C.{g.expected[0]}()", str(g.expected[1]), str(torch_mode(g.expected[0])))
     ],
 ))  # fmt: skip
 GUARDS.add("DEFINITIONS", Row(

@@ -8,12 +8,10 @@ the GLOBAL_STATE guard is guarded when it is read.
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +19,7 @@ from torch import _C, fx
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.guards.facts import MIXED, PROCESS, torch_mode
+from tc.compiler.capture.guards.facts import PROCESS
 from tc.compiler.capture.torch_api.torch_functions import CHANGES_STATE
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
@@ -29,124 +27,14 @@ from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 from tc.compiler.core import levels
-from tc.compiler.core.table import Table
+from tc.compiler.core.modes import MIXED, MODES, PRECISION, Mode, Settings, torch_mode
 from tc.compiler.errors import in_library
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
-class Mode:
-    """One setting.
-
-    Attributes:
-        read: returns its value; takes no arguments.
-        write: sets it.
-        before: arguments of ``write`` that come before the value.
-        guarded: whether the GLOBAL_STATE guard covers it.
-    """
-
-    read: Callable[[], Any]
-    write: Callable[..., Any]
-    before: tuple[Any, ...] = ()
-    guarded: bool = True
-
-    def setting(self, value: Any) -> Call:
-        """Return the call that sets a value."""
-        return self.write, (*self.before, value)
-
-
-MODES: Table[str, Mode] = Table("modes of torch")
-
-
-def _set_deterministic(mode: tuple[bool, bool]) -> None:
-    """Set both halves of the deterministic mode: on, and only warning."""
-    _C._set_deterministic_algorithms(mode[0], warn_only=mode[1])
-
-
-def _nest_autocast(depth: int) -> None:
-    """Set the number of open autocast blocks; closing the outermost one clears the cast cache."""
-    while depth_of_autocast() > depth:
-        if torch.autocast_decrement_nesting() == 0:
-            torch.clear_autocast_cache()
-    while depth_of_autocast() < depth:
-        torch.autocast_increment_nesting()
-
-
-def depth_of_autocast() -> int:
-    """Return the number of open autocast blocks on this thread."""
-    torch.autocast_increment_nesting()
-    return torch.autocast_decrement_nesting()
-
-
-def _set_matmul_precision(precision: str) -> None:
-    """Set the precision of float32 products; the settings of the newer API stay."""
-    if precision != MIXED:
-        _C._set_float32_matmul_precision(precision)
-
-
-MODES.add("grad", Mode(torch.is_grad_enabled, _C._set_grad_enabled))
-for _device in ("cpu", "cuda", "xpu", "mps"):
-    _at = (_device,)
-    _enabled = functools.partial(torch.is_autocast_enabled, _device)
-    _dtype = functools.partial(torch.get_autocast_dtype, _device)
-    MODES.add(f"autocast.{_device}", Mode(_enabled, torch.set_autocast_enabled, _at))
-    MODES.add(f"autocast.{_device}.dtype", Mode(_dtype, torch.set_autocast_dtype, _at))
-MODES.add("autocast.cache", Mode(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled))
-MODES.add("autocast.depth", Mode(depth_of_autocast, _nest_autocast))
-MODES.add("default_dtype", Mode(torch.get_default_dtype, _C._set_default_dtype))
-MODES.add(
-    "deterministic",
-    Mode(
-        lambda: (
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-        ),
-        _set_deterministic,
-    ),
-)
-#: reader and writer in torch._C of modes that the GLOBAL_STATE guard does not cover
-_UNGUARDED = (
-    ("_get_flash_sdp_enabled", "_set_sdp_use_flash"),
-    ("_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient"),
-    ("_get_math_sdp_enabled", "_set_sdp_use_math"),
-    ("_get_cudnn_sdp_enabled", "_set_sdp_use_cudnn"),
-    ("_get_overrideable_sdp_enabled", "_set_sdp_use_overrideable"),
-    ("_get_sdp_priority_order", "_set_sdp_priority_order"),
-    ("_get_cudnn_enabled", "_set_cudnn_enabled"),
-    ("_get_cudnn_benchmark", "_set_cudnn_benchmark"),
-    ("_get_cudnn_deterministic", "_set_cudnn_deterministic"),
-    ("_get_mkldnn_enabled", "_set_mkldnn_enabled"),
-    ("_get_nnpack_enabled", "_set_nnpack_enabled"),
-)
-for _reader, _writer in _UNGUARDED:
-    if hasattr(_C, _reader) and hasattr(_C, _writer):
-        MODES.add(_reader, Mode(getattr(_C, _reader), getattr(_C, _writer), guarded=False))
-PRECISION = "_get_float32_matmul_precision"
-MODES.add(
-    PRECISION, Mode(functools.partial(torch_mode, PRECISION), _set_matmul_precision, guarded=False)
-)
-
-
 #: mark on a graph that sets modes between its nodes
 SETS_MODES = "tc_sets_modes"
-
-
-def restoring_modes(graph: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a graph that restores modes also if it raises between two of its nodes."""
-
-    def call(*args: Any) -> Any:
-        modes = Modes()
-        try:
-            return graph(*args)
-        except BaseException:
-            modes.restore()
-            raise
-
-    return call
 
 
 class InferenceValue(Value):
@@ -188,7 +76,7 @@ class InferenceValue(Value):
         r.e.call(1)
 
 
-class Modes:
+class Modes(Settings):
     """The modes of torch while a frame is traced.
 
     Attributes:
@@ -197,13 +85,9 @@ class Modes:
     """
 
     def __init__(self) -> None:
-        self._before = {name: mode.read() for name, mode in MODES.rows()}
+        super().__init__()
         self.inference: list[tuple[InferenceValue, bool]] = []
         self.mixed = False
-
-    def value_before(self, name: str) -> Any:
-        """Return the value of a mode at the start of the frame."""
-        return self._before[name]
 
     def open_inference(self, guard: InferenceValue) -> None:
         """Record that an inference mode was entered, which switches gradients off."""
@@ -215,21 +99,17 @@ class Modes:
         """Record that the innermost inference mode was left."""
         _C._set_grad_enabled(self.inference.pop()[1])
 
-    def changes(self) -> Iterator[tuple[Call, Call]]:
-        """Yield for each changed mode the call that sets it and the call that restores it."""
-        for name, mode in MODES.rows():
-            now, before = mode.read(), self._before[name]
-            if name == "grad" and self.inference:
-                now = self.inference[0][1]  # the grad mode that leaving it restores
-            if now != before:
-                yield mode.setting(now), mode.setting(before)
+    def value_now(self, name: str) -> Any:
+        """Return what a mode is, without the open inference modes."""
+        if name == "grad" and self.inference:
+            return self.inference[0][1]  # the grad mode that leaving it restores
+        return super().value_now(name)
 
     def restore(self) -> None:
         """Restore all modes."""
         while self.inference:
             self.close_inference()
-        for _, (write, args) in list(self.changes()):
-            write(*args)
+        super().restore()
 
 
 def _asking(name: str, mode: Mode) -> Callable[..., Value]:
