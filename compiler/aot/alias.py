@@ -22,7 +22,7 @@ from tc.compiler.aot.artifact import (
     SameOutput,
     View,
 )
-from tc.compiler.aot.layouts import dim_key, extent
+from tc.compiler.aot.layouts import dim_key, elements_apart, extent
 from tc.compiler.aot.run import Made, storage_key
 from tc.compiler.core.symbolic import SYMBOLIC
 
@@ -129,15 +129,15 @@ def _new(
 
 
 def _covers(base: torch.Tensor, view: torch.Tensor) -> bool:
-    """Return whether all memory of a view is memory of a dense base."""
+    """Return whether all memory of a view is memory of a base whose elements lie apart."""
     if base is view:
         return True
-    if base.dtype != view.dtype or not dense(base):
+    if base.dtype != view.dtype or not elements_apart(base):
         return False
     if any(isinstance(size, torch.SymInt) for t in (base, view) for size in t.shape):
         return bool(base.storage_offset() == 0)  # as all new tensors do
     start = view.storage_offset() - base.storage_offset()
-    return start >= 0 and start + extent(view) <= base.numel()
+    return start >= 0 and start + extent(view) <= extent(base)
 
 
 def _view(value: torch.Tensor, base: torch.Tensor, of: SameInput | Fresh, result: Outputs) -> View:

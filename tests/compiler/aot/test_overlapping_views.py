@@ -53,3 +53,20 @@ def test_a_write_through_a_part_without_repetitions_is_eagers(program, dynamic, 
         mine = x.clone()
         wanted = program(x)
         torch.testing.assert_close((compiled(mine), mine), (wanted, x))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_views_of_new_memory_with_gaps_are_laid_out_as_in_eager(backend):
+    def gaps(x):
+        return x.new_empty_strided((4,), (2,)).copy_(x)
+
+    programs = (
+        lambda x: gaps(x)[1:],
+        lambda x: gaps(x).unsqueeze(0).expand(3, -1),
+        lambda x: gaps(x).unsqueeze(0).expand(3, -1)[:, 1:],
+        lambda x: (lambda y: (y[1:], y.unsqueeze(0).expand(3, -1), y * 2))(gaps(x)),
+    )
+    for program in programs:
+        x = torch.randn(4)
+        found, wanted = (f(x) for f in (tc.compile(program, backend=backend), program))
+        torch.testing.assert_close(found, wanted, check_stride=True)
