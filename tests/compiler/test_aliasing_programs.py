@@ -123,7 +123,7 @@ def run(function, kinds, written, summed):
                     for g, x in zip(found, leaves, strict=True)
                 ]
             )
-    except RuntimeError as error:
+    except (RuntimeError, IndexError) as error:
         seen.append(type(error))
         if "modified by an inplace operation" in str(error):
             seen[-1] = KeptOutput
