@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import math
 import sys
 import time
@@ -24,7 +23,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from gpu_speed import COMPILERS, least
+from gpu_speed import COMPILERS, conclude, least
 from torch import nn
 
 T = torch.Tensor
@@ -237,10 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
             f"from eager {row['tc_far']:.1e} against {row['torch_far']:.1e}",
             flush=True,
         )
-    mean = math.exp(sum(math.log(row["torch"] / row["tc"]) for row in found) / len(found))
-    print(f"geometric mean: {mean:.2f}x of torch.compile's speed")
-    if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    conclude(found, options.json)
     return 0
 
 

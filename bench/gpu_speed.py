@@ -96,6 +96,14 @@ def measure(case: Case, inputs: list[Any], rounds: int, copied: float) -> dict[s
     return {"case": case.name, **best, "of_copy": moved * copied / best["tc"]}
 
 
+def conclude(found: list[dict[str, Any]], file: Path | None) -> None:
+    """Print how the times of all rows compare, and keep the rows if a file is asked for."""
+    mean = math.exp(sum(math.log(row["torch"] / row["tc"]) for row in found) / len(found))
+    print(f"geometric mean: {mean:.2f}x of torch.compile's speed")
+    if file is not None:
+        file.write_text(json.dumps(found, indent=1) + "\n")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print a row a case; 2 where there is no GPU, or no such case."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -134,10 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(
             f"{name:14}{times}  {ratio:5.2f}x of torch  {row['of_copy']:4.0%} of copy", flush=True
         )
-    mean = math.exp(sum(math.log(row["torch"] / row["tc"]) for row in found) / len(found))
-    print(f"geometric mean: {mean:.2f}x of torch.compile's speed")
-    if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    conclude(found, options.json)
     return 0
 
 

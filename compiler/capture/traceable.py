@@ -174,7 +174,12 @@ def group_tensors(
 
 # -- flex attention ----------------------------------------------------------------------------
 #: the dimension of each level of vmap, innermost first, among batch, head, query and key position
-AXES = ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None))
+AXES = (
+    (None, None, None, 0),
+    (None, None, 0, None),
+    (None, 0, None, None),
+    (0, None, None, None),
+)
 
 
 def of_all_positions(function: Callable[..., Any], scores: int) -> Callable[..., Any]:

@@ -439,7 +439,10 @@ class ConstIterator(KnownIterator):
         r.e.pop_top()
 
 
-RANGE_ITERATORS: tuple[type, ...] = (type(iter(range(0))), type(iter(range(1 << 65))))
+RANGE_ITERATORS: tuple[type, ...] = (
+    type(iter(range(0))),
+    type(iter(range(1 << 65))),
+)
 SEQUENCE_ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
 
 
