@@ -199,6 +199,8 @@ def _request(
 ) -> Options:  # fmt: skip
     """Return what a call of `compile` asks for."""
     _check_types(asked["mode"], options, recompile_limit)
+    if isolate_recompiles:
+        hook.isolate()
     if shapes_spec is not None and asked["dynamic"] is not None:
         raise OptionError("give dynamic or a shapes_spec, not both: the spec says what is dynamic")
     return replace(

@@ -112,8 +112,8 @@ def is_one_call(frame: hook.Frame, caller: FrameType) -> bool:
     return frame.globals.get("__name__") == torch.nn.functional.__name__ and not asked
 
 
-def is_below_limit(code: CodeType, caller: FrameType | None) -> bool:
-    """Return whether a frame is resumed inside of one that reached the recompile limit.
+def is_below_limit(code: CodeType, caller: FrameType | None, compiler: FrameCompiler) -> bool:
+    """Return whether a frame is resumed inside of one that reached the limit of a compiler.
 
     A graph break in an inlined function resumes each frame of the stack, and each resume function
     calls the next inner one. What the outer one was compiled again for, a list that grows say, is
@@ -123,7 +123,7 @@ def is_below_limit(code: CodeType, caller: FrameType | None) -> bool:
     while is_resumed(code) and caller is not None:
         if caller.f_code is not trampoline.__code__:
             code = caller.f_code
-            if is_resumed(code) and hook.state_of(code).is_at_limit:
+            if is_resumed(code) and compiler in hook.state_of(code).done:
                 return True
         caller = caller.f_back
     return False
@@ -167,7 +167,7 @@ class FrameCompiler:
         if (
             runs_on_for_now(frame, state)
             or is_one_call(frame, caller)
-            or is_below_limit(frame.code, caller)
+            or is_below_limit(frame.code, caller, self)
         ):
             return hook.RunOnce()
         if in_transform() and not (self.options.backend_name == "eager" and can_be_captured()):

@@ -19,7 +19,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, ClassVar, Protocol
@@ -189,6 +189,7 @@ class Code(dict[Any, Any]):
         code: the code object.
         pending: results that C may not have made an entry of yet.
         spent: results for one call only, of which C makes entries that never match.
+        done: the callbacks that compiled the code as often as they may.
     """
 
     def __init__(self, code: CodeType) -> None:
@@ -196,12 +197,26 @@ class Code(dict[Any, Any]):
         self.code = weakref.ref(code)
         self.pending: tuple[Pending, ...] = ()
         self.prepared: tuple[Pending, ...] = ()
-        self.is_at_limit = False
+        self.done: weakref.WeakSet[Any] = weakref.WeakSet()
         self.spent: tuple[Pending, ...] = ()
+
+    def has_to_be_offered(self) -> bool:
+        """Return whether C has to offer frames past the limit, as it does not if told to run only.
+
+        There are prepared results, which it would not ask for; or regions of their own, which may
+        compile what others may not.
+        """
+        return bool(self.waiting()) or _regions.exist
 
     def waiting(self) -> tuple[Pending, ...]:
         """Return the prepared results that were not removed, newest first."""
         return tuple(one for one in self.prepared if not one.result.guard_manager.dropped)
+
+    def start_over(self) -> None:
+        """Forget all that was compiled, and that it was too much."""
+        self.clear()
+        self.prepared = ()
+        self.done.clear()
 
     def take(self, code: CodeType) -> GuardedCode | None:
         """Return a prepared result for C to make an entry of; None: C has got the code before."""
@@ -220,6 +235,27 @@ class Code(dict[Any, Any]):
         ended = [one for one in pending if one.result.guard_manager.dropped]
         for one in (*ended, *spent):
             one.result.guard_manager.empty()  # if C has made an entry of it
+
+
+def owner_of(entry: Any) -> Any:
+    """Return the callback that an entry of C was made for."""
+    return getattr(entry.backend, "owner", entry.backend)
+
+
+class _Regions:
+    """Whether a call of `compile` asked for a region of its own."""
+
+    exist = False
+
+
+_regions = _Regions()
+
+
+def open_region(codes: Iterable[Code]) -> Iterator[CodeType]:
+    """Let regions have limits of their own; yields the codes that C was told to run only."""
+    if not _regions.exist:
+        _regions.exist = True
+        yield from (code for own in codes if own.done and (code := own.code()) is not None)
 
 
 class _Retired:

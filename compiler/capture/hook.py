@@ -30,7 +30,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from torch._C._dynamo import eval_frame as _c
 
 from tc.compiler.capture import entries
-from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Manager, Pending
+from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Manager, Pending, owner_of
 from tc.compiler.capture.outcomes import CacheEntry as CacheEntry
 from tc.compiler.capture.outcomes import Compiled as Compiled
 from tc.compiler.capture.outcomes import Frame as Frame
@@ -181,13 +181,12 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Result:
     if prepared is not None:
         return _Result(_strategy(_DEFAULT, _DEFAULT), False, prepared)
     if found is None:
-        if own.is_at_limit and own.waiting():
+        if callback in own.done:
             return _result_for_c(RunOnce(), code)
         outcome = callback(frame, CacheView(code, callback), own)
         if isinstance(outcome, RunCached):
-            own.is_at_limit = True
-            if own.waiting():  # C would never ask again
-                outcome = RunOnce()
+            own.done.add(callback)
+            outcome = RunOnce() if own.has_to_be_offered() else outcome
         result = _result_for_c(outcome, code)
         if result.guarded_code is not None:
             own.pending = (Pending(callback, result.guarded_code), *own.pending)
@@ -551,9 +550,14 @@ def reset(code: CodeType) -> None:
     drop_entries(code)
     own = _process.codes.get(id(code))
     if own is not None:
-        own.clear()
-        own.prepared, own.is_at_limit = (), False
+        own.start_over()
     _c.set_code_exec_strategy(code, _strategy(_DEFAULT, _DEFAULT))
+
+
+def isolate() -> None:
+    """Give each region a recompile limit of its own, also for codes that have reached theirs."""
+    for code in entries.open_region(list(_process.codes.values())):
+        _c.set_code_exec_strategy(code, _strategy(_DEFAULT, _DEFAULT))
 
 
 def drop_entries(code: CodeType, callback: Any = None) -> None:
@@ -563,14 +567,10 @@ def drop_entries(code: CodeType, callback: Any = None) -> None:
     waiting = () if own is None else (*own.pending, *own.prepared)
     ended = [(one.callback, one.result.guard_manager) for one in waiting]
     for entry in _c._debug_get_cache_entry_list(code):
-        ended.append((_owner(entry), entry.guard_manager))
+        ended.append((owner_of(entry), entry.guard_manager))
     for owner, manager in ended:
         if isinstance(manager, Manager) and (callback is None or owner == callback):
             manager.drop()
-
-
-def _owner(entry: Any) -> Any:
-    return getattr(entry.backend, "owner", entry.backend)
 
 
 def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
@@ -590,7 +590,7 @@ def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
         manager = entry.guard_manager
         if not isinstance(manager, Manager) or manager.dropped:  # torch.compile's, or removed
             continue
-        if callback is None or _owner(entry) == callback:
+        if callback is None or owner_of(entry) == callback:
             found.append(CacheEntry(entry.code, manager.guards, entry.compile_id))
     return found
 

@@ -97,6 +97,30 @@ def test_isolated_calls_share_no_code():
     assert len(graphs) == 3
 
 
+def test_an_isolated_region_has_a_limit_of_its_own():
+    def f(x):
+        return x + 1
+
+    graphs = []
+    stop = tc.on_graph(graphs.append)
+
+    def compiled(**settings):
+        """Graphs made by calls with four sizes."""
+        before, call = len(graphs), tc.compile(f, dynamic=False, **settings)
+        for size in (3, 4, 5, 6):
+            torch.testing.assert_close(call(torch.ones(size)), torch.full((size,), 2.0))
+        return len(graphs) - before
+
+    try:
+        assert compiled(recompile_limit=2) == 2
+        assert compiled(recompile_limit=3, isolate_recompiles=True) == 3
+        assert compiled(recompile_limit=1, isolate_recompiles=True) == 1
+        assert compiled(recompile_limit=2) == 0  # as the first one asked
+        assert compiled(isolate_recompiles=True) == 4
+    finally:
+        stop()
+
+
 @pytest.mark.parametrize(
     "asked",
     [{"mode": 3}, {"options": {3: 1}}, {"recompile_limit": -1}, {"recompile_limit": "a"},
