@@ -149,6 +149,8 @@ def _view(value: torch.Tensor, base: torch.Tensor, of: SameInput | Fresh, result
         raise Fallback("a view carries gradients that what it views does not")
     if value.requires_grad and value is not base and not value._is_view():
         raise Fallback("a detached tensor carries gradients that were written to it")
+    if torch.is_grad_enabled() and value.requires_grad and not _views_pass_gradients(value, base):
+        raise Fallback("the gradient of a view takes another way than through views")
     return View(
         of,
         tuple(result.dim(size) for size in value.shape),
@@ -156,6 +158,28 @@ def _view(value: torch.Tensor, base: torch.Tensor, of: SameInput | Fresh, result
         result.dim(value.storage_offset() - base.storage_offset()),
         detached=base.requires_grad and not value.requires_grad,
     )
+
+
+def _views_pass_gradients(value: torch.Tensor, base: torch.Tensor) -> bool:
+    """Return whether a view's gradient reaches what it views through torch's own views alone.
+
+    A view made again by `as_strided` has the gradient of a view. That of an autograd.Function has
+    the one that its class defines, and a view that was detached first has its own, or none.
+    """
+    if value is base:
+        return True
+    try:
+        node = value.grad_fn
+    except RuntimeError:  # one of several views made at once, of memory that was written to since
+        return False
+    while node is not None:
+        if node is base.grad_fn or getattr(node, "variable", None) is base:
+            return True
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return False
+        before = [before for before, _ in node.next_functions if before is not None]
+        node = before[0] if len(before) == 1 else None
+    return False
 
 
 def _position_of(value: Any, among: Iterable[Any]) -> int | None:
