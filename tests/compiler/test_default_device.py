@@ -3,6 +3,8 @@
 The other device is ``meta``, whose tensors have no values: what ends up there by mistake is seen.
 """
 
+from contextlib import ExitStack, suppress
+
 import numpy as np
 import pytest
 import torch
@@ -68,3 +70,73 @@ def test_a_scalar_of_numpy_has_a_type_under_another_default_device():
         got = tc.compile(fn, backend="eager")(x, np.float32(2))
     torch.testing.assert_close(got[0], x * 2)
     assert got[1:] == (False, True)
+
+
+def block(x):
+    with torch.device("meta"):
+        made = torch.ones(3), torch.arange(2), str(torch.get_default_device())
+        with x.device:
+            inner = torch.zeros(2), str(torch.get_default_device())
+        return *made, *inner, torch.rand(2), x + 1
+
+
+def block_with_a_break(x):
+    with torch.device("meta"), torch.no_grad():
+        first = torch.ones(3)
+        print(end="")
+        second = torch.ones(3)
+    return first, second, torch.ones(2)
+
+
+def block_that_is_left_by_an_error(x):
+    with suppress(ValueError), torch.device("meta"):
+        first = torch.ones(3)
+        raise ValueError
+    return first, torch.ones(2)
+
+
+def block_that_raises(x):
+    with torch.device("meta"):
+        print(end="")
+        raise ValueError
+
+
+def block_of_a_stack(x):
+    with ExitStack() as stack:
+        stack.enter_context(torch.device("meta"))
+        first = torch.ones(3)
+    return first, torch.ones(2)
+
+
+def block_of_a_generator(x):
+    def make():
+        with torch.device("meta"):
+            yield torch.ones(2)
+            yield torch.ones(3)
+
+    return *make(), torch.ones(4)
+
+
+def devices(function, outer):
+    with torch.device(outer):
+        try:
+            results = function(torch.ones(2, device=CPU))
+        except ValueError:
+            results = ()
+        return [getattr(one, "device", one) for one in results], torch.get_default_device()
+
+
+@pytest.mark.parametrize("outer", ["cpu", "meta"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        block, block_with_a_break, block_that_is_left_by_an_error, block_that_raises,
+        block_of_a_stack, block_of_a_generator,
+    ],
+)  # fmt: skip
+def test_a_block_in_the_program_sets_the_device(program, backend, outer):
+    tc.reset()
+    compiled = tc.compile(program, backend=backend)
+    for _ in range(2):
+        assert devices(compiled, outer) == devices(program, outer)

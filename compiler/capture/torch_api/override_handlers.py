@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import get_default_nowrap_functions
+from torch.utils._device import DeviceContext
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.torch_api.overrides import dispatch, owners_among
 from tc.compiler.capture.values.base import Args, Kwargs, Value
-from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.const import METHODS_OF_CONSTANTS, ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.handlers import Handler, handles
@@ -184,3 +185,30 @@ def _at(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch._C._get_function_stack_at()")
     mode: Value = t.overrides.modes[index]
     return mode
+
+
+def _enter_device(t: Interpreter, device: torch.device, args: Args) -> Value:
+    """Make a device the default, as ``with device`` does: by a mode above all others."""
+    mode = t.values.known(DeviceContext).call(t, [ConstValue(device)], {})
+    _push(t, [mode], {})
+    return ConstValue(device)
+
+
+def _leave_device(t: Interpreter, device: torch.device, args: Args) -> Value:
+    """End what `_enter_device` began."""
+    _pop(t, [], {})
+    return ConstValue(None)
+
+
+METHODS_OF_CONSTANTS[torch.device, "__enter__"] = _enter_device
+METHODS_OF_CONSTANTS[torch.device, "__exit__"] = _leave_device
+
+
+@handles(torch.get_default_device)
+def _default_device(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Return the device of the innermost block that traced code is in, or of the caller's."""
+    blocks = [mode for mode in t.overrides.modes if mode.python_type() is DeviceContext]
+    if not blocks:
+        return t.python.folded(torch.get_default_device)
+    with t.python.concrete(blocks[-1].attr(t, "device")):
+        return t.python.folded(torch.get_default_device)

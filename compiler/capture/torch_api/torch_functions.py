@@ -245,7 +245,6 @@ for _name in (
     "is_grad_enabled",
     "is_autocast_enabled",
     "get_default_dtype",
-    "get_default_device",
     "get_autocast_dtype",
     "is_autocast_cache_enabled",
     "promote_types",

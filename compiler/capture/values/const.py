@@ -74,8 +74,8 @@ class ConstValue(KnownObject):
         return t.values.known(found)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if isinstance(self.obj, str) and name in STRING_METHODS:
-            return STRING_METHODS[name](t, self.obj, args)
+        if (known := METHODS_OF_CONSTANTS.get((type(self.obj), name))) is not None:
+            return known(t, self.obj, args)
         try:
             plain = [a.constant() for a in args]
             named = {k: v.constant() for k, v in kwargs.items()}
@@ -140,7 +140,10 @@ def _join(t: Interpreter, text: str, args: Args) -> Value:
     return t.python.folded(text.join, parts)
 
 
-STRING_METHODS: dict[str, Callable[[Interpreter, str, Args], Value]] = {"join": _join}
+#: class and method -> what calls the method, where calling it on the constant will not do
+METHODS_OF_CONSTANTS: dict[tuple[type, str], Callable[[Interpreter, Any, Args], Value]] = {
+    (str, "join"): _join
+}
 
 
 def is_not_implemented(result: Value) -> bool:
