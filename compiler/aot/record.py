@@ -66,6 +66,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.decomposed: Counter[str] = Counter()
         self.constants: dict[str, torch.Tensor] = {}
         self._nodes: dict[int, fx.Node] = {}
+        self._default_dtype = torch.get_default_dtype()  # the one under which the graph will run
         self._inside = False  # an op that is being decomposed
         self._kept: list[Any] = []  # objects are identified by id: none may die while recording
 
@@ -203,6 +204,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         fx_args = map_aggregate(args, self.node_of)
         fx_kwargs = map_aggregate(kwargs, self.node_of)
         result = func(*args, **kwargs)
+        if torch.get_default_dtype() is not self._default_dtype:
+            fx_kwargs = _with_dtype(func, fx_args, fx_kwargs, result)
         name = func._schema.name.rpartition("::")[2]
         node = self.graph.create_node("call_function", func, fx_args, fx_kwargs, name)
         node.meta.update(self._origin_now())
@@ -283,3 +286,25 @@ def _decomposed(func: Any, simpler: Any, args: tuple[Any, ...], kwargs: dict[str
     except (AssertionError, IndexError, TypeError, ValueError) as error:
         why = f"the decomposition of {func} refuses its arguments: {first_line(error)}"
         raise Fallback(why) from error
+
+
+def _with_dtype(func: Any, args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
+    """Return the keyword arguments under which an op has its dtype whatever the default one is.
+
+    The program has set the default dtype for this op, which the graph does not do when it runs.
+
+    Raises:
+        Fallback: no argument of the op says the dtype.
+    """
+    given = [*args, *kwargs.values()]
+    if not isinstance(result, torch.Tensor) or any(isinstance(a, torch.dtype) for a in given):
+        return {**kwargs}
+    default = torch.get_default_dtype()
+    operands: list[Any] = []
+    map_aggregate(given, lambda a: operands.append(a.meta["val"]) if isinstance(a, fx.Node) else a)
+    known = any(isinstance(a, torch.Tensor) and a.dtype is result.dtype for a in operands)
+    if known or result.dtype not in (default, default.to_complex()):
+        return {**kwargs}
+    if any(argument.name == "dtype" for argument in func._schema.arguments):
+        return {**kwargs, "dtype": result.dtype}
+    raise Fallback(f"{func} has the dtype that the program set as the default one")

@@ -189,9 +189,11 @@ def _at(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 def _enter_device(t: Interpreter, device: torch.device, args: Args) -> Value:
     """Make a device the default, as ``with device`` does: by a mode above all others."""
-    mode = t.values.known(DeviceContext).call(t, [ConstValue(device)], {})
-    _push(t, [mode], {})
-    return ConstValue(device)
+    named = ConstValue(device)
+    kind = t.values.known(DeviceContext)
+    mode = kind.call(t, [named], {})
+    t.overrides.modes.append(mode)
+    return named
 
 
 def _leave_device(t: Interpreter, device: torch.device, args: Args) -> Value:
@@ -207,8 +209,10 @@ METHODS_OF_CONSTANTS[torch.device, "__exit__"] = _leave_device
 @handles(torch.get_default_device)
 def _default_device(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Return the device of the innermost block that traced code is in, or of the caller's."""
-    blocks = [mode for mode in t.overrides.modes if mode.python_type() is DeviceContext]
-    if not blocks:
-        return t.python.folded(torch.get_default_device)
-    with t.python.concrete(blocks[-1].attr(t, "device")):
-        return t.python.folded(torch.get_default_device)
+    read = torch.get_default_device
+    for mode in reversed(t.overrides.modes):
+        if mode.python_type() is DeviceContext:
+            device = mode.attr(t, "device")
+            with t.python.concrete(device):
+                return t.python.folded(read)
+    return t.python.folded(read)

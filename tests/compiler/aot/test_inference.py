@@ -10,6 +10,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+import tc
 from tc.compiler.aot.inference import inference
 from tc.compiler.core.gate import Gate
 
@@ -351,3 +352,28 @@ def test_symbolic_tracing_adds_no_symbols():
 
 def block_like(x):
     return F.gelu(x).softmax(-1) * x.sigmoid()
+
+
+def made_under_another_default_dtype(x):
+    torch.set_default_dtype(torch.float64)
+    made = torch.ones(3), torch.arange(3.0), torch.rand(2), torch.tensor(1.5), x.to(torch.float64)
+    torch.set_default_dtype(torch.float32)
+    return *made, torch.zeros(2), x * 2
+
+
+def converted_under_another_default_dtype(x):
+    torch.set_default_dtype(torch.float64)
+    made = torch.arange(3) / 2, x.long().sin(), x.sum()
+    torch.set_default_dtype(torch.float32)
+    return made
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "program", [made_under_another_default_dtype, converted_under_another_default_dtype]
+)
+def test_ops_have_the_default_dtype_that_the_program_set(program, backend):
+    tc.reset()
+    x = torch.ones(3, device="cpu")
+    wanted, found = program(x), tc.compile(program, backend=backend)(x)
+    assert [value.dtype for value in found] == [value.dtype for value in wanted]
