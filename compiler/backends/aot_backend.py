@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc.compiler.aot_dispatch import Boxed, Compiled, Compilers, compile_graph, run_eagerly
 from tc.compiler.backends.dynamo_graph import (
@@ -118,6 +119,8 @@ def _foreign(compiler: GraphCompiler, role: str) -> Callable[[fx.GraphModule], B
     def compiled(module: fx.GraphModule) -> Boxed:
         examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         count = len(module.graph.output_node().args[0])  # type: ignore[arg-type]
+        # else its `forward` is one that calls the module, and with it the hooks of all modules
+        _LazyGraphModule.force_recompile(module)
         try:
             with hook.off():
                 function = compiler(module, examples)

@@ -310,3 +310,17 @@ def test_a_detached_input_beside_a_write_with_gradients_on_is_compiled() -> None
         torch.testing.assert_close(found, function(other))
     assert torch.equal(x, other)
     assert "tc_graph_runs_eagerly" not in {one.name for one in events.of(trace.Artifact)}
+
+
+def test_hooks_of_all_modules_are_not_called_on_graphs():
+    tc.reset()
+    module = torch.nn.Linear(3, 3, device="cpu")
+    compiled = tc.compile(module, backend="aot_eager")
+    x = torch.ones(2, 3, device="cpu")
+    compiled(x)
+    register = torch.nn.modules.module.register_module_forward_hook
+    hook = register(lambda module, args, result: result * 2)
+    try:
+        torch.testing.assert_close(compiled(x), module(x))
+    finally:
+        hook.remove()
