@@ -6,9 +6,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from aot_harness import check_training, interpreted, trace_training
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tc
 from tc.compiler import aot
+from tc.compiler.aot.inference import start
+from tc.compiler.aot.layouts import wants_grad
+from tc.compiler.aot.observe import observe
+from tc.compiler.aot.training import _tangents
 from tc.compiler.core.gate import Gate
 
 
@@ -448,3 +453,13 @@ def test_batches_without_rows_have_gradients(norm, dynamic):
         given = torch.ones(rows, 3).requires_grad_()
         compiled(given).sum().backward()
         assert given.grad is not None and given.grad.shape == given.shape
+
+
+def test_tangents_are_on_the_device_of_their_outputs():
+    module = torch.fx.symbolic_trace(lambda x: (x.sin(), x.t()[:, 1:]))
+    with FakeTensorMode():
+        given = [torch.empty(3, 4, device="cuda", requires_grad=True)]
+    observed = observe(module, given, wants_grad)
+    recorder = start(module, observed, Gate(), None)
+    tangents = _tangents(recorder, observed, (0, 1))
+    assert [str(tangent.device) for tangent in tangents] == ["cuda:0"] * 2

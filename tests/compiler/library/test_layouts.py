@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from loop_harness import check, trace
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import tc
 from tc.compiler import library
@@ -186,3 +187,45 @@ def test_large_kernels_over_few_pixels_keep_their_layout() -> None:
         return F.conv2d(y, u.repeat(16, 1, 1, 1), padding=1).relu()
 
     assert not any(channels_last(joint(small).forward.module))
+
+
+def on_gpu(dtype: torch.dtype) -> torch.fx.GraphModule:
+    """The ATen graph of `chain` on a GPU, of which none is needed for it."""
+    shapes = [x.shape for x in args()]
+    with FakeTensorMode():
+        return make_fx(chain)(*(torch.empty(s, dtype=dtype, device="cuda") for s in shapes))
+
+
+class Measured:
+    """A tuner that has measured already."""
+
+    thorough, events = True, ()
+
+    def __init__(self, best: str) -> None:
+        self.best, self.asked = best, list[str]()
+
+    def fastest(self, question: str, ways: Any) -> str:
+        self.asked.append(question)
+        return self.best
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("best", ["channels_last", "contiguous"])
+def test_on_a_gpu_it_is_measured_there(best: str, dtype: torch.dtype) -> None:
+    module = on_gpu(dtype)
+    here, there = Measured(best), Measured(best)
+    library.arrange(module, Gate(), None, here, there)  # type: ignore[arg-type]
+    # torch's shape function knows of cuDNN, and so the layout of results, only where there is one.
+    calls = module.graph.find_nodes(op="call_function", target=aten.convolution.default)
+    given = [call.args[0].meta["val"] for call in calls]
+    last = [image.is_contiguous(memory_format=torch.channels_last) for image in given]
+    assert last == [best == "channels_last"] * 2
+    assert not here.asked
+    assert len(there.asked) == 2
+    assert all(str(dtype).removeprefix("torch.") in question for question in there.asked)
+
+
+def test_on_a_gpu_nothing_moves_unmeasured() -> None:
+    module = on_gpu(torch.float32)
+    library.arrange(module, Gate(), None, Measured("channels_last"))  # type: ignore[arg-type]
+    assert channels_last(module) == [False] * 2

@@ -217,3 +217,29 @@ def test_nothing_is_read_of_memory_that_may_have_no_elements() -> None:
     call = load(program)
     for given in (make(200, 4), make(301, 5)):
         check(call(copied(given)), fn(*given))
+
+
+def test_equal_kernels_are_one_function() -> None:
+    from triton_harness import compare_gpu
+
+    def layers(x: T, *weights: T) -> T:
+        for weight in weights:
+            x = F.layer_norm(x @ weight, (16,)).relu()
+        return x
+
+    program = compare_gpu(layers, (r(4, 16), r(16, 16), r(16, 16), r(16, 16)))
+    assert program.triton_source.count("@triton.jit") == len(program.kernels) == 1
+    assert program.wrapper_source.count(f"{program.kernels[0].name}(") == 3
+    assert len(dict(program.provenance)[program.kernels[0].name]) >= 3
+
+
+def test_kernels_of_other_types_are_other_functions() -> None:
+    from triton_harness import compare_gpu
+
+    def copies(x: T, y: T) -> tuple[T, T]:
+        return x.t().contiguous(), y.t().contiguous()
+
+    given = torch.arange(40).view(5, 8)
+    program = compare_gpu(copies, (given, given.to(torch.int32)))
+    kinds = [types for _, types in program.arguments]
+    assert sorted({*sum(kinds, ())}) == ["*i32", "*i64"]
