@@ -213,7 +213,7 @@ def copied(graph: fx.Graph, value: fx.Node) -> fx.Node:
     fake = value.meta["val"]
     kwargs: dict[str, Any] = {} if dense(fake) else {"memory_format": torch.contiguous_format}
     first = next(n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
-    inside = value.op == "call_function"
+    inside = value.op != "placeholder"  # constants, which nothing writes to, are among the calls
     with graph.inserting_after(value) if inside else graph.inserting_before(first):
         copy = graph.call_function(aten.clone.default, (value,), kwargs)
     copy.meta.update(value.meta)

@@ -377,3 +377,15 @@ def test_ops_have_the_default_dtype_that_the_program_set(program, backend):
     x = torch.ones(3, device="cpu")
     wanted, found = program(x), tc.compile(program, backend=backend)(x)
     assert [value.dtype for value in found] == [value.dtype for value in wanted]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_constant_that_is_returned_beside_what_was_computed_before_it(backend):
+    def program(x):
+        y = torch.arange(3)
+        return torch.tensor([1.0, 2.0], device="meta"), y, torch.tensor([3.0, 4.0]), x + 1
+
+    for _ in range(2):
+        found, wanted = (f(torch.ones(2)) for f in (tc.compile(program, backend=backend), program))
+        assert [t.device for t in found] == [t.device for t in wanted]
+        torch.testing.assert_close(found[1:], wanted[1:])
