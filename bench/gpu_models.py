@@ -62,7 +62,7 @@ class Gated(nn.Module):
         self.gate, self.up = (nn.Linear(width, 3 * width, bias=False) for _ in range(2))
         self.down = nn.Linear(3 * width, width, bias=False)
 
-    def turned(self, x: T) -> T:
+    def rotated(self, x: T) -> T:
         """Rotate pairs of features by their position."""
         half = x.shape[-1] // 2
         speed = 10000.0 ** (-torch.arange(half, device=x.device) / half)
@@ -77,7 +77,7 @@ class Gated(nn.Module):
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for part in self.mixed(self.before(x)).chunk(3, -1)
         )
-        seen = F.scaled_dot_product_attention(self.turned(q), self.turned(k), v, is_causal=True)
+        seen = F.scaled_dot_product_attention(self.rotated(q), self.rotated(k), v, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).flatten(-2))
         y = self.between(x)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))

@@ -185,6 +185,8 @@ def compile(
 
 def _attached(model: Any, compiler: FrameCompiler) -> Any:
     """Return what calls a model with its frames offered to a compiler."""
+    if compiler.options.region is not None:
+        hook.isolate()
     if isinstance(model, OptimizedModule):
         model = model._orig_mod
     if isinstance(model, torch.nn.Module):
@@ -199,8 +201,6 @@ def _request(
 ) -> Options:  # fmt: skip
     """Return what a call of `compile` asks for."""
     _check_types(asked["mode"], options, recompile_limit)
-    if isolate_recompiles:
-        hook.isolate()
     if shapes_spec is not None and asked["dynamic"] is not None:
         raise OptionError("give dynamic or a shapes_spec, not both: the spec says what is dynamic")
     return replace(

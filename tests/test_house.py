@@ -89,6 +89,13 @@ def test_packages_are_the_folders() -> None:
         pytest.fail("\n".join(map(str, broken)), pytrace=False)
 
 
+def test_table_of_factories_has_all_of_torchs() -> None:
+    from torch.utils._device import _device_constructors
+
+    names = {function.__name__ for function in _device_constructors()}
+    assert {f"torch.{name.replace('fft_', 'fft.')}" for name in names} <= house.FACTORIES
+
+
 def test_layer_table_knows_every_stage() -> None:
     for stage in house.STAGES:
         assert f"tc.compiler.{stage}" in house.LAYERS

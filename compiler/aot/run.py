@@ -300,23 +300,23 @@ class Runner(fx.Interpreter):
         if isinstance(self.watcher, Observer):
             self.ends[n] = self.watcher.count
         if self.before is not None:
-            self._compare(result, self.before.env[n], self.before.ends[n])
+            self._compare(n, result, self.before)
         return result
 
-    def _compare(self, result: Any, before: Any, end: int) -> None:
+    def _compare(self, n: fx.Node, result: Any, before: Runner) -> None:
         """Check that values share memory exactly as in the earlier run, as far as writes can tell.
 
         The result of a functional variant may have another layout than the target of the write.
         Then an op that copied may return a view instead, which later writes would change; or one
-        that returned a view may copy, and miss writes after it (``end``: see `ends`).
+        that returned a view may copy, and miss writes after it.
         """
-        observer = self.before.watcher if self.before is not None else None
-        last_write = observer.last_write if isinstance(observer, Observer) else {}
-        for (_, ours), (_, theirs) in zip(_tensors(result), _tensors(before), strict=True):
+        assert isinstance(before.watcher, Observer)
+        last_write = before.watcher.last_write
+        for (_, ours), (_, theirs) in zip(_tensors(result), _tensors(before.env[n]), strict=True):
             key = storage_key(ours)
             twin = storage_key(theirs)
             parted = self._first_twins.setdefault(twin, key) != key
-            missed = parted and last_write.get(twin, 0) > end
+            missed = parted and last_write.get(twin, 0) > before.ends[n]
             if self._twins.setdefault(key, twin) != twin or missed:
                 raise Fallback("a write changes a layout on which later views depend")
             self.layouts_differ |= layout_key(ours) != layout_key(theirs)

@@ -19,7 +19,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, ClassVar, Protocol
@@ -190,7 +190,10 @@ class Code(dict[Any, Any]):
         pending: results that C may not have made an entry of yet.
         spent: results for one call only, of which C makes entries that never match.
         done: the callbacks that compiled the code as often as they may.
+        has_regions: whether some call of `compile` isolates its recompiles.
     """
+
+    has_regions: ClassVar[bool] = False
 
     def __init__(self, code: CodeType) -> None:
         super().__init__()
@@ -201,19 +204,19 @@ class Code(dict[Any, Any]):
         self.spent: tuple[Pending, ...] = ()
 
     def has_to_be_offered(self) -> bool:
-        """Return whether C has to offer frames past the limit, as it does not if told to run only.
+        """Return whether frames stay offered once a callback has reached its limit.
 
-        There are prepared results, which it would not ask for; or regions of their own, which may
-        compile what others may not.
+        Else C only runs code from its cache. It would ask neither for prepared results, nor an
+        isolated region, which may compile what other callbacks may not.
         """
-        return bool(self.waiting()) or _regions.exist
+        return bool(self.waiting()) or self.has_regions
 
     def waiting(self) -> tuple[Pending, ...]:
         """Return the prepared results that were not removed, newest first."""
         return tuple(one for one in self.prepared if not one.result.guard_manager.dropped)
 
     def start_over(self) -> None:
-        """Forget all that was compiled, and that it was too much."""
+        """Forget all that was compiled, and which callbacks reached their limit."""
         self.clear()
         self.prepared = ()
         self.done.clear()
@@ -240,22 +243,6 @@ class Code(dict[Any, Any]):
 def owner_of(entry: Any) -> Any:
     """Return the callback that an entry of C was made for."""
     return getattr(entry.backend, "owner", entry.backend)
-
-
-class _Regions:
-    """Whether a call of `compile` asked for a region of its own."""
-
-    exist = False
-
-
-_regions = _Regions()
-
-
-def open_region(codes: Iterable[Code]) -> Iterator[CodeType]:
-    """Let regions have limits of their own; yields the codes that C was told to run only."""
-    if not _regions.exist:
-        _regions.exist = True
-        yield from (code for own in codes if own.done and (code := own.code()) is not None)
 
 
 class _Retired:

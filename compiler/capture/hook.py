@@ -503,10 +503,9 @@ def passed_over(fn: Any) -> Any:
     if not isinstance(fn, FunctionType):
         _c.set_code_exec_strategy(code_of(fn), _strategy(_SKIP, _DEFAULT))
         return fn
-    code = fn.__code__.replace()
+    code = uncaptured(fn.__code__.replace())
     twin = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
     twin.__kwdefaults__ = fn.__kwdefaults__
-    _c.set_code_exec_strategy(code, _strategy(_SKIP, _DEFAULT))
     return functools.update_wrapper(twin, fn)
 
 
@@ -555,8 +554,9 @@ def reset(code: CodeType) -> None:
 
 
 def isolate() -> None:
-    """Give each region a recompile limit of its own, also for codes that have reached theirs."""
-    for code in entries.open_region(list(_process.codes.values())):
+    """Let isolated regions compile codes of which other callbacks have reached their limit."""
+    Code.has_regions = True
+    for code in filter(None, [own.code() for own in [*_process.codes.values()] if own.done]):
         _c.set_code_exec_strategy(code, _strategy(_DEFAULT, _DEFAULT))
 
 

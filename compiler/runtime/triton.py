@@ -46,7 +46,7 @@ class Launch:
         self.settings = {**settings, "enable_fp_fusion": False}
         self.block: int = settings["XBLOCK"]
         self.constants = tuple(v for k, v in settings.items() if k.endswith("BLOCK"))
-        self.made: dict[Any, _Compiled] = {}
+        self.made: dict[Any, _CompiledKernel] = {}
         self.numbers = not jit.fn.__annotations__.keys() <= settings.keys()
 
     def __call__(self, *args: Any) -> None:
@@ -68,10 +68,10 @@ class Launch:
             return
         kernel = self.jit[blocks, 1, 1](*args, **self.settings)
         if kernel is not None:  # Triton's interpreter has none
-            self.made[case] = _Compiled(kernel)
+            self.made[case] = _CompiledKernel(kernel)
 
 
-class _Compiled:
+class _CompiledKernel:
     """A compiled kernel, and what its launches have in common."""
 
     def __init__(self, kernel: Any) -> None:
