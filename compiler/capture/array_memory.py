@@ -1,9 +1,10 @@
-"""Makes tensors that share the memory of NumPy arrays."""
+"""Makes tensors that share the memory of NumPy arrays, and Python numbers of NumPy scalars."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 
@@ -15,3 +16,16 @@ def as_tensor(array: Any) -> torch.Tensor:
     memory = array if array.flags.writeable else array.copy()
     with torch._C.DisableTorchFunction():  # function modes of the program must not see this call
         return torch.as_tensor(memory, device="cpu")
+
+
+def as_number(scalar: np.generic) -> int | float | complex:
+    """Return the Python number that torch takes a NumPy scalar for, where it is an operand.
+
+    Integers keep their kind; ``complex128`` is a ``complex``, since it is derived from it. All
+    others are read as ``float``, truth values and single-precision complex numbers among them.
+    """
+    if isinstance(scalar, np.integer):
+        return int(scalar)
+    if isinstance(scalar, complex):
+        return complex(scalar)
+    return float(scalar.real)

@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.array_memory import as_tensor
+from tc.compiler.capture.array_memory import as_number, as_tensor
 from tc.compiler.capture.contexts import Dynamic, Sizes, plain_context, wrapper_context
 from tc.compiler.capture.dynamism import Mark
 from tc.compiler.capture.questions import asking
@@ -130,7 +130,7 @@ class ShapeGuards:
             return {}
         from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 
-        return {**SYMPY_INTERP, "as_tensor": as_tensor}
+        return {**SYMPY_INTERP, "as_tensor": as_tensor, "as_number": as_number}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.guards))

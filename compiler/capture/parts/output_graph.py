@@ -24,7 +24,7 @@ from tc.compiler.capture.parts.handled_errors import break_where_handled
 from tc.compiler.capture.parts.printed_names import by_name
 from tc.compiler.capture.parts.reads import guard_answer, guard_memory, refuse_sparse_elements
 from tc.compiler.capture.scopes import Scope
-from tc.compiler.capture.values.arrays import ArrayValue
+from tc.compiler.capture.values.arrays import ArrayValue, refuse_scalars
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
@@ -201,6 +201,7 @@ class OutputGraph:
         """Return arguments and keywords as the graph holds them, and as fakes."""
         pairs = [self.graphable(a, text) for a in args]
         named = {k: self.graphable(v, text) for k, v in kwargs.items()}
+        refuse_scalars(self.t, [*args, *kwargs.values()], text)
         for _, fake in (*pairs, *named.values()):
             if isinstance(fake, torch.dtype) and fake in QUANTIZED:
                 raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text} (with {fake})")
@@ -340,8 +341,8 @@ class OutputGraph:
         """Return a value as an argument of a node, and as a fake argument."""
         if isinstance(value, NodeValue):
             return value.node(self.t), value.example
-        if isinstance(value, ArrayValue) and value.fixed is not None:
-            return value.fixed.item(), value.fixed.item()  # numbers, to torch
+        if isinstance(value, ArrayValue) and (number := value.number(self.t)) is not None:
+            return self.graphable(number, text)
         if isinstance(value, ArrayValue | StorageValue):
             return self.graphable(value.tensor, text)
         if isinstance(value, SequenceValue):

@@ -260,8 +260,7 @@ class PythonSemantics:
             both = self.concrete(left), self.concrete(right)
             return self.folded(getattr(operator, name), *both)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
-            pair = [self._unboxed(side) for side in (left, right)]
-            return self.t.output.call_torch(getattr(operator, name), pair, {})
+            return self.t.output.call_torch(getattr(operator, name), [left, right], {})
         owner, other = (left, right) if isinstance(left, ArrayValue) else (right, left)
         if name in COMPARISONS and (self.is_none(other) or not isinstance(left, ArrayValue)):
             if self.is_none(other):
@@ -273,10 +272,6 @@ class PythonSemantics:
         in_place = plain.startswith("i") and plain not in ("invert", "index")
         scalar = isinstance(owner, ArrayValue) and owner.scalar
         return left if in_place and not scalar else found
-
-    @staticmethod
-    def _unboxed(side: Value) -> Value:
-        return side.tensor if isinstance(side, ArrayValue) and side.fixed is None else side
 
     def _operand(self, value: Value, name: str) -> Any:
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tc.compiler.capture.array_memory import as_number
 from tc.compiler.capture.parts.wrap import wrap_object, wrap_tensor
 from tc.compiler.capture.torch_api import torch_functions
 from tc.compiler.capture.values.base import Lazy, Slot, Value
@@ -26,6 +27,7 @@ from tc.compiler.capture.values.objects import (
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import (
     AttrSource,
+    CallSource,
     GlobalSource,
     ItemSource,
     LocalSource,
@@ -85,6 +87,8 @@ class ValueFactory:
         specified = self.t.sizes.specified
         if specified is not None and specified.says(source):
             return self.t.sizes.number(source, obj)
+        if isinstance(source, CallSource) and source.function is as_number:
+            source = source.base
         if not isinstance(source, LocalSource | ItemSource) or isinstance(
             source.root, GlobalSource
         ):

@@ -78,6 +78,8 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 Wrapper = Callable[["Interpreter", Any, Source], Value]
+#: types of functions in C that may be bound to an object
+BOUND_BUILTINS = (types.BuiltinFunctionType, types.MethodWrapperType)
 BUILTIN_TYPES = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,
@@ -168,6 +170,7 @@ def _array(t: Interpreter, obj: Any, source: Source) -> Value:
 def _numpy_function(t: Interpreter, obj: Any, source: Source) -> Value:
     name = numpy_name(obj)
     assert name is not None
+    t.guards.add("ID", source, obj)
     return NumpyFunctionValue(obj, name, source)
 
 
@@ -298,7 +301,7 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
 
 def _new_each_read(obj: Any) -> bool:
     """Return whether a builtin is a bound method, of which each read makes a new object."""
-    owner = getattr(obj, "__self__", None)
+    owner = obj.__self__ if isinstance(obj, BOUND_BUILTINS) else None
     return owner is not None and not isinstance(owner, types.ModuleType)
 
 

@@ -14,7 +14,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.traceable import group_tensors, set_error_on_graph_break
 from tc.compiler.capture.values import numbers
-from tc.compiler.capture.values.arrays import ArrayValue
+from tc.compiler.capture.values.arrays import ArrayValue, unboxed
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles
@@ -310,20 +310,38 @@ def _unless(handled: Callable[..., Value | None], function: Any) -> Handler:
     return handler
 
 
+def _recorded(function: Any) -> Handler:
+    return lambda t, args, kwargs: t.output.call_torch(function, args, kwargs)
+
+
 def _with_tensor_factor(t: Interpreter, args: Args, kwargs: Kwargs, name: str) -> Value | None:
     if not isinstance(kwargs.get("value"), TensorValue) or not args or "out" in kwargs:
         return None
     return args[0].method(t, name, args[1:], kwargs)
 
 
+def _of_arrays(handler: Handler) -> Handler:
+    """Return a handler of a function that makes a tensor, for which numpy scalars are arrays."""
+
+    def handled(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        named = {key: unboxed(t, value) for key, value in kwargs.items()}
+        return handler(t, [unboxed(t, arg) for arg in args], named)
+
+    return handled
+
+
 for _function, _handled in (
-    (torch.tensor, numbers.tensor_of_tensors),
     (torch._foreach_lerp_, numbers.each_lerp),
     (torch._foreach_pow, numbers.each_pow),
     (torch.addcmul, functools.partial(_with_tensor_factor, name="addcmul")),
     (torch.addcdiv, functools.partial(_with_tensor_factor, name="addcdiv")),
 ):
     handles(_function)(_unless(_handled, _function))
+
+
+handles(torch.tensor)(_of_arrays(_unless(numbers.tensor_of_tensors, torch.tensor)))
+for _function in (torch.as_tensor, torch.asarray):
+    handles(_function)(_of_arrays(_recorded(_function)))
 
 
 for _function in OVERRIDABLE - {torch.is_nonzero}:

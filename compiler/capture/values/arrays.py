@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.array_memory import as_tensor
-from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.array_memory import as_number, as_tensor
+from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
@@ -43,6 +43,8 @@ TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__fl
 STACKING = frozenset(("array", "asarray"))
 #: methods that write into the array
 WRITES = frozenset(("__setitem__", "sort", "fill", "resize", "partition", "put", "itemset"))
+#: what reads and writes elements of a tensor, and the scalars that they take as numbers
+INDEXED, NUMBERS = frozenset(("getitem", "setitem")), (np.integer, float, complex)
 FIELDS = frozenset(("T", "real", "imag", "flat"))
 
 
@@ -110,11 +112,9 @@ class ArrayValue(Value):
 
     Attributes:
         tensor: the tensor that represents it in the graph.
-        fixed: the scalar itself, if traced code made it of constants.
     """
 
     noun = "a numpy array"
-    fixed: Any = None
 
     def __init__(
         self, tensor: TensorValue, scalar: bool = False, source: Source | None = None
@@ -131,6 +131,10 @@ class ArrayValue(Value):
 
     def python_type(self) -> type:
         return self.dtype.type if self.scalar else np.ndarray
+
+    def number(self, t: Interpreter) -> Value | None:
+        """Return the Python number that a scalar is to torch, or None where only runs know it."""
+        return None
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "shape":
@@ -161,9 +165,6 @@ class ArrayValue(Value):
         if name == "tolist" and not args and not kwargs:
             return self.tensor.method(t, "tolist", [], {})
         if name in TO_PYTHON:
-            if self.fixed is not None and all(a.is_constant() for a in args):
-                plain = t.python.concrete_list(args)
-                return t.python.folded(getattr(self.fixed, name), *plain)
             self.cannot(breaks.TENSOR_ITEM, f"{name}()")
         if not hasattr(tensor_numpy().ndarray, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name}")
@@ -193,12 +194,15 @@ class ArrayValue(Value):
         r.e.call(1)
 
 
-class FixedScalar(ArrayValue):
-    """A numpy scalar that traced code made of constants; its tensor is made on demand."""
+class KnownScalar(ArrayValue):
+    """A numpy scalar that exists while the program is captured; its tensor is made on demand."""
 
-    def __init__(self, fixed: Any, make: Callable[[], TensorValue]) -> None:
-        self.fixed = fixed
+    def __init__(
+        self, obj: np.generic, make: Callable[[], TensorValue], source: Source | None = None
+    ) -> None:
+        self.obj = obj
         self.scalar = True
+        self.source = source
         self._make = make
 
     @functools.cached_property
@@ -208,19 +212,51 @@ class FixedScalar(ArrayValue):
 
     @property
     def dtype(self) -> Any:
-        return self.fixed.dtype
-
-    def constant(self) -> Any:
-        return self.fixed
-
-    def truth(self, t: Interpreter) -> bool:
-        return bool(t.python.fold(bool, self.fixed))
+        return self.obj.dtype
 
     def children(self, t: Interpreter) -> list[Value]:
         return []
 
+
+class FixedScalar(KnownScalar):
+    """A numpy scalar that traced code made of constants."""
+
+    def number(self, t: Interpreter) -> Value:
+        return ConstValue(as_number(self.obj))
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name in TO_PYTHON and all(a.is_constant() for a in args):
+            return t.python.folded(getattr(self.obj, name), *t.python.concrete_list(args))
+        return super().method(t, name, args, kwargs)
+
+    def truth(self, t: Interpreter) -> bool:
+        return bool(t.python.fold(bool, self.obj))
+
     def rebuild(self, r: ResidualInterface) -> None:
-        r.load_object(self.fixed)
+        r.load_object(self.obj)
+
+
+class GivenScalar(KnownScalar):
+    """A numpy scalar that the program is given: a tensor to numpy, a guarded number to torch."""
+
+    source: Source
+
+    def number(self, t: Interpreter) -> Value:
+        return self._read(t, as_number, "as_number({})")
+
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name in READ_AS and not args and not kwargs:
+            return self._read(t, *READ_AS[name])
+        return super().method(t, name, args, kwargs)
+
+    def truth(self, t: Interpreter) -> bool:
+        return self._read(t, bool, "bool({})").truth(t)
+
+    def _read(self, t: Interpreter, read: Callable[[Any], Any], text: str) -> Value:
+        return t.values.wrap(read(self.obj), CallSource(self.source, read, text))
 
 
 def _to_array(tensor: torch.Tensor) -> Any:
@@ -229,6 +265,20 @@ def _to_array(tensor: torch.Tensor) -> Any:
 
 def _to_scalar(tensor: torch.Tensor) -> Any:
     return tensor.numpy(force=True)[()]
+
+
+def _item(scalar: np.generic) -> Any:
+    return scalar.item()
+
+
+#: how a method of a scalar is read off it: the function, and how its source is printed
+READ_AS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "item": (_item, "{}.item()"),
+    "tolist": (_item, "{}.item()"),
+    "__bool__": (bool, "bool({})"),
+    "__int__": (int, "int({})"),
+    "__float__": (float, "float({})"),
+}
 
 
 class NumpyFunctionValue(Value):
@@ -293,6 +343,21 @@ def _named(t: Interpreter, kwargs: Kwargs) -> DictValue:
     return t.values.dict_of((key, _argument(t, value)) for key, value in kwargs.items())
 
 
+def unboxed(t: Interpreter, value: Value) -> Value:
+    """Return a value with tensors in the place of arrays, for functions that make tensors."""
+    if isinstance(value, ArrayValue):
+        return value.tensor
+    if isinstance(value, SequenceValue):
+        items = value.values(t)
+        found: list[Slot] = [unboxed(t, item) for item in items]
+        return (
+            ListValue(found)
+            if any(a is not b for a, b in zip(items, found, strict=True))
+            else value
+        )
+    return value
+
+
 def _argument(t: Interpreter, value: Value) -> Value:
     """Return numpy's argument as a node's argument: dtypes by name, arrays as tensors."""
     if isinstance(value, ArrayValue):
@@ -316,6 +381,37 @@ def _is_dtype(kind: type) -> bool:
     return (issubclass(kind, np.generic) and not abstract) or kind in (bool, int, float, complex)
 
 
+# -- operands of torch -----------------------------------------------------------------------
+def _rank(dtype: torch.dtype) -> int:
+    """Return the place of a type among the kinds of numbers that decide the type of a result."""
+    if dtype.is_complex or dtype.is_floating_point:
+        return 3 if dtype.is_complex else 2
+    return int(dtype != torch.bool)
+
+
+def refuse_scalars(t: Interpreter, operands: Sequence[Value], text: str) -> None:
+    """Break the graph where a call of torch sees that a numpy scalar is no tensor.
+
+    To torch, a numpy scalar is a Python number: next to a tensor with dimensions of its kind, or of
+    a higher one, the result is the same as with a tensor without dimensions, which is what the
+    graph has of a scalar that it computes. Elsewhere the result's type could be another one.
+
+    Raises:
+        GraphBreak: the graph would have to hold the number itself.
+    """
+    tensors = [one.example for one in operands if isinstance(one, TensorValue)]
+    for scalar in operands:
+        if not isinstance(scalar, ArrayValue) or not scalar.scalar:
+            continue
+        if text in INDEXED and not issubclass(scalar.python_type(), NUMBERS):
+            scalar.cannot(breaks.UNSUPPORTED_CALL, f"{text} with {scalar.python_type().__name__}")
+        if scalar.number(t) is None:
+            dtype = scalar.tensor.example.dtype
+            rank = _rank(torch.float32 if dtype == torch.bool else dtype)  # True is 1.0 to torch
+            if max((_rank(one.dtype) for one in tensors if one.dim()), default=-1) < rank:
+                scalar.cannot(breaks.TENSOR_ITEM, f"{text}() of a numpy scalar")
+
+
 # -- from Python -----------------------------------------------------------------------------
 def is_array(obj: Any) -> bool:
     """Return whether an object is an array or scalar that a tensor can represent."""
@@ -328,20 +424,24 @@ def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:
         tensor = as_tensor(obj)
     except (TypeError, ValueError, RuntimeError):
         return None
-    if isinstance(obj, np.generic) and source in t.values.aliases:
+
+    def constant() -> TensorValue:
         plain, dtype = ConstValue(obj.item()), ConstValue(tensor.dtype)
+        with t.overrides.at_least(OFF):
+            made = t.output.call_torch(torch.tensor, [plain], {"dtype": dtype})
+        assert isinstance(made, TensorValue)
+        return made
 
-        def make() -> TensorValue:
-            with t.overrides.at_least(OFF):
-                made = t.output.call_torch(torch.tensor, [plain], {"dtype": dtype})
-            assert isinstance(made, TensorValue)
-            return made
+    def given() -> TensorValue:
+        t.values.keep(tensor)
+        return t.values.wrap_tensor(tensor, CallSource(source, as_tensor, "as_tensor({})"))
 
-        return FixedScalar(obj, make)
+    if isinstance(obj, np.generic) and source in t.values.aliases:
+        return FixedScalar(obj, constant)
     t.guards.add("TYPE", source, type(obj))
-    inner = t.values.wrap_tensor(tensor, CallSource(source, as_tensor, "as_tensor({})"))
-    t.values.keep(tensor)
-    return ArrayValue(inner, isinstance(obj, np.generic), source)
+    if isinstance(obj, np.generic):
+        return GivenScalar(obj, given, source)
+    return ArrayValue(given(), False, source)
 
 
 def numpy_name(obj: Any) -> str | None:

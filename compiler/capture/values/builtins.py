@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import collections
-import functools
-import inspect
 import math
 import operator
 import sys
@@ -25,6 +23,7 @@ from tc.compiler.capture.values.base import (
     Raised,
     Value,
 )
+from tc.compiler.capture.values.builtin_arguments import refuse_arguments
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
@@ -55,25 +54,6 @@ PURE = frozenset(
         max, sorted, callable, str.maketrans, sys.intern,
     )
 )  # fmt: skip
-
-
-@functools.cache
-def _signature_of(function: Any) -> inspect.Signature | None:
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):
-        return None
-
-
-def refuse_arguments(t: Interpreter, function: Any, args: Args, kwargs: Kwargs) -> None:
-    """Raise TypeError into the traced code where a builtin does not take such arguments."""
-    signature = _signature_of(function)
-    if signature is None:
-        return
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        t.python.raise_(TypeError, f"{getattr(function, '__name__', function)}() {error}")
 
 
 def builtin(*functions: Any) -> Callable[[Handler], Handler]:
@@ -123,6 +103,7 @@ class BuiltinValue(KnownObject):
                 self.cannot(breaks.BUILTIN_CALL, f"{self.describe()}()")
             return self._fold(t, args, kwargs)
         if module in ("_operator", "operator") or id(self.obj) in OPERATORS:
+            refuse_arguments(t, self.obj, args, kwargs)
             return _operator(t, OPERATORS.get(id(self.obj), name), args, kwargs)
         if isinstance(self.obj, types.MethodDescriptorType | types.WrapperDescriptorType):
             overridden = type_lookup(args[0].python_type(), name) is not self.obj
@@ -515,6 +496,9 @@ def _prod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(divmod)
 def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if any(isinstance(arg, TensorValue) for arg in args):  # tensors do not define it
+        kinds = " and ".join(f"'{arg.python_type().__name__}'" for arg in args)
+        t.python.raise_(TypeError, f"unsupported operand type(s) for divmod(): {kinds}")
     quotient = t.python.binary("floordiv", *args)
     rest = t.python.binary("mod", *args)
     return TupleValue([quotient, rest])
@@ -535,7 +519,8 @@ def _pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(round)
 def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
-        return args[0].method(t, "round", [], {})
+        name = args[0].python_type().__name__
+        t.python.raise_(TypeError, f"type {name} doesn't define __round__ method")
     return t.python.folded(round, *t.python.concrete_list(args))
 
 

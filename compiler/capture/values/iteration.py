@@ -91,6 +91,8 @@ for _filter_kind in (filter, itertools.filterfalse):
 def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], ObjectValue) and args[0].dunder(t, "__reversed__") is not None:
         return args[0].method(t, "__reversed__", [], {})
+    if isinstance(args[0], TensorValue):
+        return args[0].method(t, "flip", [ConstValue(0)], {}) if args[0].example.dim() else args[0]
     if args[0].is_constant() and not isinstance(args[0].constant(), Iterable):
         t.python.fold(reversed, args[0].constant())  # Python's own error
     if isinstance(args[0], SetValue):

@@ -1,0 +1,204 @@
+"""Arguments of every kind: another object of the kind must not meet code made for the first."""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import functools
+import itertools
+import operator
+import re
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tc
+from tc.compiler.capture.parts.wrap import ROWS
+
+
+class Own:
+    """A plain class with a slot, a property and methods."""
+
+    __slots__ = ("__weakref__", "first", "second")
+
+    def __init__(self, first: int) -> None:
+        self.first, self.second = first, 7 * first
+
+    @property
+    def third(self) -> int:
+        return self.first + 100
+
+    @property
+    def fourth(self) -> int:
+        return self.first + 1000
+
+    def plus(self, x: Any) -> Any:
+        return x + self.first
+
+    def minus(self, x: Any) -> Any:
+        return x - self.first
+
+
+class Plain:
+    """A class whose instances have a dict."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Named(collections.namedtuple("Named", "one two")):
+    """A named tuple."""
+
+
+class OwnDict(dict):
+    """A class derived from dict."""
+
+
+class Meter(torch.Tensor):
+    """A subclass of tensor without code of its own."""
+
+
+def sin_twice(x):
+    return x.sin().sin()
+
+
+def cos_twice(x):
+    return x.cos().cos()
+
+
+cached_sin, cached_cos = functools.lru_cache(sin_twice), functools.lru_cache(cos_twice)
+A, B = Own(2), Own(3)
+FIRST, SECOND = (
+    contextvars.ContextVar("first", default=2),
+    contextvars.ContextVar("second", default=3),
+)
+
+
+def _called(x, o):
+    return o(x)
+
+
+def _added(x, o):
+    return x + o
+
+
+def _summed(x, o):
+    for part in o:
+        x = x * 2 + part
+    return x
+
+
+def _item(x, o):
+    return x + o["a"]
+
+
+# fmt: off
+#: two objects of one kind, made anew for each run, and a program that distinguishes them
+PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
+    (lambda: (2, 3), _added),
+    (lambda: (2.5, 3.5), _added),
+    (lambda: ("a", "b"), lambda x, o: x + ord(o)),
+    (lambda: (torch.float64, torch.float16), lambda x, o: x.to(o)),
+    (lambda: (re.compile("a+"), re.compile("b")), lambda x, o: x + len(o.pattern)),
+    (lambda: (torch.ones(3), torch.ones(4)), lambda x, o: x.sum() + o.sum()),
+    (lambda: (torch.ones(3).as_subclass(Meter), torch.ones(4).as_subclass(Meter)),
+     lambda x, o: x.sum() + o.sum()),
+    (lambda: (np.ones(3), np.ones(4)), lambda x, o: x.sum() + torch.from_numpy(o).sum()),
+    (lambda: (np.float32(2), np.float32(3)), _added),
+    (lambda: (np.dtype("f4"), np.dtype("f8")), lambda x, o: x + o.itemsize),
+    (lambda: (np.mean, np.sum), lambda x, o: x + torch.from_numpy(np.asarray(o(np.ones(3))))),
+    (lambda: (np.sin, np.cos), lambda x, o: x + torch.from_numpy(o(np.ones(3)))),
+    (lambda: ([2, 3], [2, 4]), _summed),
+    (lambda: (collections.deque([2]), collections.deque([3])), _summed),
+    (lambda: ((2, 3), (2, 4)), _summed),
+    (lambda: (torch.Size([2]), torch.Size([3])), _summed),
+    (lambda: (Named(2, 3), Named(2, 4)), lambda x, o: x + o.two),
+    (lambda: ({"a": 2}, {"a": 3}), _item),
+    (lambda: (collections.OrderedDict(a=2), collections.OrderedDict(a=3)), _item),
+    (lambda: (OwnDict(a=2), OwnDict(a=3)), _item),
+    (lambda: (types.MappingProxyType({"a": 2}), types.MappingProxyType({"a": 3})), _item),
+    (lambda: ({2}, {3}), _summed),
+    (lambda: (frozenset({2}), frozenset({3})), _summed),
+    (lambda: (slice(0, 2), slice(0, 1)), lambda x, o: x[o]),
+    (lambda: (weakref.ref(A), weakref.ref(B)), lambda x, o: x + o().first),
+    (lambda: (FIRST, SECOND), lambda x, o: x + o.get()),
+    (lambda: (FIRST.set(2), SECOND.set(2)), lambda x, o: x + (o.var is FIRST)),
+    (lambda: (torch.jit.script(sin_twice), torch.jit.script(cos_twice)), _called),
+    (lambda: (list[int], dict[int, int]), lambda x, o: x + len(o.__args__)),
+    (lambda: (Own.first, Own.second), lambda x, o: x + o.__get__(A)),
+    (lambda: (Own.third, Own.fourth), lambda x, o: x + o.__get__(A)),
+    (lambda: (sin_twice, cos_twice), _called),
+    (lambda: (A.plus, B.plus), _called),
+    (lambda: (A.plus, A.minus), _called),
+    (lambda: (functools.partial(operator.add, 2), functools.partial(operator.add, 3)), _called),
+    (lambda: (functools.partial(torch.add, other=2), functools.partial(torch.mul, other=2)),
+     _called),
+    (lambda: (cached_sin, cached_cos), _called),
+    (lambda: (operator.itemgetter(0), operator.itemgetter(1)), _called),
+    (lambda: (operator.attrgetter("T"), operator.attrgetter("ndim")), _called),
+    (lambda: (operator.methodcaller("sin"), operator.methodcaller("cos")), _called),
+    (lambda: (iter(range(2, 4)), iter(range(2, 5))), _summed),
+    (lambda: (iter([2, 3]), iter([2, 4])), _summed),
+    (lambda: (len, id), lambda x, o: x + (o is len)),
+    (lambda: (max, min), lambda x, o: x + o(2, 3)),
+    (lambda: (operator.add, operator.mul), lambda x, o: o(x, 5)),
+    (lambda: (torch.sin, torch.cos), _called),
+    (lambda: (torch.nn.functional.relu, torch.nn.functional.gelu), _called),
+    (lambda: (torch.Tensor.sin, torch.Tensor.cos), _called),
+    (lambda: (torch.ops.aten.sin, torch.ops.aten.cos), _called),
+    (lambda: (torch.ops.aten.sin.default, torch.ops.aten.cos.default), _called),
+    (lambda: ([2].count, [2, 2].count), lambda x, o: x + o(2)),
+    (lambda: ([2, 3].count, [2, 3].index), lambda x, o: x + o(3)),
+    (lambda: ("ab".startswith, "ab".endswith), lambda x, o: x + o("a")),
+    (lambda: (torch.ones(3).sin, torch.ones(3).cos), lambda x, o: x + o()),
+    (lambda: (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop),
+     lambda x, o: x + len(o._name)),
+    (lambda: (int, float), lambda x, o: x + o("2")),
+    (lambda: (Own, Plain), lambda x, o: x + len(vars(o))),
+    (lambda: (operator, itertools), lambda x, o: x + hasattr(o, "add")),
+    (lambda: (torch.nn.Sigmoid(), torch.nn.Tanh()), _called),
+    (lambda: (torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)), _called),
+    (lambda: (torch.nn.Dropout(0.0).eval(), torch.nn.Dropout(1.0).eval()), lambda x, o: x + o.p),
+    (lambda: (Plain(2), Plain(3)), lambda x, o: x + o.number),
+    (lambda: (Own(2), Own(3)), lambda x, o: x + o.first),
+)
+#: rows that have no pair, and why
+WITHOUT = {
+    "_fake_tensor": "inputs of programs that run under a fake mode",
+    "wrap_wrapper": "tests/compiler/test_wrappers.py",
+    "wrap_record": "made inside of torch",
+    "wrap_reorderable": "named in the configuration",
+    "wrap_kernel": "tests/compiler/capture/values/test_triton_kernels.py",
+    "wrap_group": "tests/compiler/distributed",
+}
+# fmt: on
+
+
+def _row(obj: Any) -> int | None:
+    return next((place for place, (accepts, _) in enumerate(ROWS) if accepts(obj)), None)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("place", range(len(PAIRS)))
+def test_another_object_of_the_kind_has_its_own_result(place, backend):
+    make, program = PAIRS[place]
+    for reverse in (False, True):
+        compiled = tc.compile(program, backend=backend)
+        x = torch.arange(3.0)
+        for choice in (0, 1, 1, 0):
+            expected, given = make()[choice ^ reverse], make()[choice ^ reverse]
+            if isinstance(given, torch.nn.Module):
+                given.load_state_dict(expected.state_dict())
+            torch.testing.assert_close(compiled(x, given), program(x, expected))
+        tc.reset()
+
+
+def test_each_row_has_a_pair():
+    met = {_row(obj) for make, _ in PAIRS for obj in make()}
+    missing = {wrapper.__name__ for place, (_, wrapper) in enumerate(ROWS) if place not in met}
+    assert missing <= set(WITHOUT), missing
