@@ -127,7 +127,10 @@ class ItemSource(Source):
         return f"{self.base.pretty}[{self.key!r}]"
 
     def evaluate(self, scope: Scope) -> Any:
-        return self.base.evaluate(scope)[self.key]
+        container = self.base.evaluate(scope)
+        if isinstance(container, dict) and not dict.__contains__(container, self.key):
+            raise KeyError(self.key)  # a look at it must not run `__missing__`, which may write
+        return container[self.key]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -21,8 +22,10 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.const import ConstValue, is_not_implemented
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, StepIterator, TupleValue
 from tc.compiler.capture.values.copies import IdentityNumber
+from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
 from tc.compiler.capture.values.exceptions import ExceptionValue
+from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.iterators import ConstIterator
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.numbers import known_number
@@ -223,6 +226,10 @@ class PythonSemantics:
             return found
         if isinstance(left, NodeValue) or isinstance(right, NodeValue):
             return self._node_binary(name, left, right)
+        if name in ("eq", "ne"):
+            found = self._equal_of_kinds(name, left, right)
+            if found is not None:
+                return found
         if isinstance(left, DictView) and isinstance(right, DictView | SetValue):
             pair = [set_of(self.t, side.unpack(self.t)) for side in (left, right)]
             return self.binary(name, *pair)
@@ -431,7 +438,32 @@ class PythonSemantics:
                 )
         return ConstValue(getattr(operator, name)(len(a), len(b)))
 
+    def _equal_of_kinds(self, name: str, left: Value, right: Value) -> Value | None:
+        """Compare what Python compares by other than its contents; None for everything else."""
+        if (
+            isinstance(left, DictView)
+            and isinstance(right, DictView)
+            and "values"
+            in (
+                left.name,
+                right.name,
+            )
+        ):
+            return ConstValue((left is right) == (name == "eq"))
+        if isinstance(left, MethodValue) and isinstance(right, MethodValue):
+            same = self.identical(left.owner, right.owner)
+            same = same and self.equal(left.function, right.function)
+            return ConstValue(same == (name == "eq"))
+        dicts = DictValue | DictObjectValue
+        kinds = isinstance(left, dicts) and isinstance(right, dicts)
+        if kinds and (isinstance(left, DictObjectValue) != isinstance(right, DictObjectValue)):
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}")
+        return None
+
     def _dicts_equal(self, left: DictValue, right: DictValue) -> bool:
+        ordered = left.kind is right.kind is collections.OrderedDict
+        if ordered and list(left.whole(self.t)) != list(right.whole(self.t)):
+            return False
         if set(left.whole(self.t)) != set(right.whole(self.t)):
             return False
         return all(self.equal(left.at(self.t, k), right.at(self.t, k)) for k in left.entries)

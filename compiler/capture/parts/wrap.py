@@ -329,6 +329,8 @@ def _script_function(t: Interpreter, obj: Any, source: Source) -> Value:
 
 
 def _cached(t: Interpreter, obj: Any, source: Source) -> Value:
+    if not hasattr(obj, "__wrapped__"):
+        return OpaqueValue(obj, source)
     return t.values.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils import _pytree as pytree
 
+from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
@@ -37,7 +38,7 @@ def as_tree(t: Interpreter, value: Value) -> Any:
     """Return a tree of values as real containers, with values as leaves. Raises Unfamiliar."""
     try:
         kind = value.python_type()
-    except NotImplementedError:
+    except breaks.GraphBreak:
         return value
     if isinstance(value, TupleValue) and kind is tuple:
         return tuple(as_tree(t, item) for item in value.values(t))

@@ -399,6 +399,8 @@ def refuse_scalars(t: Interpreter, operands: Sequence[Value], text: str) -> None
     Raises:
         GraphBreak: the graph would have to hold the number itself.
     """
+    if text == "setitem" and isinstance(operands[-1], ArrayValue) and not operands[-1].scalar:
+        operands[-1].cannot(breaks.UNSUPPORTED_CALL, "setitem with a numpy array")
     tensors = [one.example for one in operands if isinstance(one, TensorValue)]
     for scalar in operands:
         if not isinstance(scalar, ArrayValue) or not scalar.scalar:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue, Entries
+from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.core.sources import DictSource
 
@@ -30,8 +32,13 @@ class AttributesValue(DictValue):
 
     def _names(self, t: Interpreter) -> list[str]:
         stores = t.effects.attributes_of(self.owner)
-        names = [name for name in self.obj if stores.get(name) is not UNBOUND]
-        return names + [n for n, v in stores.items() if n not in self.obj and v is not UNBOUND]
+        gone = {
+            name
+            for name, value in stores.items()
+            if value is UNBOUND or t.effects.was_deleted(self.owner, name)
+        }
+        names = [name for name in self.obj if name not in gone]
+        return names + [n for n, v in stores.items() if n not in names and v is not UNBOUND]
 
     def whole(self, t: Interpreter) -> Entries:
         """Return all attributes, after guarding on the names of an existing object."""
@@ -60,6 +67,9 @@ class AttributesValue(DictValue):
 
     def put(self, t: Interpreter, key: Value, value: Value) -> None:
         """Store an attribute, bypassing descriptors."""
+        raw = type_lookup(self.owner.cls, t.python.concrete(key))
+        if hasattr(type(raw), "__set__"):  # the replayed store would call it
+            self.cannot(breaks.UNSUPPORTED_STORE, "an entry of __dict__ that a descriptor hides")
         t.effects.store_attribute(self.owner, t.python.concrete(key), value)
 
     def drop(self, t: Interpreter, key: Value) -> Value:

@@ -66,7 +66,7 @@ class Value:
     # -- what is known ---------------------------------------------------------------------
     def python_type(self) -> type:
         """Return the type of the Python object."""
-        raise NotImplementedError(type(self).__name__)
+        return self.cannot(breaks.UNSUPPORTED_CALL, f"type() of {self.describe()}")
 
     def constant(self) -> Any:
         """Return the Python object. Raises NotConstant if it is not known."""

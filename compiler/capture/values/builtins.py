@@ -50,10 +50,29 @@ PURE_MODULES = frozenset(("math", "operator", "_operator", "cmath", "itertools",
 PURE = frozenset(
     id(f)
     for f in (
-        abs, ascii, bin, chr, divmod, format, hash, hex, len, oct, ord, pow, repr, round, sum, min,
-        max, sorted, callable, str.maketrans, sys.intern,
+        abs,
+        ascii,
+        bin,
+        chr,
+        divmod,
+        format,
+        hash,
+        hex,
+        len,
+        oct,
+        ord,
+        pow,
+        repr,
+        round,
+        sum,
+        min,
+        max,
+        sorted,
+        callable,
+        str.maketrans,
+        sys.intern,
     )
-)  # fmt: skip
+)
 
 
 def builtin(*functions: Any) -> Callable[[Handler], Handler]:
@@ -220,7 +239,7 @@ def _callable(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return ConstValue(value.dunder(t, "__call__") is not None)
     try:
         kind = value.python_type()
-    except NotImplementedError:  # a callable of the tracer's own
+    except breaks.GraphBreak:  # a callable of the tracer's own
         return ConstValue(True)
     return ConstValue(type_lookup(kind, "__call__") is not MISSING)
 

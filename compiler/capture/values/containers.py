@@ -382,6 +382,7 @@ class SequenceIterator(KnownIterator):
         self, sequence: SequenceValue, index: int = 0, source: Source | None = None
     ) -> None:
         self.sequence = sequence
+        self.size = len(sequence.slots)
         self.index = index
         self.source = source
 
@@ -391,7 +392,10 @@ class SequenceIterator(KnownIterator):
         return type(iter([])) if isinstance(self.sequence, ListValue) else type(iter(()))
 
     def advance(self, t: Interpreter) -> Value:
+        if isinstance(self.sequence, DequeValue) and len(self.sequence.slots) != self.size:
+            raise breaks.SkipFrame("a deque changes its size while it is iterated over")
         if self.index >= len(self.sequence.slots):
+            self.sequence = self.sequence if self.source else ListValue([])  # it stays exhausted
             raise Exhausted
         return self.sequence.at(t, self.count(t))
 
@@ -400,9 +404,7 @@ class SequenceIterator(KnownIterator):
 
     def rebuild(self, r: ResidualInterface) -> None:
         if isinstance(self.sequence, DequeValue) and self.index:
-            rest = self.sequence.slots[self.index :]
-            r.push_slots(rest)
-            r.e.build_list(len(rest))
+            r.push(ListValue(self.sequence.slots[self.index :]))
             r.e.get_iter()
             return
         r.push(self.sequence)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, NotConstant, Slot, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.capture.values.containers import ListValue, SequenceIterator, TupleValue
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class DictValue(Value):
         return ConstValue(len(self.whole(t)))
 
     def iterate(self, t: Interpreter) -> Value:
-        return ListValue(list(self.keys(t))).iterate(t)
+        return SizedIterator(self.keys(t), self)
 
     def item(self, t: Interpreter, key: Value) -> Value:
         if self.has(t, key):
@@ -222,7 +222,7 @@ class SetValue(Value):
         return ConstValue(len(self.items))
 
     def iterate(self, t: Interpreter) -> Value:
-        return ListValue(list(self.values(t))).iterate(t)
+        return SizedIterator(self.values(t), self)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         return t.attributes.builtin_method(self, name)
@@ -280,9 +280,11 @@ class DictView(Value):
         return self.owner.length(t)
 
     def iterate(self, t: Interpreter) -> Value:
-        return ListValue(list(self.contents(t))).iterate(t)
+        return SizedIterator(self.contents(t), self.owner)
 
     def attr(self, t: Interpreter, name: str) -> Value:
+        if name == "mapping":
+            self.cannot(breaks.UNSUPPORTED_ATTR, "the mapping of a view")
         return t.attributes.builtin_method(self, name)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -377,6 +379,8 @@ def _copy(t: Interpreter, d: DictValue) -> DictValue:
 
 
 def _move_to_end(t: Interpreter, d: DictValue, key: Value, last: Value | None = None) -> Value:
+    if not d.has(t, key):
+        t.python.raise_(KeyError, key)
     value = d.drop(t, key)
     d.put(t, key, value)
     if last is not None and not last.truth(t):
@@ -408,6 +412,22 @@ DICT_METHODS: dict[str, Callable[..., Value]] = {
     "__eq__": lambda t, d, other: t.python.binary("eq", d, other),
 }
 DICT_KINDS = (dict, collections.OrderedDict, collections.defaultdict)
+
+
+class SizedIterator(SequenceIterator):
+    """An iterator over a dict, a view, or a set; Python refuses to go past a change of size."""
+
+    def __init__(self, items: list[Value], owner: DictValue | SetValue) -> None:
+        super().__init__(ListValue(list(items)))
+        self.owner = owner
+
+    def advance(self, t: Interpreter) -> Value:
+        ends = self.index >= self.size and self.owner.python_type() is collections.OrderedDict
+        held = self.owner
+        now = len(held.items) if isinstance(held, SetValue) else len(held.whole(t))
+        if now != self.size and not ends:
+            raise breaks.SkipFrame("a container changes its size while it is iterated over")
+        return super().advance(t)
 
 
 # -- set methods -----------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.values.base import UNBOUND, Value
 from tc.compiler.capture.values.functions import CellValue
+from tc.compiler.capture.values.lookup import type_lookup
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import ResidualInterface
@@ -17,7 +19,12 @@ def _had(owner: Value, name: str) -> bool:
     """Return whether an object had an attribute before the frame."""
     obj = owner.obj
     known = owner.source is not None and obj is not None
-    return not known or name in getattr(obj, "__dict__", ()) or hasattr(type(obj), name)
+    if not known or name in getattr(obj, "__dict__", ()):
+        return True
+    defined = type_lookup(type(obj), name)
+    if isinstance(defined, types.MemberDescriptorType):
+        return hasattr(obj, name)
+    return hasattr(type(defined), "__set__") or hasattr(type(defined), "__delete__")
 
 
 class Effects:
@@ -40,6 +47,7 @@ class Effects:
         self._changed: dict[int, Value] = {}
         self._attributes: dict[int, dict[str, Value]] = {}
         self._owners: dict[int, Value] = {}
+        self._deleted: set[tuple[int, str]] = set()
         self._classes: dict[type, Value] = {}
         self._globals: dict[tuple[int, str], tuple[dict[str, Any], Value]] = {}
 
@@ -82,7 +90,12 @@ class Effects:
             return
         if stores.get(name) is UNBOUND:
             del stores[name]  # set again after a deletion: it goes to the end of __dict__
+            self._deleted.add((id(owner), name))
         stores[name] = value
+
+    def was_deleted(self, owner: Value, name: str) -> bool:
+        """Return whether an attribute of an existing object was deleted and then set again."""
+        return (id(owner), name) in self._deleted
 
     def attribute(self, owner: Value, name: str) -> Value | None:
         """Return the value stored to an attribute, UNBOUND after a deletion, else None."""
@@ -181,6 +194,8 @@ class Effects:
             for name, value in stores.items():
                 if value is UNBOUND and owner.source is None:
                     continue  # a new object never has the deleted attribute
+                if value is not UNBOUND and self.was_deleted(owner, name):
+                    r.replay_attribute(owner, name, None)
                 r.replay_attribute(owner, name, None if value is UNBOUND else value)
         for value in self.demanded:
             r.push(value)

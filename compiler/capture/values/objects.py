@@ -106,7 +106,8 @@ class ObjectValue(Value):
     def _data_descriptor(self, t: Interpreter, raw: Any, name: str) -> Value | None:
         if isinstance(raw, SLOT_TYPES):
             stored = self.stored(t, name)
-            if stored is not None or self.obj is None:
+            gone = t.effects.attribute(self, name) is UNBOUND
+            if stored is not None or self.obj is None or gone:
                 return stored
             value = getattr(self.obj, name, MISSING)
             if value is not MISSING:
@@ -318,12 +319,21 @@ class NNModuleValue(ObjectValue):
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         setter = type_lookup(self.cls, "__setattr__")
         made = self.source is None
-        if isinstance(setter, types.FunctionType) and (made or setter is not _MODULE_SETATTR):
+        own = setter is not _MODULE_SETATTR or made or self._changes_tables(t, name, value)
+        if isinstance(setter, types.FunctionType) and own:
             t.inline_object(setter, [self, ConstValue(name), value])
             return
         if isinstance(value, NNModuleValue) and value.source is None:
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
         self.generic_set_attr(t, name, value)
+
+    def _changes_tables(self, t: Interpreter, name: str, value: Value) -> bool:
+        """Return whether ``self.name = value`` has to be seen by what lists parameters."""
+        if any(self._table_now(t, table) is not None for table in self.TABLES):
+            return True
+        held = vars(self.obj) if self.obj is not None else {}
+        registered = any(name in held.get(table, ()) for table in self.TABLES)
+        return registered and t.python.is_none(value)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         plain = type_lookup(self.cls, "__call__") is _MODULE_CALL

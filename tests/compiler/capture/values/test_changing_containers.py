@@ -1,0 +1,289 @@
+"""Containers, objects and modules that change while they are read: Python's answers, in order."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import tc
+
+
+class Own:
+    """An object with attributes, a class attribute and a property with a setter."""
+
+    shared = 1
+
+    def __init__(self) -> None:
+        self.y, self.z = 1, 2
+        self.log: list[int] = []
+
+    @property
+    def watched(self) -> int:
+        return 7
+
+    @watched.setter
+    def watched(self, value: int) -> None:
+        self.log.append(value)
+
+    def method(self) -> int:
+        return 1
+
+
+class Slotted:
+    """An object with slots, of which one is filled."""
+
+    __slots__ = ("first", "second")
+
+    def __init__(self) -> None:
+        self.first = 1
+
+
+# -- containers that change while they are iterated over -------------------------------------------
+def grow_dict(x, d):
+    for key in d:
+        d[key + "1"] = 1
+    return x
+
+
+def grow_by_values(x, d):
+    for value in d.values():
+        d[str(value)] = 5
+    return x
+
+
+def grow_by_items(x, d):
+    for key, _ in d.items():
+        d[key + "q"] = 5
+    return x
+
+
+def grow_and_catch(x, d):
+    try:
+        for key in d:
+            d[key + "1"] = 1
+            x = x + 1
+    except RuntimeError:
+        x = x * 10
+    return x
+
+
+def grow_own_dict(x):
+    d = {"a": 1}
+    for key in d:
+        d[key + "1"] = 1
+    return x
+
+
+def shrink_set(x, s):
+    for item in s:
+        s.discard(item)
+    return x
+
+
+def pop_ordered(x, d):
+    for key in d:
+        d.pop(key)
+    return x
+
+
+def grow_deque(x, q):
+    for item in q:
+        q.append(item)
+    return x
+
+
+def grow_list(x, items):
+    for item in items:
+        if len(items) < 6:
+            items.append(item)
+    return x + len(items)
+
+
+def stay_exhausted(x, items):
+    iterator = iter(items)
+    first = list(iterator)
+    items.append(5)
+    return x + len(list(iterator)), first
+
+
+def change_values(x, d):
+    for key in d:
+        d[key] = d[key] + 1
+    return x, d
+
+
+# -- comparisons and text --------------------------------------------------------------------------
+def compare_ordered(x):
+    one, other = collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)
+    return x, one == other, one != other, one == dict(other), dict(one) == other
+
+
+def compare_counters(x):
+    counted = collections.Counter(a=1)
+    return x, counted == {"a": 1}, counted == {"a": 1}, counted == collections.Counter("a")
+
+
+def compare_views(x):
+    d = {"a": 1}
+    held = d.values()
+    return x, held == held, d.values() == d.values(), d.values() != held, d.keys() == d.keys()
+
+
+def compare_methods(x, own):
+    return x, own.method == own.method, own.method != own.method, own.method is own.method
+
+
+# -- attributes ------------------------------------------------------------------------------------
+def delete_and_set(x, own):
+    del own.y
+    own.y = 5
+    return x, list(own.__dict__), own.y
+
+
+def pop_and_set(x, own):
+    own.__dict__.pop("y")
+    own.y = 5
+    return x, list(vars(own))
+
+
+def uncover_shared(x, own):
+    own.shared = 9
+    before = own.shared
+    del own.shared
+    return x, before, own.shared
+
+
+def empty_slot(x, own):
+    del own.first
+    return x + 1, hasattr(own, "first")
+
+
+def fill_and_empty_slot(x, own):
+    own.second = 3
+    del own.second
+    return x + 1, hasattr(own, "second")
+
+
+def hide_in_dict(x, own):
+    own.__dict__["watched"] = 4
+    return x + own.watched
+
+
+# -- modules ---------------------------------------------------------------------------------------
+def no_bias(x, m):
+    m.bias = None
+    return x, len(list(m.parameters()))
+
+
+def no_buffer(x, m):
+    m.register_buffer("held", x)
+    m.held = None
+    return x, len(list(m.buffers()))
+
+
+def no_child(x, m):
+    m[1] = None
+    return x, [name for name, _ in m.named_children()]
+
+
+def new_weight(x, m):
+    del m.weight
+    m.weight = nn.Parameter(x)
+    return x * 2, [name for name, _ in m.named_parameters()]
+
+
+# -- what was an internal error --------------------------------------------------------------------
+def cached_inside(x):
+    @functools.cache
+    def plus_one(k):
+        return k + 1
+
+    return x * plus_one(6)
+
+
+def move_what_is_not_there(x, d):
+    try:
+        d.move_to_end("zz")
+    except (KeyError, AttributeError):
+        return x - 1
+    return x
+
+
+def mapping_of_a_view(x, d):
+    return x + d.keys().mapping["a"]
+
+
+def type_of_a_method(x):
+    return x, type([].append).__name__
+
+
+def write_an_array(x):
+    x = x.clone()
+    x[:] = np.ones(3)
+    return x
+
+
+def _ordered() -> Any:
+    return collections.OrderedDict(a=1, b=2)
+
+
+def _sequence() -> Any:
+    return nn.Sequential(nn.ReLU(), nn.Tanh())
+
+
+# fmt: off
+CASES: tuple[tuple[Callable[..., Any], Callable[[], Any] | None], ...] = (
+    (grow_dict, lambda: {"a": 1}), (grow_by_values, lambda: {"a": 1}),
+    (grow_by_items, lambda: {"a": 1}), (grow_and_catch, lambda: {"a": 1}), (grow_own_dict, None),
+    (shrink_set, lambda: {1, 2}), (pop_ordered, _ordered),
+    (change_values, lambda: {"a": 1, "b": 2}),
+    (grow_deque, lambda: collections.deque([1, 2])), (grow_list, lambda: [1, 2]),
+    (stay_exhausted, lambda: [1, 2]), (compare_ordered, None), (compare_counters, None),
+    (compare_views, None), (compare_methods, Own), (delete_and_set, Own), (pop_and_set, Own),
+    (uncover_shared, Own), (empty_slot, Slotted), (fill_and_empty_slot, Slotted),
+    (hide_in_dict, Own), (no_bias, lambda: nn.Linear(3, 3)), (no_buffer, lambda: nn.Linear(3, 3)),
+    (no_child, _sequence), (new_weight, lambda: nn.Linear(3, 3)), (cached_inside, None),
+    (move_what_is_not_there, _ordered), (mapping_of_a_view, lambda: {"a": 1}),
+    (type_of_a_method, None), (write_an_array, None),
+)
+# fmt: on
+
+
+def _state(obj: Any) -> Any:
+    if isinstance(obj, Slotted):
+        return [getattr(obj, name, None) for name in obj.__slots__]
+    if isinstance(obj, nn.Module):
+        return [[n for n, _ in named()] for named in (obj.named_parameters, obj.named_children)]
+    return list(vars(obj).items()) if isinstance(obj, Own) else repr(obj)
+
+
+def _outcome(function: Any, make: Callable[[], Any] | None) -> Any:
+    given = [make()] if make is not None else []
+    try:
+        found = repr(function(torch.arange(3.0), *given))
+    except Exception as error:
+        found = (type(error), str(error))
+    return found, [_state(one) for one in given]
+
+
+@pytest.mark.parametrize(("program", "make"), CASES, ids=lambda part: part and part.__name__)
+def test_program(program, make):
+    compiled = tc.compile(program, backend="eager")
+    for _ in range(2):
+        assert _outcome(compiled, make) == _outcome(program, make)
+
+
+@pytest.mark.parametrize("first", [{"b": 2}, collections.defaultdict(int, b=2)])
+def test_explaining_a_refusal_leaves_default_dicts_as_they_are(first):
+    compiled = tc.compile(lambda x, d: x + 1 if d.get("b") == 2 else x, backend="eager")
+    given = collections.defaultdict(int, a=3)
+    compiled(torch.ones(2), first)
+    assert torch.equal(compiled(torch.ones(2), given), torch.ones(2))
+    assert given == {"a": 3}
