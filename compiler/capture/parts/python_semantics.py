@@ -440,15 +440,8 @@ class PythonSemantics:
 
     def _equal_of_kinds(self, name: str, left: Value, right: Value) -> Value | None:
         """Compare what Python compares by other than its contents; None for everything else."""
-        if (
-            isinstance(left, DictView)
-            and isinstance(right, DictView)
-            and "values"
-            in (
-                left.name,
-                right.name,
-            )
-        ):
+        views = [side.name for side in (left, right) if isinstance(side, DictView)]
+        if len(views) == 2 and "values" in views:
             return ConstValue((left is right) == (name == "eq"))
         if isinstance(left, MethodValue) and isinstance(right, MethodValue):
             same = self.identical(left.owner, right.owner)

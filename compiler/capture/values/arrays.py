@@ -399,17 +399,17 @@ def refuse_scalars(t: Interpreter, operands: Sequence[Value], text: str) -> None
     Raises:
         GraphBreak: the graph would have to hold the number itself.
     """
-    if text == "setitem" and isinstance(operands[-1], ArrayValue) and not operands[-1].scalar:
-        operands[-1].cannot(breaks.UNSUPPORTED_CALL, "setitem with a numpy array")
-    tensors = [one.example for one in operands if isinstance(one, TensorValue)]
-    for scalar in operands:
-        if not isinstance(scalar, ArrayValue) or not scalar.scalar:
-            continue
+    arrays = [one for one in operands if isinstance(one, ArrayValue)]
+    scalars = [one for one in arrays if one.scalar]
+    if text == "setitem" and arrays and arrays[-1] is operands[-1] and not arrays[-1].scalar:
+        arrays[-1].cannot(breaks.UNSUPPORTED_CALL, "setitem with a numpy array")
+    for scalar in scalars:
         if text in INDEXED and not issubclass(scalar.python_type(), NUMBERS):
             scalar.cannot(breaks.UNSUPPORTED_CALL, f"{text} with {scalar.python_type().__name__}")
         if scalar.number(t) is None:
             dtype = scalar.tensor.example.dtype
             rank = _rank(torch.float32 if dtype == torch.bool else dtype)  # True is 1.0 to torch
+            tensors = [one.example for one in operands if isinstance(one, TensorValue)]
             if max((_rank(one.dtype) for one in tensors if one.dim()), default=-1) < rank:
                 scalar.cannot(breaks.TENSOR_ITEM, f"{text}() of a numpy scalar")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from support import crossed
 import tc
 from tc.compiler import library
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.machine import caches
 from tc.compiler.loops.interpret import interpret
 from tc.compiler.loops.ir import LoopGraph
 from tc.compiler.loops.lower.graph import lower
+from tc.compiler.routines import products
 from tc.compiler.runtime.load import load
 from tc.compiler.schedule.interpret import interpret as interpret_plan
 
@@ -35,9 +38,10 @@ def arranged(fn: Any, args: tuple[torch.Tensor, ...], threads: int = 1) -> LoopG
     graph = lower(module, Gate())
     graph.verify()
     want = fn(*args)
-    check(interpret(graph, copied(args)), want)
-    check(interpret_plan(planned(graph), copied(args)), want)
-    check(load(program(graph, threads))(copied(args)), want, atol=2e-5, rtol=2e-5)
+    rounding = {"atol": 5e-5, "rtol": 2e-5}  # of sums of up to a few hundred products near 1
+    check(interpret(graph, copied(args)), want, **rounding)
+    check(interpret_plan(planned(graph), copied(args)), want, **rounding)
+    check(load(program(graph, threads))(copied(args)), want, **rounding)
     return graph
 
 
@@ -125,7 +129,16 @@ def test_other_types_are_left_to_aten(dtype: torch.dtype) -> None:
     assert externs(arranged(lambda x, w: x @ w.t(), (x, w))) == ["aten.mm.default"]
 
 
-def test_a_matrix_that_lies_as_it_is_read_is_left_to_aten_where_it_is_large() -> None:
+@pytest.fixture
+def second_cache_of_a_megabyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge as on one machine: how large a small matrix may be depends on the second cache."""
+    held = dataclasses.replace(caches(), second=1 << 20)
+    monkeypatch.setattr(products, "caches", lambda: held)
+
+
+def test_a_matrix_that_lies_as_it_is_read_is_left_to_aten_where_it_is_large(
+    second_cache_of_a_megabyte: None,
+) -> None:
     graph = arranged(lambda x, w: x @ w, (r(6, 32), r(32, 4000)))
     assert externs(graph) == ["aten.mm.default"]
 
@@ -235,7 +248,9 @@ def reasons(rows: int, depth: int, width: int) -> list[str]:
     ],
 )
 def test_borders_of_small_matrices(
-    taken: tuple[int, int, int], refused: tuple[int, int, int]
+    second_cache_of_a_megabyte: None,
+    taken: tuple[int, int, int],
+    refused: tuple[int, int, int],
 ) -> None:
     assert reasons(*taken) == ["at most 128 rows of a small matrix"]
     assert reasons(*refused) == []
