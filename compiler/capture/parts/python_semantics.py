@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.arrays import ArrayValue
+from tc.compiler.capture.values.arrays import ArrayValue, operand
 from tc.compiler.capture.values.base import (
     Exhausted,
     NotConstant,
@@ -267,7 +267,8 @@ class PythonSemantics:
             both = self.concrete(left), self.concrete(right)
             return self.folded(getattr(operator, name), *both)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
-            return self.t.output.call_torch(getattr(operator, name), [left, right], {})
+            pair = [operand(name, left, right), operand(name, right, left)]
+            return self.t.output.call_torch(getattr(operator, name), pair, {})
         owner, other = (left, right) if isinstance(left, ArrayValue) else (right, left)
         if name in COMPARISONS and (self.is_none(other) or not isinstance(left, ArrayValue)):
             if self.is_none(other):

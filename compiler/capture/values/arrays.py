@@ -45,6 +45,8 @@ STACKING = frozenset(("array", "asarray"))
 WRITES = frozenset(("__setitem__", "sort", "fill", "resize", "partition", "put", "itemset"))
 #: what reads and writes elements of a tensor, and the scalars that they take as numbers
 INDEXED, NUMBERS = frozenset(("getitem", "setitem")), (np.integer, float, complex)
+#: operators to which a tensor without dimensions is what a number is
+LINEAR = frozenset(("add", "sub", "mul", "truediv", "iadd", "isub", "imul", "itruediv"))
 FIELDS = frozenset(("T", "real", "imag", "flat"))
 
 
@@ -387,6 +389,18 @@ def _rank(dtype: torch.dtype) -> int:
     if dtype.is_complex or dtype.is_floating_point:
         return 3 if dtype.is_complex else 2
     return int(dtype != torch.bool)
+
+
+def operand(name: str, value: Value, beside: Value) -> Value:
+    """Return an operand of an operator of tensors: a given scalar as a tensor where that is alike.
+
+    Beside a tensor with dimensions of a type that holds scalars as they are computed with, it makes
+    no difference, and the graph needs no guard on the scalar's value.
+    """
+    if not isinstance(value, GivenScalar) or not isinstance(beside, TensorValue):
+        return value
+    alike = beside.example.dtype in (torch.float32, torch.float64) and beside.example.dim() > 0
+    return value.tensor if alike and name in LINEAR and value.dtype.kind in "iuf" else value
 
 
 def refuse_scalars(t: Interpreter, operands: Sequence[Value], text: str) -> None:

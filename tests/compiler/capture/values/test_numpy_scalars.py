@@ -103,13 +103,14 @@ def test_values_change_from_call_to_call(name, kind):
         assert _outcome(compiled, x, kind(number)) == _outcome(PROGRAMS[name], x, kind(number))
 
 
-def test_changing_numbers_become_symbols():
+@pytest.mark.parametrize(("dtype", "graphs"), [(torch.float32, 1), (torch.int64, 2)])
+def test_changing_numbers_are_tensors_or_become_symbols(dtype, graphs):
     compiled = tc.compile(lambda x, s: x * s, backend="eager")
     before = api.graph_stats()["graphs"]
     for step in range(12):
-        number = np.float64(step + 0.5)
-        assert torch.equal(compiled(torch.ones(2), number), torch.ones(2) * number)
-    assert api.graph_stats()["graphs"] - before == 2
+        x, number = torch.ones(2, dtype=dtype), np.float64(step + 0.5)
+        assert torch.equal(compiled(x, number), x * number)
+    assert api.graph_stats()["graphs"] - before == graphs
 
 
 SCALE = np.float32(0.5)
