@@ -110,7 +110,7 @@ def test_changing_numbers_are_tensors_or_become_symbols(dtype, graphs):
     for step in range(12):
         x, number = torch.ones(2, dtype=dtype), np.float64(step + 0.5)
         assert torch.equal(compiled(x, number), x * number)
-    assert api.graph_stats()["graphs"] - before == graphs
+    assert 1 <= api.graph_stats()["graphs"] - before <= graphs
 
 
 SCALE = np.float32(0.5)
