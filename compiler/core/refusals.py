@@ -232,7 +232,7 @@ def _form(argument: Any, value: Any, sizes: Sizes) -> Any:
             return (2,) * len(value)
         return tuple(_form(argument, item, sizes) for item in value)
     if isinstance(value, SYMBOLIC):
-        value = 1
+        value = value.node.pytype(1)
     if isinstance(value, torch.Generator):
         raise NotTried
     is_number = _is_number(argument) and value is not None

@@ -20,13 +20,13 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue, is_not_implemented
-from tc.compiler.capture.values.containers import ListValue, SequenceValue, StepIterator, TupleValue
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.iterators import ConstIterator
+from tc.compiler.capture.values.iterators import ConstIterator, StepIterator
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
@@ -94,10 +94,8 @@ class PythonSemantics:
         """Return the Python object of a value, giving up the generality of symbolic numbers."""
         if isinstance(value, SymValue):
             return value.specialise(self.t).obj
-        if isinstance(value, TupleValue):
+        if isinstance(value, TupleValue | ListValue):
             return value.make(self.concrete_list(value.values(self.t)))
-        if isinstance(value, ListValue):
-            return self.concrete_list(value.values(self.t))
         if isinstance(value, SliceValue):
             return slice(*self.concrete_list(value.parts))
         if isinstance(value, TensorValue):
@@ -386,6 +384,9 @@ class PythonSemantics:
             self.t.effects.changed(left)
             left.items = result.items
             return left
+        both = isinstance(left, DictValue) and isinstance(right, DictValue)
+        if name == "or_" and both and left.python_type() is dict is not right.python_type():
+            return right.method(self.t, "__ror__", [left], {})  # its class is derived from dict
         return left.method(self.t, method, [right], {})
 
     def _refuse_operands(self, name: str, left: Value, right: Value) -> None:

@@ -17,7 +17,7 @@ from tc.compiler.capture.values import numbers
 from tc.compiler.capture.values.arrays import ArrayValue, unboxed
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles
+from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles, recorded
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 from tc.compiler.core.sources import Source
 
@@ -310,10 +310,6 @@ def _unless(handled: Callable[..., Value | None], function: Any) -> Handler:
     return handler
 
 
-def _recorded(function: Any) -> Handler:
-    return lambda t, args, kwargs: t.output.call_torch(function, args, kwargs)
-
-
 def _with_tensor_factor(t: Interpreter, args: Args, kwargs: Kwargs, name: str) -> Value | None:
     if not isinstance(kwargs.get("value"), TensorValue) or not args or "out" in kwargs:
         return None
@@ -341,7 +337,7 @@ for _function, _handled in (
 
 handles(torch.tensor)(_of_arrays(_unless(numbers.tensor_of_tensors, torch.tensor)))
 for _function in (torch.as_tensor, torch.asarray):
-    handles(_function)(_of_arrays(_recorded(_function)))
+    handles(_function)(_of_arrays(recorded(_function)))
 
 
 for _function in OVERRIDABLE - {torch.is_nonzero}:

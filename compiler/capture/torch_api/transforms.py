@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import PROCESS
 from tc.compiler.capture.values.base import Args, Kwargs, Value
-from tc.compiler.capture.values.handlers import BY_NAME, Handler, handles
+from tc.compiler.capture.values.handlers import BY_NAME, Handler, handles, recorded
 from tc.compiler.capture.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -90,10 +90,6 @@ PREPARING = _among(
 )
 
 
-def _record(function: Any) -> Handler:
-    return lambda t, args, kwargs: t.output.call_torch(function, args, kwargs)
-
-
 def _set(function: Any) -> Handler:
     def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if LEVELLED not in t.output.marks:
@@ -120,7 +116,7 @@ def _ask_tensor(function: Any) -> Handler:
 
 
 for _functions, _make in (
-    (WRAPPING, _record),
+    (WRAPPING, recorded),
     (SETTING, _set),
     (ASKING_MODES, _ask_mode),
     (ASKING_TENSORS, _ask_tensor),

@@ -43,8 +43,10 @@ TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__fl
 STACKING = frozenset(("array", "asarray"))
 #: methods that write into the array
 WRITES = frozenset(("__setitem__", "sort", "fill", "resize", "partition", "put", "itemset"))
-#: what reads and writes elements of a tensor, and the scalars that they take as numbers
-INDEXED, NUMBERS = frozenset(("getitem", "setitem")), (np.integer, float, complex)
+#: what reads and writes elements of a tensor
+INDEXED = frozenset(("getitem", "setitem"))
+#: scalars that these take for indices and elements
+NUMBERS = (np.integer, float, complex)
 #: operators to which a tensor without dimensions is what a number is
 LINEAR = frozenset(("add", "sub", "mul", "truediv", "iadd", "isub", "imul", "itruediv"))
 FIELDS = frozenset(("T", "real", "imag", "flat"))
@@ -245,9 +247,12 @@ class GivenScalar(KnownScalar):
     """A numpy scalar that the program is given: a tensor to numpy, a guarded number to torch."""
 
     source: Source
+    _number: Value | None = None
 
     def number(self, t: Interpreter) -> Value:
-        return self._read(t, as_number, "as_number({})")
+        if self._number is None:  # one symbol, however often it is used
+            self._number = self._read(t, as_number, "as_number({})")
+        return self._number
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in READ_AS and not args and not kwargs:
@@ -352,11 +357,8 @@ def unboxed(t: Interpreter, value: Value) -> Value:
     if isinstance(value, SequenceValue):
         items = value.values(t)
         found: list[Slot] = [unboxed(t, item) for item in items]
-        return (
-            ListValue(found)
-            if any(a is not b for a, b in zip(items, found, strict=True))
-            else value
-        )
+        if any(a is not b for a, b in zip(items, found, strict=True)):
+            return ListValue(found)
     return value
 
 
@@ -414,10 +416,9 @@ def refuse_scalars(t: Interpreter, operands: Sequence[Value], text: str) -> None
         GraphBreak: the graph would have to hold the number itself.
     """
     arrays = [one for one in operands if isinstance(one, ArrayValue)]
-    scalars = [one for one in arrays if one.scalar]
     if text == "setitem" and arrays and arrays[-1] is operands[-1] and not arrays[-1].scalar:
         arrays[-1].cannot(breaks.UNSUPPORTED_CALL, "setitem with a numpy array")
-    for scalar in scalars:
+    for scalar in (one for one in arrays if one.scalar):
         if text in INDEXED and not issubclass(scalar.python_type(), NUMBERS):
             scalar.cannot(breaks.UNSUPPORTED_CALL, f"{text} with {scalar.python_type().__name__}")
         if scalar.number(t) is None:

@@ -8,7 +8,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue, Entries
-from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.lookup import is_data_descriptor, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.core.sources import DictSource
 
@@ -67,8 +67,8 @@ class AttributesValue(DictValue):
 
     def put(self, t: Interpreter, key: Value, value: Value) -> None:
         """Store an attribute, bypassing descriptors."""
-        raw = type_lookup(self.owner.cls, t.python.concrete(key))
-        if hasattr(type(raw), "__set__"):  # the replayed store would call it
+        if is_data_descriptor(type_lookup(self.owner.cls, t.python.concrete(key))):
+            # The store that is replayed would call it.
             self.cannot(breaks.UNSUPPORTED_STORE, "an entry of __dict__ that a descriptor hides")
         t.effects.store_attribute(self.owner, t.python.concrete(key), value)
 

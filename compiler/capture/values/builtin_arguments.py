@@ -81,5 +81,5 @@ def refuse_arguments(t: Interpreter, function: Any, args: Args, kwargs: Kwargs) 
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
-        # The number and names of arguments are checked before anything else happens.
+        # Python words the error: it checks the number and names of arguments before all else.
         t.python.fold(function, *(None for _ in args), **dict.fromkeys(kwargs))

@@ -247,6 +247,10 @@ class ListValue(SequenceValue):
             if isinstance(slot, Lazy):
                 raise NotConstant(self.describe())
             items.append(slot.constant())
+        return self.make(items)
+
+    def make(self, items: list[Any]) -> Any:
+        """Return a Python object of this kind with those items."""
         return items
 
     def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
@@ -315,6 +319,9 @@ class DequeValue(ListValue):
 
     def like(self, slots: list[Slot]) -> Value:
         return DequeValue(slots, maxlen=self.maxlen)
+
+    def make(self, items: list[Any]) -> Any:
+        return collections.deque(items, self.maxlen)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         return t.values.known(self.maxlen) if name == "maxlen" else super().attr(t, name)
@@ -392,12 +399,17 @@ class SequenceIterator(KnownIterator):
         return type(iter([])) if isinstance(self.sequence, ListValue) else type(iter(()))
 
     def advance(self, t: Interpreter) -> Value:
-        if isinstance(self.sequence, DequeValue) and len(self.sequence.slots) != self.size:
-            raise breaks.SkipFrame("a deque changes its size while it is iterated over")
+        if self.is_invalid(t):
+            raise breaks.SkipFrame("a container changes its size while it is iterated over")
         if self.index >= len(self.sequence.slots):
-            self.sequence = self.sequence if self.source else ListValue([])  # it stays exhausted
+            if self.source is None:
+                self.sequence = ListValue([])  # as in Python, it does not look at the list again
             raise Exhausted
         return self.sequence.at(t, self.count(t))
+
+    def is_invalid(self, t: Interpreter) -> bool:
+        """Return whether Python refuses to go on, since the container changed its size."""
+        return isinstance(self.sequence, DequeValue) and len(self.sequence.slots) != self.size
 
     def children(self, t: Interpreter) -> list[Value]:
         return [self.sequence]
@@ -423,47 +435,6 @@ class SequenceIterator(KnownIterator):
         r.e.load_const(self.index)
         r.e.call(1)
         r.e.pop_top()
-
-
-class StepIterator(Value):
-    """An iterator made of a Python function that yields values (map, zip, enumerate, count …)."""
-
-    noun = "an iterator"
-
-    def __init__(self, step: Callable[[], Value], kind: type, endless: bool = False) -> None:
-        self.step = step
-        self.kind = kind
-        self.endless = endless
-        self.rest: list[Value] | None = None
-
-    def python_type(self) -> type:
-        return self.kind
-
-    def iterate(self, t: Interpreter) -> Value:
-        return self
-
-    def advance(self, t: Interpreter) -> Value:
-        if self.rest is not None:
-            if not self.rest:
-                raise Exhausted
-            return self.rest.pop(0)
-        return self.step()
-
-    def children(self, t: Interpreter) -> list[Value]:
-        if self.endless:
-            self.cannot(breaks.UNSUPPORTED_VALUE, f"an endless {self.kind.__name__}")
-        if self.rest is None:
-            writes = t.effects.writes
-            self.rest = self.unpack(t)
-            if t.effects.writes != writes:
-                what = f"a {self.kind.__name__} has effects and is used after a graph break"
-                raise breaks.SkipFrame(what)
-        return self.rest
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        r.push_slots(list(self.rest or ()))
-        r.e.build_list(len(self.rest or ()))
-        r.e.get_iter()
 
 
 # -- methods ---------------------------------------------------------------------------------

@@ -366,6 +366,12 @@ def _or(t: Interpreter, d: DictValue, other: Value) -> Value:
     return copy
 
 
+def _ror(t: Interpreter, d: DictValue, other: DictValue) -> Value:
+    united = DictValue(dict(other.whole(t)), kind=d.kind, factory=d.factory)
+    _update(t, united, d)
+    return united
+
+
 def _clear(t: Interpreter, d: DictValue) -> Value:
     d.whole(t)
     t.effects.changed(d)
@@ -400,6 +406,7 @@ DICT_METHODS: dict[str, Callable[..., Value]] = {
     "move_to_end": _move_to_end,
     "__ior__": _ior,
     "__or__": _or,
+    "__ror__": _ror,
     "keys": lambda t, d: DictView(d, "keys"),
     "values": lambda t, d: DictView(d, "values"),
     "items": lambda t, d: DictView(d, "items"),
@@ -421,13 +428,10 @@ class SizedIterator(SequenceIterator):
         super().__init__(ListValue(list(items)))
         self.owner = owner
 
-    def advance(self, t: Interpreter) -> Value:
-        ends = self.index >= self.size and self.owner.python_type() is collections.OrderedDict
-        held = self.owner
-        now = len(held.items) if isinstance(held, SetValue) else len(held.whole(t))
-        if now != self.size and not ends:
-            raise breaks.SkipFrame("a container changes its size while it is iterated over")
-        return super().advance(t)
+    def is_invalid(self, t: Interpreter) -> bool:
+        if self.index >= self.size and self.owner.python_type() is collections.OrderedDict:
+            return False  # its iterator looks for the end first
+        return bool(self.owner.length(t).constant() != self.size)
 
 
 # -- set methods -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.values.base import UNBOUND, Value
 from tc.compiler.capture.values.functions import CellValue
-from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.lookup import is_data_descriptor, type_lookup
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import ResidualInterface
@@ -24,7 +24,7 @@ def _had(owner: Value, name: str) -> bool:
     defined = type_lookup(type(obj), name)
     if isinstance(defined, types.MemberDescriptorType):
         return hasattr(obj, name)
-    return hasattr(type(defined), "__set__") or hasattr(type(defined), "__delete__")
+    return is_data_descriptor(defined)
 
 
 class Effects:

@@ -33,6 +33,11 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
     return register
 
 
+def recorded(function: Any) -> Handler:
+    """Return the handler of a function of which the graph gets a call as it is."""
+    return lambda t, args, kwargs: t.output.call_torch(function, args, kwargs)
+
+
 def handler_of(obj: Any) -> Handler | None:
     """Return the handler of a function, if it has one."""
     found = HANDLERS.get(id(obj))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
@@ -54,6 +55,47 @@ class LazyIterator(IteratorValue):
         r.load_callable(self.kind)
         r.push_slots(list(parts))
         r.e.call(len(parts))
+
+
+class StepIterator(Value):
+    """An iterator made of a Python function that yields values (map, zip, enumerate, count …)."""
+
+    noun = "an iterator"
+
+    def __init__(self, step: Callable[[], Value], kind: type, endless: bool = False) -> None:
+        self.step = step
+        self.kind = kind
+        self.endless = endless
+        self.rest: list[Value] | None = None
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def iterate(self, t: Interpreter) -> Value:
+        return self
+
+    def advance(self, t: Interpreter) -> Value:
+        if self.rest is not None:
+            if not self.rest:
+                raise Exhausted
+            return self.rest.pop(0)
+        return self.step()
+
+    def children(self, t: Interpreter) -> list[Value]:
+        if self.endless:
+            self.cannot(breaks.UNSUPPORTED_VALUE, f"an endless {self.kind.__name__}")
+        if self.rest is None:
+            writes = t.effects.writes
+            self.rest = self.unpack(t)
+            if t.effects.writes != writes:
+                what = f"a {self.kind.__name__} has effects and is used after a graph break"
+                raise breaks.SkipFrame(what)
+        return self.rest
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.push_slots(list(self.rest or ()))
+        r.e.build_list(len(self.rest or ()))
+        r.e.get_iter()
 
 
 class ZipIterator(LazyIterator):

@@ -23,6 +23,11 @@ def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
     return MISSING
 
 
+def is_data_descriptor(raw: Any) -> bool:
+    """Return whether what a class defines takes precedence over an entry of ``__dict__``."""
+    return hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__")
+
+
 def read_runs_python(obj: Any, name: str) -> bool:
     """Return whether ``obj.name`` may run functions that are written in Python.
 

@@ -18,7 +18,12 @@ from tc.compiler.capture.values.base import (
 )
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
+from tc.compiler.capture.values.lookup import (
+    MISSING,
+    is_data_descriptor,
+    read_runs_python,
+    type_lookup,
+)
 from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source
 
 if TYPE_CHECKING:
@@ -88,7 +93,7 @@ class ObjectValue(Value):
         if name == "__class__":
             return t.values.known(self.cls)
         raw = type_lookup(self.cls, name)
-        if raw is not MISSING and self._is_data_descriptor(raw):
+        if raw is not MISSING and is_data_descriptor(raw):
             return self._data_descriptor(t, raw, name)
         stored = self.stored(t, name) or t.effects.class_attribute(self.cls.__mro__, name)
         if stored is not None:
@@ -98,10 +103,6 @@ class ObjectValue(Value):
         if name == "_validate_args" and issubclass(self.cls, torch.distributions.Distribution):
             return ConstValue(False)  # a check that reads the data, which compiled code omits
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
-
-    @staticmethod
-    def _is_data_descriptor(raw: Any) -> bool:
-        return hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__")
 
     def _data_descriptor(self, t: Interpreter, raw: Any, name: str) -> Value | None:
         if isinstance(raw, SLOT_TYPES):
@@ -132,7 +133,7 @@ class ObjectValue(Value):
     def _attr_source(self, name: str) -> Source:
         """Return the source of an instance attribute, bypassing descriptors of the class."""
         source = self.source or Source()
-        hidden = self._is_data_descriptor(type_lookup(self.cls, name))
+        hidden = is_data_descriptor(type_lookup(self.cls, name))
         if hidden or isinstance(type_lookup(self.cls, "__getattribute__"), types.FunctionType):
             return ItemSource(DictSource(source), name)
         return AttrSource(source, name)

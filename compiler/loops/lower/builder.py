@@ -375,7 +375,7 @@ class Builder:
     def strided(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View | None:
         """Return the tensor as a strided view of a buffer, or None if it is none."""
         name = self.realize(tensor.cell)
-        if ix.ZERO in tensor.sizes:  # any strides are right; of index 0 alone they cannot be read
+        if ix.ZERO in tensor.sizes:  # no index has a coefficient to read strides from
             steps = contiguous(tensor.sizes) if strides is None else strides
             return View(name, tensor.dtype, tensor.sizes, steps, ix.ZERO)
         flat = ix.substitute(tensor.cell.layout, bindings(tensor.cell.vars, tensor.index))

@@ -216,3 +216,12 @@ def test_usual_calls_are_not_tried() -> None:
     before = refusals._refused_or_tried.cache_info()
     tc.compile(lambda a: F.gelu(a @ a.T + 1).softmax(-1).sum(0))(torch.randn(4, 4))
     assert refusals._refused_or_tried.cache_info() == before
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float16])
+def test_changing_floats_are_asked_about_as_floats(dtype):
+    compiled = tc.compile(lambda x, s: x * s, backend="eager", fullgraph=True)
+    for number in (0.5, 1.5, 2.5):
+        x = torch.tensor([1, 0]).to(dtype)
+        found, expected = compiled(x, number), x * number
+        assert found.dtype == expected.dtype and torch.equal(found, expected)

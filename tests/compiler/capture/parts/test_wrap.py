@@ -98,7 +98,7 @@ def _item(x, o):
 
 
 # fmt: off
-#: two objects of one kind, made anew for each run, and a program that distinguishes them
+#: two objects of one kind, made for each run, and a program that distinguishes them
 PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
     (lambda: (2, 3), _added),
     (lambda: (2.5, 3.5), _added),
@@ -167,14 +167,14 @@ PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
     (lambda: (Plain(2), Plain(3)), lambda x, o: x + o.number),
     (lambda: (Own(2), Own(3)), lambda x, o: x + o.first),
 )
-#: rows that have no pair, and why
+#: rows that have no pair: where they are tested, or why no program meets them
 WITHOUT = {
     "_fake_tensor": "inputs of programs that run under a fake mode",
-    "wrap_wrapper": "tests/compiler/test_wrappers.py",
-    "wrap_record": "made inside of torch",
-    "wrap_reorderable": "named in the configuration",
+    "wrap_wrapper": "tests/compiler/capture/torch_api/test_wrappers.py",
+    "wrap_record": "tests/compiler/capture/values/test_library.py",
+    "wrap_reorderable": "tests/compiler/test_options.py",
     "wrap_kernel": "tests/compiler/capture/values/test_triton_kernels.py",
-    "wrap_group": "tests/compiler/distributed",
+    "wrap_group": "tests/compiler/capture/torch_api/test_collectives.py",
 }
 # fmt: on
 

@@ -1,4 +1,7 @@
-"""Containers, objects and modules that change while they are read: Python's answers, in order."""
+"""Containers, objects and modules that change while they are read: Python's answers, in order.
+
+Each program computes something, since a frame without a graph runs as Python anyway.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +52,19 @@ class Slotted:
 def grow_dict(x, d):
     for key in d:
         d[key + "1"] = 1
-    return x
+    return x + 1
 
 
 def grow_by_values(x, d):
     for value in d.values():
         d[str(value)] = 5
-    return x
+    return x + 1
 
 
 def grow_by_items(x, d):
     for key, _ in d.items():
         d[key + "q"] = 5
-    return x
+    return x + 1
 
 
 def grow_and_catch(x, d):
@@ -71,32 +74,32 @@ def grow_and_catch(x, d):
             x = x + 1
     except RuntimeError:
         x = x * 10
-    return x
+    return x + 1
 
 
 def grow_own_dict(x):
     d = {"a": 1}
     for key in d:
         d[key + "1"] = 1
-    return x
+    return x + 1
 
 
 def shrink_set(x, s):
     for item in s:
         s.discard(item)
-    return x
+    return x + 1
 
 
 def pop_ordered(x, d):
     for key in d:
         d.pop(key)
-    return x
+    return x + 1
 
 
 def grow_deque(x, q):
     for item in q:
         q.append(item)
-    return x
+    return x + 1
 
 
 def grow_list(x, items):
@@ -116,48 +119,56 @@ def stay_exhausted(x, items):
 def change_values(x, d):
     for key in d:
         d[key] = d[key] + 1
-    return x, d
+    return x + 1, d
 
 
 # -- comparisons and text --------------------------------------------------------------------------
 def compare_ordered(x):
     one, other = collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)
-    return x, one == other, one != other, one == dict(other), dict(one) == other
+    return x + 1, one == other, one != other, one == dict(other), dict(one) == other
 
 
 def compare_counters(x):
-    counted = collections.Counter(a=1)
-    return x, counted == {"a": 1}, counted == {"a": 1}, counted == collections.Counter("a")
+    counted, plain = collections.Counter(a=1), {"a": 1}
+    return x + 1, counted == plain, plain == counted, counted == collections.Counter("a")
 
 
 def compare_views(x):
     d = {"a": 1}
     held = d.values()
-    return x, held == held, d.values() == d.values(), d.values() != held, d.keys() == d.keys()
+    return x + 1, held == held, d.values() == d.values(), d.values() != held, d.keys() == d.keys()
 
 
 def compare_methods(x, own):
-    return x, own.method == own.method, own.method != own.method, own.method is own.method
+    return x + 1, own.method == own.method, own.method != own.method, own.method is own.method
+
+
+def unite_ordered(x, d):
+    return x + 1, type({"k": 1} | d).__name__, type(d | {"k": 1}).__name__, {"k": 1} | d
+
+
+def show_deque(x, q):
+    return x + 1, repr(q), f"{q}", str(collections.deque([1])), repr([q])
 
 
 # -- attributes ------------------------------------------------------------------------------------
 def delete_and_set(x, own):
     del own.y
     own.y = 5
-    return x, list(own.__dict__), own.y
+    return x + 1, list(own.__dict__), own.y
 
 
 def pop_and_set(x, own):
     own.__dict__.pop("y")
     own.y = 5
-    return x, list(vars(own))
+    return x + 1, list(vars(own))
 
 
 def uncover_shared(x, own):
     own.shared = 9
     before = own.shared
     del own.shared
-    return x, before, own.shared
+    return x + 1, before, own.shared
 
 
 def empty_slot(x, own):
@@ -179,18 +190,18 @@ def hide_in_dict(x, own):
 # -- modules ---------------------------------------------------------------------------------------
 def no_bias(x, m):
     m.bias = None
-    return x, len(list(m.parameters()))
+    return x + 1, len(list(m.parameters()))
 
 
 def no_buffer(x, m):
     m.register_buffer("held", x)
     m.held = None
-    return x, len(list(m.buffers()))
+    return x + 1, len(list(m.buffers()))
 
 
 def no_child(x, m):
     m[1] = None
-    return x, [name for name, _ in m.named_children()]
+    return x + 1, [name for name, _ in m.named_children()]
 
 
 def new_weight(x, m):
@@ -213,7 +224,7 @@ def move_what_is_not_there(x, d):
         d.move_to_end("zz")
     except (KeyError, AttributeError):
         return x - 1
-    return x
+    return x + 1
 
 
 def mapping_of_a_view(x, d):
@@ -221,13 +232,13 @@ def mapping_of_a_view(x, d):
 
 
 def type_of_a_method(x):
-    return x, type([].append).__name__
+    return x + 1, type([].append).__name__
 
 
 def write_an_array(x):
     x = x.clone()
     x[:] = np.ones(3)
-    return x
+    return x + 1
 
 
 def _ordered() -> Any:
@@ -246,6 +257,7 @@ CASES: tuple[tuple[Callable[..., Any], Callable[[], Any] | None], ...] = (
     (change_values, lambda: {"a": 1, "b": 2}),
     (grow_deque, lambda: collections.deque([1, 2])), (grow_list, lambda: [1, 2]),
     (stay_exhausted, lambda: [1, 2]), (compare_ordered, None), (compare_counters, None),
+    (unite_ordered, _ordered), (show_deque, lambda: collections.deque([1], 3)),
     (compare_views, None), (compare_methods, Own), (delete_and_set, Own), (pop_and_set, Own),
     (uncover_shared, Own), (empty_slot, Slotted), (fill_and_empty_slot, Slotted),
     (hide_in_dict, Own), (no_bias, lambda: nn.Linear(3, 3)), (no_buffer, lambda: nn.Linear(3, 3)),
