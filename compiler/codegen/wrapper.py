@@ -28,7 +28,7 @@ from tc.compiler.loops.ir import (
     views_in,
 )
 from tc.compiler.routines import ROUTINES
-from tc.compiler.schedule.plan import Allocate, BumpVersions, Free, Kernel, Plan
+from tc.compiler.schedule.plan import Allocate, BumpVersions, Free, Kernel, Plan, Step
 
 LARGE_BYTES = 32 << 20
 # ATen ops whose results always have the layout of the fake result.
@@ -133,23 +133,8 @@ class Wrapper:
         """Print everything."""
         self._arguments()
         for step in self.plan.steps:
-            if isinstance(step, Kernel | Extern | CopyInto):
-                self.at.append((step, len(self.lines)))
-            if isinstance(step, Kernel):
-                self._kernel(step)
-            elif isinstance(step, Allocate):
-                self.allocate(step)
-            elif isinstance(step, Free):
-                self.emit(f"del {', '.join(step.names)}")
-            elif isinstance(step, Extern):
-                self._extern(step)
-            elif isinstance(step, ScalarNode):
-                args = ", ".join(map(self.value, step.args))
-                self.emit(f"{step.name} = {step.function}({args})")
-            elif isinstance(step, CopyInto):
-                self.emit(f"{step.input}.copy_({self.value(step.source)})")
-            elif isinstance(step, BumpVersions):
-                self.emit(f"written(({', '.join(step.names)},))")
+            self.step(step)
+        self.finish()
         results = ", ".join(self.result(item) for item in self.plan.outputs)
         self.emit(f"return ({results}{',' if len(self.plan.outputs) == 1 else ''})")
         body = "\n".join(f"    {line}" for line in self.lines)
@@ -165,6 +150,29 @@ class Wrapper:
         first = head.count("\n") + 1
         self.at = [(step, first + line) for step, line in self.at]
         return f"{head}{body}\n"
+
+    def step(self, step: Step) -> None:
+        """Print a step."""
+        if isinstance(step, Kernel | Extern | CopyInto):
+            self.at.append((step, len(self.lines)))
+        if isinstance(step, Kernel):
+            self._kernel(step)
+        elif isinstance(step, Allocate):
+            self.allocate(step)
+        elif isinstance(step, Free):
+            self.emit(f"del {', '.join(step.names)}")
+        elif isinstance(step, Extern):
+            self._extern(step)
+        elif isinstance(step, ScalarNode):
+            args = ", ".join(map(self.value, step.args))
+            self.emit(f"{step.name} = {step.function}({args})")
+        elif isinstance(step, CopyInto):
+            self.emit(f"{step.input}.copy_({self.value(step.source)})")
+        elif isinstance(step, BumpVersions):
+            self.emit(f"written(({', '.join(step.names)},))")
+
+    def finish(self) -> None:
+        """Print what is still to be printed after the last step."""
 
     def emit(self, line: str) -> None:
         """Add a line."""

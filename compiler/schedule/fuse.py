@@ -76,6 +76,11 @@ class Group:
 Slot = Group | Node
 
 
+def made(slot: Slot) -> set[str]:
+    """Return the buffers that a group or call makes."""
+    return slot.writes() if isinstance(slot, Group) else {b.name for b in writes(slot)}
+
+
 def fuse(
     graph: LoopGraph, gate: Gate, transposes: Callable[[Nest], bool] | None = None
 ) -> tuple[list[Slot], list[Decision]]:
@@ -133,29 +138,27 @@ class _Fusion:
 
     def _put(self, place: int, slot: Slot) -> None:
         self.slots[place] = slot
-        if isinstance(slot, Group):
-            made, read = slot.writes(), slot.reads()
-        else:
-            made, read = {b.name for b in writes(slot)}, set(reads(slot))
+        results, read = made(slot), slot.reads() if isinstance(slot, Group) else set(reads(slot))
+        if not isinstance(slot, Group):
             self.wall = place
-            if isinstance(slot, Extern) and not made:
+            if isinstance(slot, Extern) and not results:
                 self.check = place
             numbers = _symbols(s for b in writes(slot) for s in b.sizes) - self.given
             if isinstance(slot, ScalarNode):
                 numbers = {slot.name}
             for name in numbers:
                 self.number_at.setdefault(name, place)
-        self.made_at.update(dict.fromkeys(made, place))
+        self.made_at.update(dict.fromkeys(results, place))
         for name in read:
             self.read_at[name] = max(place, self.read_at.get(name, place))
 
     def join(self, node: Nest) -> bool:
         """Add a node to the last group that it can join, if there is one."""
         wanted = set(reads(node))
-        made = [self.made_at.get(name, -1) for name in wanted]
+        places = [self.made_at.get(name, -1) for name in wanted]
         if self.number_at:
-            made += [self.number_at.get(name, -1) for name in _numbers(node)]
-        earliest = max((self.check, *made))
+            places += [self.number_at.get(name, -1) for name in _numbers(node)]
+        earliest = max((self.check, *places))
         for place in range(len(self.slots) - 1, max(earliest, 0) - 1, -1):
             group = self.slots[place]
             if not isinstance(group, Group):

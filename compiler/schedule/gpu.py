@@ -32,7 +32,9 @@ from tc.compiler.loops.ir import (
     writes,
 )
 from tc.compiler.loops.ops import compute_dtype
-from tc.compiler.schedule.fuse import Group, Member, Slot, alone, combined, fuse
+from tc.compiler.schedule.fuse import Group, Member, Slot, alone, combined, fuse, made
+from tc.compiler.schedule.in_place import in_place
+from tc.compiler.schedule.launches import recomputed, side_by_side
 from tc.compiler.schedule.memory import Work, with_memory
 from tc.compiler.schedule.order import Order, ordered
 from tc.compiler.schedule.plan import (
@@ -61,8 +63,10 @@ def plan(graph: LoopGraph, gate: Gate, choose: Choose | None = None) -> Plan:
         choose: decides which matrix products become kernels; None: none do.
     """
     graph, cuts = with_parts(graph, gate)
+    graph, again = recomputed(graph, gate)
     slots, decisions = fuse(graph, gate)
     slots, parted = untwisted(slots)
+    slots, beside = side_by_side(slots, gate)
     readers = outside_readers(slots, graph.outputs)
     work: list[Work] = []
     for slot in slots:
@@ -77,14 +81,15 @@ def plan(graph: LoopGraph, gate: Gate, choose: Choose | None = None) -> Plan:
         known = {**buffers, **{i.buffer.name: i.buffer for i in graph.inputs if i.buffer}}
         work, chosen = with_products(work, graph.outputs, known, choose, gate)
         decisions = [*decisions, *chosen]
-    steps, reuses = with_memory(work, graph.inputs, graph.outputs, buffers, gate)
+    work, over, written = in_place(work, graph.inputs, graph.outputs, buffers, gate)
+    steps, reuses = with_memory(work, graph.inputs, graph.outputs, buffers, gate, over)
     return Plan(
         graph.inputs,
         tuple(steps),
         graph.outputs,
         graph.constants,
         tuple(buffers.values()),
-        (*graph.decisions, *cuts, *decisions, *parted, *reuses),
+        (*graph.decisions, *cuts, *again, *decisions, *parted, *beside, *written, *reuses),
     )
 
 
@@ -199,8 +204,8 @@ def untwisted(slots: Sequence[Slot]) -> tuple[list[Slot], list[Decision]]:
 def _place(member: Member, slots: list[Slot]) -> None:
     """Add a node to the last group that fits without divisions, else append it."""
     needed = set(reads(member.node))
-    made = (k for k, slot in enumerate(slots) if needed & _made(slot))
-    for place in range(len(slots) - 1, max(made, default=0) - 1, -1):
+    makers = (k for k, slot in enumerate(slots) if needed & made(slot))
+    for place in range(len(slots) - 1, max(makers, default=0) - 1, -1):
         group = slots[place]
         if isinstance(group, Group) and needed & (group.reads() | group.writes()):
             joined, _ = combined(group, member.node)
@@ -208,12 +213,6 @@ def _place(member: Member, slots: list[Slot]) -> None:
                 slots[place] = joined
                 return
     slots.append(alone(member.node))
-
-
-def _made(slot: Slot) -> set[str]:
-    if isinstance(slot, Group):
-        return slot.writes()
-    return {buffer.name for buffer in writes(slot)}
 
 
 def _twisted(member: Member) -> bool:

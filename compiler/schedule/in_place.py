@@ -28,7 +28,7 @@ from tc.compiler.loops.ir import (
     views_in,
 )
 from tc.compiler.schedule.memory import Work, read_later
-from tc.compiler.schedule.plan import BumpVersions, Kernel, Let, Section, Store
+from tc.compiler.schedule.plan import BumpVersions, Kernel, Let, Product, Section, Store
 
 # ATen ops whose results never share memory with their arguments.
 FRESH = (
@@ -70,7 +70,8 @@ def in_place(
             continue
         if any(user > maker and user != at for user in users[copy.input]):
             continue
-        read = any(isinstance(steps[k], Kernel) for k in users[copy.input])  # as on the CPU
+        # What a kernel reads is on the kernels' device.
+        read = any(isinstance(steps[k], Kernel) for k in users[copy.input])
         changed = _onto(found[maker], name, copy.input) if read else None
         if changed is not None and gate.allow("schedule.in_place", name):
             found[maker] = changed
@@ -206,6 +207,8 @@ def _onto(kernel: Work, name: str, target: str) -> Kernel | None:
     All values are computed before any is written.
     """
     assert isinstance(kernel, Kernel)
+    if isinstance(kernel, Product):
+        return None
     plain = not kernel.inner and kernel.tile is None and kernel.lane is None
     if not plain or len(kernel.sections) != 1 or kernel.sections[0].over is not None:
         return None

@@ -311,7 +311,7 @@ def _refusal(
 def _with_prologue(product: Product, name: str, producer: Kernel) -> Product | None:
     """Return the product with a fused prologue; None if indices would need divisions."""
     store = next(s for s in producer.statements() if isinstance(s, Store))
-    order = _running(store.index, producer.outer)
+    order = running(store.index, producer.outer)
     if order is None:
         return None
     value = _inlined(producer)
@@ -324,7 +324,7 @@ def _with_prologue(product: Product, name: str, producer: Kernel) -> Product | N
             continue
         places = ix.regrouped(extents, (ix.product(extents),), (factor.data[1],))
         made = substitute(value, dict(zip(atoms, places, strict=True)))
-        if _quotients(made) > _quotients(value):
+        if quotients(made) > quotients(value):
             return None
         factors.append(made)
     origins = (*producer.origins, *(o for o in product.origins if o not in producer.origins))
@@ -333,7 +333,7 @@ def _with_prologue(product: Product, name: str, producer: Kernel) -> Product | N
     return replace(product, members=members, origins=origins, left=left, right=right)
 
 
-def _running(index: Index, variables: tuple[Index, ...]) -> tuple[Index, ...] | None:
+def running(index: Index, variables: tuple[Index, ...]) -> tuple[Index, ...] | None:
     """Return the variables from the largest to the smallest stride of a dense index, else None."""
     if index is flat(variables):
         return variables
@@ -363,7 +363,8 @@ def _inlined(kernel: Kernel) -> Expr:
     raise AssertionError(f"{kernel.name} stores nothing")
 
 
-def _quotients(value: Expr) -> int:
+def quotients(value: Expr) -> int:
+    """Return the number of divisions in the indices of a value."""
     indices = [use.data[1] for use in value.loads()]
     indices += [node.data[0] for node in walk(value) if node.op == "index"]
     return sum(str(index).count("//") + str(index).count("%") for index in indices)

@@ -22,7 +22,7 @@ from tc.compiler.core.artifacts import KernelSpec
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.ir import Buffer, CopyInto, Extern
-from tc.compiler.schedule.plan import Kernel, Plan
+from tc.compiler.schedule.plan import Allocate, BumpVersions, Kernel, Plan
 
 
 def generate(
@@ -89,6 +89,10 @@ def print_kernel(
 def _written(plan: Plan) -> tuple[int, ...]:
     """Return positions of the inputs that a program writes to."""
     names = {step.input for step in plan.steps if isinstance(step, CopyInto)}
+    memory = {s.buffer.name: s.reuse for s in plan.steps if isinstance(s, Allocate)}
+    for step in plan.steps:
+        if isinstance(step, BumpVersions):  # kernels write to these directly
+            names.update(memory[name] or name for name in step.names)
     return tuple(k for k, item in enumerate(plan.inputs) if item.name in names)
 
 

@@ -243,3 +243,33 @@ def test_kernels_of_other_types_are_other_functions() -> None:
     program = compare_gpu(copies, (given, given.to(torch.int32)))
     kinds = [types for _, types in program.arguments]
     assert sorted({*sum(kinds, ())}) == ["*i32", "*i64"]
+
+
+def test_inputs_that_kernels_write_to_are_named() -> None:
+    from triton_harness import gpu_program
+
+    def fn(x: T, y: T, z: T) -> T:
+        y.add_(x)
+        z.copy_(z.flip(0))
+        return x + 1
+
+    compare(fn, (r(4, 9), r(4, 9), r(7)))
+    graph = lowered(torch.func.functionalize(fn), (r(4, 9), r(4, 9), r(7)))
+    program = gpu_program(graph)  # a CUDA graph must not have these inputs at another address
+    assert program.written == (1, 2)
+    assert program.wrapper_source.count(".copy_(") == 1
+
+
+def test_copies_into_inputs_share_a_call() -> None:
+    from triton_harness import gpu_program
+
+    def fn(x: T, y: T, n: T) -> T:
+        z = x.sum()
+        for tensor in (x, y, n):
+            tensor.copy_(tensor.flip(0))
+        return z
+
+    args = (r(9, 4), r(8), torch.arange(6))
+    compare(fn, args)
+    source = gpu_program(lowered(torch.func.functionalize(fn), args)).wrapper_source
+    assert (source.count("_foreach_copy_("), source.count(".copy_(")) == (1, 1)
