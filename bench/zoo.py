@@ -86,8 +86,10 @@ def row_of(family: str, name: str, tc: Row, torch: Row) -> Row:
         "outcome": judged(tc, torch),
         "graphs": tc.get("graphs"),
         "breaks": tc.get("breaks"),
+        "captured": tc.get("captured"),
         "torch_graphs": torch.get("graphs"),
         "torch_breaks": torch.get("breaks"),
+        "torch_captured": torch.get("captured"),
         "seconds": tc.get("seconds"),
         "detail": tc.get("detail", ""),
         "reasons": tc.get("reasons", {}),
@@ -190,7 +192,10 @@ def chosen(zoo: Zoo, options: argparse.Namespace) -> list[tuple[str, str]]:
 def line_of(row: Row) -> str:
     """Return a row of the table as text."""
     cells = f"{row['graphs']!s:>5}{row['breaks']!s:>4}{row['torch_graphs']!s:>6}"
-    more = " MORE BREAKS" if more_breaks(row) else ""
+    more = ""
+    if more_breaks(row):  # torch.compile counts none in what it leaves to Python as a whole
+        ops = f"{row.get('captured')} operations, torch.compile {row.get('torch_captured')}"
+        more = f" MORE BREAKS, captured {ops}"
     return (
         f"{row['family'][:12]:13}{row['name'][:44]:45}{row['outcome']:12}{cells}"
         f"{row['torch_breaks']!s:>4}{row['seconds'] or 0:8.1f}{more} {row['detail'][:150]}"

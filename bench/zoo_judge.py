@@ -17,6 +17,7 @@ import re
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
@@ -364,9 +365,18 @@ def failure(error: Exception, where: str) -> Row:
     return {"detail": f"{where}{name} {last}: {text[:700]}", "clear": clear}
 
 
+#: operations in all graphs that this process has captured
+CAPTURED: Counter[str] = Counter()
+
+
+def _count(compiler: str, graph: torch.fx.GraphModule) -> None:
+    CAPTURED[compiler] += sum(node.op.startswith("call_") for node in graph.graph.nodes)
+
+
 def _tc(model: torch.nn.Module, backend: str) -> Callable[..., Any]:
     import tc
 
+    tc.on_graph(lambda graph: _count("tc", graph))
     compiled: Callable[..., Any] = tc.compile(model, backend=backend)
     return compiled
 
@@ -376,11 +386,16 @@ def _tc_counts() -> Row:
 
     stats = api.graph_stats()
     reasons = dict(api.counters["graph_break"])
-    return {"graphs": stats["graphs"], "breaks": stats["graph_breaks"], "reasons": reasons}
+    counts = {"graphs": stats["graphs"], "breaks": stats["graph_breaks"]}
+    return {**counts, "captured": CAPTURED["tc"], "reasons": reasons}
 
 
 def _torch(model: torch.nn.Module, backend: str) -> Callable[..., Any]:
-    compiled: Callable[..., Any] = torch.compile(model, backend="eager")
+    def eager(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        _count("torch", graph)
+        return graph.forward
+
+    compiled: Callable[..., Any] = torch.compile(model, backend=eager)
     return compiled
 
 
@@ -392,8 +407,9 @@ def torch_counters() -> Any:
 def _torch_counts() -> Row:
     counters = torch_counters()
     reasons = {key.split("\n")[0][:200]: n for key, n in counters["graph_break"].items()}
-    graphs = counters["stats"]["unique_graphs"]
-    return {"graphs": graphs, "breaks": sum(counters["graph_break"].values()), "reasons": reasons}
+    breaks = sum(counters["graph_break"].values())
+    counts = {"graphs": counters["stats"]["unique_graphs"], "breaks": breaks}
+    return {**counts, "captured": CAPTURED["torch"], "reasons": reasons}
 
 
 COMPILERS = {"tc": (_tc, _tc_counts), "torch": (_torch, _torch_counts)}

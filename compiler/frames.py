@@ -189,6 +189,8 @@ class FrameCompiler:
         if standing is not None:
             return standing
         entries = list(iter(cache))  # a list of the view itself would ask for its length first
+        if not hook.puts_last_used_first():
+            entries.sort(key=lambda entry: CompileId.parse(entry.compile_id), reverse=True)
         follow_setting(self.config.rank_check)
         reporter = self._reporter(frame, len(entries), state)
         reason = skip_reason(frame)

@@ -89,6 +89,7 @@ def run(fn: Callable[..., Any], program: Program) -> Outcome:
     """Call a function with fresh arguments, and note everything that can be seen after it."""
     space = program.fn.__globals__
     before = {name: copy.deepcopy(space[name]) for name in program.watched}
+    torch.manual_seed(1)
     outcome = Outcome(args=program.make())
     torch.manual_seed(0)
     try:

@@ -21,8 +21,11 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 from typing import Any, ClassVar, Protocol
+
+from tc.compiler.errors import StageError
 
 
 class Guards(Protocol):
@@ -151,6 +154,17 @@ def introduce(code: CodeType | None, name: str) -> None:
     originals.values[id(None)] = name  # None allows no weak references
     if code is not None:
         originals[code] = name  # the frame's code itself would never die
+
+
+def check_fits(old: CodeType, new: CodeType) -> None:
+    """Raise unless C can fill the new code's arguments from a frame of ``old``."""
+    for what in ("co_argcount", "co_kwonlyargcount", "co_freevars"):
+        if (a := getattr(old, what)) != (b := getattr(new, what)):
+            raise StageError(
+                "capture.hook", f"code for {old.co_name!r} has {what} {b!r}, the frame has {a!r}"
+            )
+    if (old.co_flags ^ new.co_flags) & (CO_VARARGS | CO_VARKEYWORDS):
+        raise StageError("capture.hook", f"code for {old.co_name!r} differs in *args or **kwargs")
 
 
 @dataclass(slots=True)

@@ -49,12 +49,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 ORIGINAL = "_tc_original"
 #: attribute of a function that `wrap` returned: its callback
 CALLBACK = "_tc_callback"
-_VARARGS = 0x04 | 0x08  # CO_VARARGS | CO_VARKEYWORDS
 
 
 @dataclass(frozen=True, slots=True)
 class CacheView:
-    """The entries a callback has for one code object, most recently used first."""
+    """The entries a callback has for one code object; see `puts_last_used_first`."""
 
     frame_code: CodeType
     callback: Any
@@ -95,7 +94,7 @@ def _result_for_c(outcome: Outcome, frame_code: CodeType) -> _Result:
     """Build the object that C reads, and check every attribute that C reads of it."""
     match outcome:
         case Compiled(code, guards, compile_id):
-            _check_fits(frame_code, code)
+            entries.check_fits(frame_code, code)
             if code is frame_code:  # a reference cycle through its own cache
                 code = code.replace()
             manager = Manager(guards, frame_code, code, _close_fast_paths)
@@ -111,17 +110,6 @@ def _result_for_c(outcome: Outcome, frame_code: CodeType) -> _Result:
             return _Result(_strategy(_RUN_ONLY, _DEFAULT), True, None)
         case _:
             raise StageError("capture.hook", f"the frame callback returned {outcome!r}")
-
-
-def _check_fits(old: CodeType, new: CodeType) -> None:
-    """Raise unless C can fill the new code's arguments from a frame of ``old``."""
-    for what in ("co_argcount", "co_kwonlyargcount", "co_freevars"):
-        if (a := getattr(old, what)) != (b := getattr(new, what)):
-            raise StageError(
-                "capture.hook", f"code for {old.co_name!r} has {what} {b!r}, the frame has {a!r}"
-            )
-    if (old.co_flags ^ new.co_flags) & _VARARGS:
-        raise StageError("capture.hook", f"code for {old.co_name!r} differs in *args or **kwargs")
 
 
 def _adapt(callback: Callback) -> Any:
@@ -261,6 +249,12 @@ def _keep_order() -> None:
     switch = getattr(_c, "_set_lru_cache", None)
     if switch is not None:
         switch(False)
+        _process.puts_last_used_first = False
+
+
+def puts_last_used_first() -> bool:
+    """Return whether entries come in the order of their last use; else in no order."""
+    return _process.puts_last_used_first
 
 
 MakeOffer: TypeAlias = Callable[[Any, Callback], Any]
@@ -281,6 +275,7 @@ class _Process:
         wrappers: the code objects of functions that `wrap` returned, by id.
         run_only: functions that `cached_only` returned.
         forks_with_threads: whether the current fork is of a process with several threads.
+        puts_last_used_first: see the function of this name.
     """
 
     find_offer_type: Callable[[], MakeOffer | None] = lambda: None
@@ -295,6 +290,7 @@ class _Process:
     wrappers: dict[int, CodeType] = field(default_factory=dict)
     run_only: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     forks_with_threads: bool = False
+    puts_last_used_first: bool = True
 
     def before_fork(self) -> None:
         """Record whether there are other threads, which may be checking guards."""
@@ -574,7 +570,7 @@ def drop_entries(code: CodeType, callback: Any = None) -> None:
 
 
 def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
-    """Return the living entries of a code object, most recently used first.
+    """Return the living entries of a code object; see `puts_last_used_first`.
 
     Args:
         code: a frame's own code.

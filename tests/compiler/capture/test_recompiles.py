@@ -12,6 +12,7 @@ import torch
 import tc
 from tc import trace
 from tc.compiler import api
+from tc.compiler.capture import hook
 from tc.compiler.options import config
 
 scale = 2.0
@@ -361,8 +362,11 @@ def test_training_step():
 
 
 # -- the limit and what is reported ----------------------------------------------------------
-def test_limit_warns_once_and_runs_eagerly(caplog):
+@pytest.mark.parametrize("after_threads", [False, True])
+def test_limit_warns_once_and_runs_eagerly(caplog, after_threads):
     tc.reset()
+    if after_threads:  # whose calls stop torch from putting the code used last first, for good
+        hook._keep_order()
     compiled = tc.compile(times, backend="eager")
     x = rows(2)
     with config.patch(recompile_limit=3, specialize_float=True), warnings.catch_warnings():
