@@ -113,24 +113,30 @@ def _forward_of(
     tensors, sizes = places[: contract.saved_tensors], places[contract.saved_tensors :]
     diffs, watched = contract.differentiable, contract.watched
     plain = tuple(i for i in range(count) if i not in diffs)
+    strided = tuple(zip(diffs, contract.strided, strict=True))
     keep = None if rerun is None or rerun.keeps_nothing else rerun.keep
 
     def run_forward(ctx: Any, *args: Any) -> Any:
         if keep is not None:
             ctx.again = keep(args)
         results = forward(list(args))
-        kept = [args[i] if where == "input" else results[i] for where, i in tensors]
-        ctx.save_for_backward(*kept)
-        ctx.kept = layouts(kept) if hooks_of_saved(False) is not None else None
-        ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
-        ctx.strides = [
-            results[i].stride() if own else None
-            for i, own in zip(diffs, contract.strided, strict=True)
-        ]
+        kept: Sequence[Any] = ()
+        ctx.kept, ctx.sizes = None, ()
+        if tensors:
+            kept = [args[i] if where == "input" else results[i] for where, i in tensors]
+            ctx.save_for_backward(*kept)
+            if hooks_of_saved(False) is not None:
+                ctx.kept = layouts(kept)
+        if sizes:
+            ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
+        ctx.strides = [results[i].stride() if own else None for i, own in strided]
         ctx.set_materialize_grads(False)
         if len(diffs) > 1:
             ctx.shapes = [results[i].shape for i in diffs]
-        outputs = [on_its_own(value, kept) for value in results[:count]]
+        outputs = [
+            on_its_own(value, kept) if isinstance(value, torch.Tensor) and value._is_view()
+            else value for value in results[:count]
+        ]  # fmt: skip
         if watched:
             ctx.watched = [
                 writes_of(args[i] if where == "input" else outputs[i]) for where, i in watched
@@ -215,17 +221,16 @@ def writes_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
     return counter, counter._version
 
 
-def on_its_own(value: Any, kept: Sequence[Any]) -> Any:
-    """Return an output as a writable tensor: autograd forbids writes to views made in a Function.
+def on_its_own(value: torch.Tensor, kept: Sequence[Any]) -> torch.Tensor:
+    """Return a view as a writable tensor: autograd forbids writes to views made in a Function.
 
     A view of memory that is saved for backward stays a view: a write to it has to be an error.
     """
-    if not isinstance(value, torch.Tensor) or not value._is_view():
-        return value
     memory = value.untyped_storage()._cdata
     if any(isinstance(t, torch.Tensor) and t.untyped_storage()._cdata == memory for t in kept):
         return value
-    return aten._unsafe_view.default(value, value.shape)
+    result: torch.Tensor = aten._unsafe_view.default(value, value.shape)
+    return result
 
 
 def one_by_one(module: fx.GraphModule) -> Compiled:
