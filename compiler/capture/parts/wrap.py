@@ -48,6 +48,7 @@ from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue, se
 from tc.compiler.capture.values.functions import (
     MethodValue,
     PartialValue,
+    TracedPastValue,
     wrap_function,
 )
 from tc.compiler.capture.values.iteration import GETTERS, wrap_getter
@@ -321,17 +322,17 @@ def _partial(t: Interpreter, obj: functools.partial[Any], source: Source) -> Val
     return PartialValue(function, args, named, source)
 
 
-def _script_function(t: Interpreter, obj: Any, source: Source) -> Value:
-    inline = getattr(obj, "_torchdynamo_inline", None)  # the Python function that was scripted
-    if inline is None:
-        return OpaqueValue(obj, source)
-    return t.values.wrap(inline, AttrSource(source, "_torchdynamo_inline"))
+def _traced_past(attribute: str) -> Wrapper:
+    """Return the row of objects that are traced as the function that they have as an attribute."""
 
+    def wrap(t: Interpreter, obj: Any, source: Source) -> Value:
+        if not hasattr(obj, attribute):
+            return OpaqueValue(obj, source)
+        function = t.values.wrap(getattr(obj, attribute), AttrSource(source, attribute))
+        t.guards.add("TYPE", source, type(obj))
+        return TracedPastValue(obj, source, attribute, function)
 
-def _cached(t: Interpreter, obj: Any, source: Source) -> Value:
-    if not hasattr(obj, "__wrapped__"):
-        return OpaqueValue(obj, source)
-    return t.values.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
+    return wrap
 
 
 def _class(t: Interpreter, obj: type, source: Source) -> Value:
@@ -452,13 +453,13 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (_kind(weakref.ref), records.wrap_weak_reference),
     (_kind(contextvars.ContextVar), context_vars.wrap_context_var),
     (_kind(contextvars.Token), context_vars.wrap_token),
-    (_kind(torch.jit.ScriptFunction), _script_function),
+    (_kind(torch.jit.ScriptFunction), _traced_past("_torchdynamo_inline")),
     (is_generic, wrap_generic),
     (lambda obj: type(obj) in DESCRIPTORS, wrap_descriptor),
     (_kind(types.FunctionType), _function),
     (_kind(types.MethodType), _method),
     (_kind(functools.partial), _partial),
-    (_kind(functools._lru_cache_wrapper), _cached),
+    (_kind(functools._lru_cache_wrapper), _traced_past("__wrapped__")),
     (_kind(*GETTERS), wrap_getter),
     (_kind(*RANGE_ITERATORS, *SEQUENCE_ITERATORS), wrap_iterator),
     (lambda obj: isinstance(obj, BUILTIN_TYPES) or torch_functions.is_op(obj), _builtin),

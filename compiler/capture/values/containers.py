@@ -511,9 +511,17 @@ def sort_values(
 def _sort(
     t: Interpreter, x: ListValue, *, key: Value | None = None, reverse: Value | None = None
 ) -> Value:
-    ordered = sort_values(t, x.values(t), key, reverse)
+    values = x.values(t)
     t.effects.changed(x)
+    x.slots.clear()  # so it is for the key function, too
+    try:
+        ordered = sort_values(t, values, key, reverse)
+        changed = bool(x.slots)
+    finally:
+        x.slots[:] = values
     x.slots[:] = ordered
+    if changed:
+        return t.python.raise_(ValueError, "list modified during sort")
     return ConstValue(None)
 
 

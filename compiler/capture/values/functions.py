@@ -17,6 +17,7 @@ from tc.compiler.capture.values.base import (
     Kwargs,
     LambdaValue,
     NotConstant,
+    OpaqueValue,
     Raised,
     Slot,
     Value,
@@ -327,6 +328,36 @@ class MethodValue(Value):
         r.push(self.function)
         r.push(self.owner)
         r.e.call(2)
+
+
+class TracedPastValue(OpaqueValue):
+    """An object whose calls are traced as those of a function that it has as an attribute.
+
+    Such are functions behind `functools.lru_cache` (their caches are neither read nor filled) and
+    scripted functions.
+    """
+
+    def __init__(self, obj: Any, source: Source, attribute: str, function: Value) -> None:
+        super().__init__(obj, source)
+        self.attribute = attribute
+        self.function = function
+
+    def truth(self, t: Interpreter) -> bool:
+        return True
+
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        return self.function.call(t, args, kwargs)
+
+    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
+        return self.function.tail_call_codes()
+
+    def attr(self, t: Interpreter, name: str) -> Value:
+        assert self.source is not None
+        if name == self.attribute:
+            return self.function
+        if name in getattr(self.obj, "__dict__", {}):  # copied from the function, or the user's
+            return t.values.wrap(getattr(self.obj, name), AttrSource(self.source, name))
+        return super().attr(t, name)
 
 
 class PartialValue(Value):

@@ -268,7 +268,8 @@ class TensorMethod(Value):
         return f"Tensor.{self.name}"
 
     def python_type(self) -> type:
-        return type(torch.Tensor.add)
+        in_python = isinstance(getattr(torch.Tensor, self.name), types.FunctionType)
+        return types.MethodType if in_python else types.BuiltinMethodType
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.owner.method(t, self.name, args, kwargs)

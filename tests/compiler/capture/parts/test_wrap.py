@@ -202,3 +202,81 @@ def test_each_row_has_a_pair():
     met = {_row(obj) for make, _ in PAIRS for obj in make()}
     missing = {wrapper.__name__ for place, (_, wrapper) in enumerate(ROWS) if place not in met}
     assert missing <= set(WITHOUT), missing
+
+
+class Duck:
+    """An object of another type with all attributes of one, and methods of its own."""
+
+    def __init__(self, of):
+        object.__setattr__(self, "of", of)
+
+    def __getattr__(self, name):
+        return getattr(self.of, name)
+
+    def __call__(self, *args, **kwargs):
+        return args[0] * 100
+
+    def __len__(self):
+        return len(self.of)
+
+    def __iter__(self):
+        return iter(self.of)
+
+    def __getitem__(self, key):
+        return self.of[key]
+
+    def __setitem__(self, key, value):
+        self.of[key] = value
+
+
+def _result(fn, *args):
+    try:
+        return fn(*args)
+    except Exception as error:
+        return type(error).__name__
+
+
+@pytest.mark.parametrize("place", range(len(PAIRS)))
+def test_an_object_of_another_type_is_not_taken_for_one_of_the_kind(place):
+    make, program = PAIRS[place]
+
+    def typed(x, o):
+        return _result(program, x, o), type(o).__name__
+
+    compiled, x = tc.compile(typed, backend="eager"), torch.arange(3.0)
+    for kind in (lambda o: o, Duck, lambda o: o, Duck):
+        given = make()[0], make()[0]
+        if isinstance(given[0], torch.nn.Module):
+            given[1].load_state_dict(given[0].state_dict())
+        (got, its_type), (expected, real_type) = (
+            compiled(x, kind(given[0])),
+            typed(x, kind(given[1])),
+        )
+        assert its_type == real_type
+        if isinstance(expected, str):
+            assert got == expected
+        else:
+            torch.testing.assert_close(got, expected)
+    tc.reset()
+
+
+@functools.lru_cache
+def plus_one(n):
+    return n + 1
+
+
+CACHED = (
+    lambda x: (x + 1, plus_one),
+    lambda x: (x + plus_one(2), type(plus_one).__name__, plus_one.__name__, callable(plus_one)),
+    lambda x: (x + 1, {plus_one: 1}[plus_one], isinstance(plus_one, types.FunctionType)),
+    lambda x: (x + plus_one.__wrapped__(2), hasattr(plus_one, "cache_info")),
+    lambda x: (x + 1, plus_one.cache_parameters()),
+    lambda x: (x + 1, list(map(plus_one, [1, 2]))),
+)
+
+
+@pytest.mark.parametrize("place", range(len(CACHED)))
+def test_a_function_behind_a_cache_is_the_object_that_it_is(place):
+    fn, x = CACHED[place], torch.ones(2)
+    (got, *others), (expected, *wanted) = tc.compile(fn, backend="eager")(x), fn(x)
+    assert torch.equal(got, expected) and others == wanted

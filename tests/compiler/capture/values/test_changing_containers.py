@@ -299,3 +299,37 @@ def test_explaining_a_refusal_leaves_default_dicts_as_they_are(first):
     compiled(torch.ones(2), first)
     assert torch.equal(compiled(torch.ones(2), given), torch.ones(2))
     assert given == {"a": 3}
+
+
+# -- a list that its own sort's key function looks at ------------------------------------------
+def sorted_by_what_appends(x, numbers):
+    try:
+        numbers.sort(key=lambda n: numbers.append(n) or -n)
+    except ValueError as error:
+        return x + 1, str(error)
+    return x + 2, None
+
+
+def sorted_by_what_measures(x, numbers):
+    seen = []
+    numbers.sort(key=lambda n: (seen.append(len(numbers)), -n)[1])
+    return x + 1, seen
+
+
+def sorted_by_what_raises(x, numbers):
+    try:
+        numbers.sort(key=lambda n: 1 / (n - 2))
+    except ZeroDivisionError:
+        return x + 1, None
+    return x + 2, None
+
+
+@pytest.mark.parametrize(
+    "fn", [sorted_by_what_appends, sorted_by_what_measures, sorted_by_what_raises]
+)
+def test_a_list_is_empty_while_it_is_sorted(fn):
+    mine, theirs, x = [3, 1, 2], [3, 1, 2], torch.ones(2)
+    got, expected = tc.compile(fn, backend="eager")(x, mine), fn(x, theirs)
+    torch.testing.assert_close(got[0], expected[0])
+    assert got[1] == expected[1]
+    assert mine == theirs
