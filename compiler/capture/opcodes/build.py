@@ -11,6 +11,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue, set_of
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.slices import SliceValue
 
 if TYPE_CHECKING:
@@ -143,7 +144,13 @@ def dict_merge(f: Frame, i: Instruction) -> None:
     values = f.pop()
     target = f.stack[-(i.arg or 1)]
     assert isinstance(target, DictValue)
+    kind = values.python_type()
+    if type_lookup(kind, "keys") is MISSING:
+        what = f"argument after ** must be a mapping, not {kind.__name__}"
+        f.t.python.raise_(TypeError, what)
     for key in values.method(f.t, "keys", [], {}).unpack(f.t):
+        if not issubclass(key.python_type(), str):
+            f.t.python.raise_(TypeError, "keywords must be strings")
         if target.has(f.t, key):
             f.t.python.raise_(
                 TypeError, f"got multiple values for keyword argument {key.describe()}"

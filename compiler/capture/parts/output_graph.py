@@ -172,6 +172,8 @@ class OutputGraph:
         guard_memory(self.t, text)
         kind = "call_method" if method else "call_function"
         called = target if method else by_name(target, self.t.guards.definitions)
+        if target is operator.pow and isinstance(nodes[0], int | float) and nodes[0] < 0:
+            called = pow  # FX prints the operator without brackets: -2 ** x is -(2 ** x)
         node = self.graph.create_node(kind, called, nodes, named)
         self.calls += 1
         self.annotate(node, result)

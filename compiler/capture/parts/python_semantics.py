@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import collections.abc
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -41,6 +42,10 @@ REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "
 COMPARISONS = frozenset(REFLECTED)
 #: kinds of values whose classes may define operators in Python
 OWNERS = (ObjectValue, TupleValue, SubclassValue)
+#: kinds of values whose classes may be unhashable
+UNHASHABLE = (ListValue, DictValue, SetValue, ObjectValue, OpaqueValue)
+#: classes that operators of sets take
+SETS = (set, frozenset, collections.abc.Set)
 _EQUAL = object.__dict__["__eq__"]
 #: in-place operator -> the plain one, which immutable left operands fall back to
 IN_PLACE = {
@@ -130,10 +135,13 @@ class PythonSemantics:
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:
             return frozenset(value.items)
-        if isinstance(value, ListValue | DictValue | SetValue):
+        if isinstance(value, UNHASHABLE) and value.python_type().__hash__ is None:
             self.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
-        if isinstance(value, ObjectValue) and (
+        own_hash = isinstance(value, ObjectValue) and (
             isinstance(type_lookup(value.cls, "__hash__"), types.FunctionType)
+        )
+        if own_hash or (
+            isinstance(value, OpaqueValue) and not self._only_objects(value, "__hash__")
         ):
             raise breaks.GraphBreak(
                 breaks.UNSUPPORTED_OP, f"{value.describe()} (own __hash__) as a key"
@@ -214,6 +222,15 @@ class PythonSemantics:
         if isinstance(value, ObjectValue):
             return value.method(self.t, f"__{name}__", [], {})
         return self.folded(function, self.concrete(value))
+
+    def index(self, value: Value) -> Value:
+        """Apply ``operator.index``."""
+        if isinstance(value, SymValue) and value.python_type() is int:
+            return value
+        own = value.dunder(self.t, "__index__") if isinstance(value, ObjectValue) else None
+        if own is not None:
+            return own.call(self.t, [], {})
+        return self.folded(operator.index, self.concrete(value))
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
@@ -311,15 +328,17 @@ class PythonSemantics:
         plain = name.rstrip("_")
         attempts = [(left, f"__{plain}__", right)]
         if name[0] == "i" and name not in ("invert", "is_"):
-            attempts.append((left, f"__{plain[1:]}__", right))
-            attempts.append((right, f"__r{plain[1:]}__", left))
-        elif name in COMPARISONS:
+            plain = plain[1:]
+            attempts.append((left, f"__{plain}__", right))
+        if name in COMPARISONS:
             attempts.append((right, f"__{REFLECTED[name]}__", left))
-        else:
+        elif not self._of_one_class(left, right):
             attempts.append((right, f"__r{plain}__", left))
         if self._reflected_goes_first(left, right, attempts[-1][1]):
             attempts.insert(0, attempts.pop())
         for owner, method, argument in attempts:
+            if isinstance(owner, OpaqueValue) and not self._only_objects(owner, method):
+                owner.cannot(breaks.UNSUPPORTED_OP, f"{owner.describe()}.{method}")
             raw = self._own_operator(owner, method)
             if raw is None or (owner is right and self._tensor_asks(left, right)):
                 continue
@@ -333,6 +352,18 @@ class PythonSemantics:
                 if not is_not_implemented(result):
                     return self.logical_not(result)
         return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
+
+    @staticmethod
+    def _only_objects(owner: Value, method: str) -> bool:
+        """Return whether a class has no other method of a name than `object`."""
+        found = type_lookup(owner.python_type(), method)
+        return found is MISSING or found is type_lookup(object, method)
+
+    @staticmethod
+    def _of_one_class(left: Value, right: Value) -> bool:
+        """Return whether Python asks no reflected method: that of the left operand is the same."""
+        known = isinstance(left, OWNERS) and isinstance(right, OWNERS)
+        return known and left.python_type() is right.python_type()
 
     @staticmethod
     def _tensor_asks(left: Value, right: Value) -> bool:
@@ -374,7 +405,10 @@ class PythonSemantics:
 
     def _container_operator(self, name: str, left: Value, right: Value) -> Value:
         method = f"__{name.rstrip('_')}__"
-        if name not in ("eq", "ne", "ior"):
+        if name in ("eq", "ne"):
+            if isinstance(left, SetValue) and not issubclass(right.python_type(), SETS):
+                return ConstValue(name == "ne")
+        elif name != "ior" or isinstance(left, SetValue):
             self._refuse_operands(name, left, right)
         if name == "ne":
             return self.logical_not(left.method(self.t, "__eq__", [right], {}))
@@ -391,10 +425,17 @@ class PythonSemantics:
 
     def _refuse_operands(self, name: str, left: Value, right: Value) -> None:
         """Raise Python's error if a set or dict meets what is neither."""
-        likes = (DictValue,) if isinstance(left, DictValue) else (SetValue, DictView)
-        if isinstance(right, SequenceValue | ConstValue) and not isinstance(right, likes):
-            other = right.places() if isinstance(right, SequenceValue) else right.obj
-            self.fold(vars(operator)[name], left.python_type()(), other)
+        kind = right.python_type()
+        if issubclass(kind, dict if isinstance(left, DictValue) else SETS):
+            return
+        plain = name.rstrip("_").removeprefix("i")
+        reflected = f"__{REFLECTED.get(name, 'r' + plain)}__"
+        own = type_lookup(kind, reflected)
+        usual = [MISSING, *(type_lookup(cls, reflected) for cls in (object, dict, tuple, int))]
+        if not any(own is method for method in usual):
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}")
+        named = type(kind.__name__, (), {})  # Python's message has the names of the two classes
+        self.fold(vars(operator)[name], left.python_type()(), named())
 
     def _sequence_binary(self, name: str, left: Value, right: Value) -> Value | None:
         if name in ("mul", "imul"):
@@ -402,7 +443,7 @@ class PythonSemantics:
             assert isinstance(sequence, SequenceValue)
             repeated = self.fold(operator.mul, sequence.places(), self.concrete(count))
             slots = [sequence.slots[place] for place in repeated]
-            if name == "imul" and isinstance(sequence, ListValue):
+            if name == "imul" and isinstance(left, ListValue):
                 self.t.effects.changed(sequence)
                 sequence.slots = slots
                 return sequence
@@ -492,6 +533,8 @@ class PythonSemantics:
             raw = type_lookup(value.cls, "__format__")
             if isinstance(raw, types.FunctionType):
                 return self.t.inline_object(raw, [value, ConstValue(spec)])
+            if spec:
+                self.fold(format, type(value.cls.__name__, (), {})(), spec)  # Python's own error
             value = self.convert_text(str, value)
         return self.folded(format, self.concrete(value), spec)
 

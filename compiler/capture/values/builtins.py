@@ -180,10 +180,7 @@ def _operator(t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
     if name == "truth":
         return ConstValue(args[0].truth(t))
     if name == "index":
-        if isinstance(args[0], ConstValue):
-            return t.python.folded(operator.index, args[0].obj)
-        own = isinstance(args[0], ObjectValue)
-        return args[0].method(t, "__index__", [], {}) if own else args[0]
+        return t.python.index(args[0])
     if len(args) == 1:
         return t.python.unary(name, args[0])
     if len(args) == 2:

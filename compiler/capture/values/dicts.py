@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import Args, Kwargs, Lazy, NotConstant, Slot, Value
+from tc.compiler.capture.values.base import (
+    Args,
+    Exhausted,
+    Kwargs,
+    Lazy,
+    NotConstant,
+    Slot,
+    Value,
+)
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceIterator, TupleValue
 from tc.compiler.core.sources import Source
@@ -347,12 +356,23 @@ def _update(t: Interpreter, d: DictValue, other: Value | None = None, /, **named
         for key in other.method(t, "keys", [], {}).unpack(t):
             d.put(t, key, other.item(t, key))
     elif other is not None:
-        for pair in other.unpack(t):
-            key, value = pair.unpack(t)
-            d.put(t, key, value)
+        _put_pairs(t, d, other.iterate(t))
     for name, value in named.items():
         d.put(t, ConstValue(name), value)
     return ConstValue(None)
+
+
+def _put_pairs(t: Interpreter, d: DictValue, pairs: Value) -> None:
+    """Store pairs one by one, as they come: the first that is none ends it."""
+    for place in itertools.count():
+        try:
+            pair = pairs.advance(t).unpack(t)
+        except Exhausted:
+            return
+        if len(pair) != 2:
+            what = f"dictionary update sequence element #{place} has length {len(pair)}"
+            t.python.raise_(ValueError, f"{what}; 2 is required")
+        d.put(t, *pair)
 
 
 def _ior(t: Interpreter, d: DictValue, other: Value) -> Value:

@@ -389,6 +389,7 @@ class PythonInterface(Protocol):
     def equal(self, left: Value, right: Value) -> bool:
         """Return ``left is right or left == right`` as a Python bool, as containers compare."""
 
+    def index(self, value: Value) -> Value: ...
     def unary(self, name: str, value: Value) -> Value:
         """Apply ``operator.<name>``."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -93,7 +93,7 @@ def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return args[0].method(t, "__reversed__", [], {})
     if isinstance(args[0], TensorValue):
         return args[0].method(t, "flip", [ConstValue(0)], {}) if args[0].example.dim() else args[0]
-    if args[0].is_constant() and not isinstance(args[0].constant(), Iterable):
+    if args[0].is_constant():
         t.python.fold(reversed, args[0].constant())  # Python's own error
     if isinstance(args[0], SetValue):
         t.python.fold(reversed, set())

@@ -450,13 +450,13 @@ class ConstIterator(KnownIterator):
     """An iterator over a known range, string, enum class …"""
 
     def __init__(self, obj: Any, source: Source | None = None) -> None:
-        self.obj = obj
+        self.iterated = obj
         self.items = list(obj)
         self.index = 0
         self.source = source
 
     def python_type(self) -> type:
-        return type(iter(self.obj))
+        return type(iter(self.iterated))
 
     def advance(self, t: Interpreter) -> Value:
         if self.index >= len(self.items):
@@ -465,9 +465,9 @@ class ConstIterator(KnownIterator):
 
     def rebuild(self, r: ResidualInterface) -> None:
         if self.index == 0:
-            r.load_object(self.obj)
-        elif isinstance(self.obj, range | str | bytes):
-            r.load_object(self.obj[self.index :])
+            r.load_object(self.iterated)
+        elif isinstance(self.iterated, range | str | bytes):
+            r.load_object(self.iterated[self.index :])
         else:
             r.load_object(self.items[self.index :])
         r.e.get_iter()
