@@ -38,6 +38,7 @@ ROLES = {
     "LENGTH": "a fixed length",
     "DICT_KEYS": "fixed keys",
     "CONTAINS": "fixed keys",
+    "ITEMS": "fixed keys",
     "NOT_CONTAINS": "fixed keys",
     "GLOBAL_STATE": "state of torch",
     "ANSWER": "state of the process",

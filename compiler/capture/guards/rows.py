@@ -387,6 +387,18 @@ GUARDS.add("DICT_LENGTH", Row(
         else (f"type({g.source.pretty})", "dict", values.label_of(type(value)))
     ],
 ))  # fmt: skip
+GUARDS.add("ITEMS", Row(
+    "is a set of these items, of their types, that gives them in this order",
+    lambda value: tuple(map(_key, value)),
+    lambda g: f"same(tuple({g.source.name}), {literal(g.expected)})",
+    lambda tree, g: tree.test(
+        g.source, g.text, lambda value: values.same(tuple(value), g.expected)
+    ),
+    lambda value, g, scope: values.same(tuple(value), g.expected),
+    lambda value, g, scope: [
+        (f"items of {g.source.pretty}", literal(g.expected), values.brief(tuple(value)))
+    ],
+))  # fmt: skip
 GUARDS.add("CONTAINS", Row(
     "is a dict or set with this key",
     _as_is,

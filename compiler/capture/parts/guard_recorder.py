@@ -56,10 +56,10 @@ class GuardRecorder:
         if self._is_held(kind, source, value):
             return
         if kind == "EQUALS_SET":
-            kind, value = "EQUALS", frozenset(value)
             self.recorded.add("LENGTH", source, set(value))
             for item in sorted(value, key=repr):
                 self.recorded.add("CONTAINS", source, item, self.t.user_line())
+            self.recorded.add("ITEMS", source, value, self.t.user_line())
             return
         self.recorded.add(kind, source, value, self.t.user_line())
 

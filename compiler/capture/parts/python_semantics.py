@@ -21,7 +21,12 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue, is_not_implemented
-from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
+from tc.compiler.capture.values.containers import (
+    DequeValue,
+    ListValue,
+    SequenceValue,
+    TupleValue,
+)
 from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
@@ -228,9 +233,9 @@ class PythonSemantics:
         if isinstance(value, SymValue) and value.python_type() is int:
             return value
         own = value.dunder(self.t, "__index__") if isinstance(value, ObjectValue) else None
-        if own is not None:
-            return own.call(self.t, [], {})
-        return self.folded(operator.index, self.concrete(value))
+        if own is None:
+            return self.folded(operator.index, self.concrete(value))
+        return own.call(self.t, [], {})
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
@@ -241,10 +246,9 @@ class PythonSemantics:
             return found
         if isinstance(left, NodeValue) or isinstance(right, NodeValue):
             return self._node_binary(name, left, right)
-        if name in ("eq", "ne"):
-            found = self._equal_of_kinds(name, left, right)
-            if found is not None:
-                return found
+        found = self._equal_of_kinds(name, left, right) if name in ("eq", "ne") else None
+        if found is not None:
+            return found
         if isinstance(left, DictView) and isinstance(right, DictView | SetValue):
             pair = [set_of(self.t, side.unpack(self.t)) for side in (left, right)]
             return self.binary(name, *pair)
@@ -465,10 +469,13 @@ class PythonSemantics:
         return None
 
     def _compare_sequences(self, name: str, left: SequenceValue, right: SequenceValue) -> Value:
-        if isinstance(left, ListValue) != isinstance(right, ListValue):
+        if any(isinstance(left, c) != isinstance(right, c) for c in (ListValue, DequeValue)):
             if name in ("eq", "ne"):
                 return ConstValue(name == "ne")
-            return self.raise_(TypeError, f"operator.{name} between a list and a tuple")
+            return self.raise_(
+                TypeError,
+                f"operator.{name} between a {left.kind.__name__} and a {right.kind.__name__}",
+            )
         a, b = left.values(self.t), right.values(self.t)
         if name in ("eq", "ne") and len(a) != len(b):
             return ConstValue(name == "ne")

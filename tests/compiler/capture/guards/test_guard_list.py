@@ -166,6 +166,7 @@ EXAMPLES = [
     Example("DICT_KEYS", OrderedDict(x=1), [OrderedDict(y=1)]),
     Example("DICT_KEYS", types.MappingProxyType({"x": 1}), [types.MappingProxyType({}), 3, [1]]),
     Example("DICT_LENGTH", {"x": 1}, [{}, [1], 3], passes=[{"y": 2}]),
+    Example("ITEMS", {1, 2}, [{1.0, 2}, {True, 2}, {1}, {1, 3}], passes=[{2, 1}]),
     Example("CONTAINS", {"x": 1}, [{}, {"y": 1}], value="x", passes=[{"x": 2, "y": 3}]),
     Example("CONTAINS", {"x"}, [{"y"}], value="x"),
     Example("CONTAINS", SubDict(x=1), [SubDict()], value="x"),

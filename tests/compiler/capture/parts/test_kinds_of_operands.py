@@ -6,6 +6,7 @@ pairs, and what differed once is listed.
 
 from __future__ import annotations
 
+import collections
 import decimal
 import enum
 import fractions
@@ -104,6 +105,7 @@ KINDS = {
     "none": lambda: None, "str": lambda: "ab", "bytes": lambda: b"ab", "list": lambda: [1, 2],
     "tuple": lambda: (1, 2), "dict": lambda: {1: 2}, "set": lambda: {1, 2},
     "frozenset": lambda: frozenset({1, 3}), "keys": lambda: {1: 2}.keys(),
+    "deque": lambda: collections.deque([1, 2]),
     "range": lambda: range(3), "size": lambda: torch.Size([1, 2]), "number": lambda: Number(1),
     "own int": lambda: OwnInt(4), "own float": lambda: OwnFloat(1.5),
     "own list": lambda: OwnList([1]), "own dict": lambda: OwnDict(), "enum": lambda: Colour.RED,
@@ -128,6 +130,7 @@ DIFFERED = (
     ("negative", "a ** b", "tensor"), ("negative", "**=", "tensor"), ("int", "*=", "list"),
     ("set", "a - b", "dict"), ("set", "a < b", "own dict"), ("set", "a == b", "tuple"),
     ("set", "a | b", "number"), ("set", "|=", "list"), ("set", "&=", "own dict"),
+    ("list", "a == b", "deque"), ("deque", "a < b", "list"),
     ("dict", "|=", "str"), ("dict", "a | b", "number"), ("dict", "|=", "number"),
     ("tensor", "a == b", "own int"), ("own float", "a != b", "scalar"),
     ("own int", "a + b", "number"), ("own float", "a * b", "number"),

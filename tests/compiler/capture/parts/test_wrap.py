@@ -97,6 +97,15 @@ def _item(x, o):
     return x + o["a"]
 
 
+def _in_another_order(numbers):
+    """The same set, which gives its items in another order: they have one place by their hash."""
+    items = list(numbers)
+    numbers.clear()
+    numbers.update(reversed(items))
+    assert list(numbers) == items[::-1]
+    return numbers
+
+
 # fmt: off
 #: two objects of one kind, made for each run, and a program that distinguishes them
 PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
@@ -123,6 +132,8 @@ PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
     (lambda: (OwnDict(a=2), OwnDict(a=3)), _item),
     (lambda: (types.MappingProxyType({"a": 2}), types.MappingProxyType({"a": 3})), _item),
     (lambda: ({2}, {3}), _summed),
+    (lambda: ({2, 3}, {2.0, 3}), lambda x, o: x.long() + sum(o)),
+    (lambda: ({8, 0}, _in_another_order({8, 0})), lambda x, o: x + next(iter(o))),
     (lambda: (frozenset({2}), frozenset({3})), _summed),
     (lambda: (slice(0, 2), slice(0, 1)), lambda x, o: x[o]),
     (lambda: (weakref.ref(A), weakref.ref(B)), lambda x, o: x + o().first),
