@@ -118,8 +118,8 @@ def _with(reader: Node, small: Pointwise) -> Nest | None:
     changed = replace(reader, body=body, origins=origins)
     if small.buffer.name in reads(changed):  # at a computed position, or as a scatter's base
         return None
-    dear = body.exceeds(2 * ADDITIONS) or quotients(body) > quotients(reader.body)
-    return None if dear else changed
+    expensive = body.exceeds(2 * ADDITIONS) or quotients(body) > quotients(reader.body)
+    return None if expensive else changed
 
 
 # ---------------------------------------------------------------- small kernels in one launch

@@ -57,7 +57,7 @@ class GuardRecorder:
             return
         if kind == "EQUALS_SET":
             self.recorded.add("LENGTH", source, set(value))
-            for item in sorted(value, key=repr):
+            for item in sorted(value, key=repr):  # a refusal then names the item
                 self.recorded.add("CONTAINS", source, item, self.t.user_line())
             self.recorded.add("ITEMS", source, value, self.t.user_line())
             return

@@ -51,7 +51,6 @@ OWNERS = (ObjectValue, TupleValue, SubclassValue)
 UNHASHABLE = (ListValue, DictValue, SetValue, ObjectValue, OpaqueValue)
 #: classes that operators of sets take
 SETS = (set, frozenset, collections.abc.Set)
-_EQUAL = object.__dict__["__eq__"]
 #: in-place operator -> the plain one, which immutable left operands fall back to
 IN_PLACE = {
     f"i{name.rstrip('_')}": name
@@ -273,12 +272,11 @@ class PythonSemantics:
         a, b = self._operand(left, name), self._operand(right, name)
         return self.folded(getattr(operator, name), a, b)
 
-    @staticmethod
-    def _refuse_own_comparison(side: Value, other: Value, name: str) -> None:
+    def _refuse_own_comparison(self, side: Value, other: Value, name: str) -> None:
         """Break the graph where an object that cannot be read compares by more than identity."""
         if isinstance(side, IdentityNumber) and side.obj.source and other.is_constant():
             raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{side.noun} {name} a number")
-        if isinstance(side, OpaqueValue) and type_lookup(type(side.obj), "__eq__") is not _EQUAL:
+        if isinstance(side, OpaqueValue) and not self._only_objects(side, "__eq__"):
             side.cannot(breaks.UNSUPPORTED_OP, f"operator.{name} on {side.describe()}")
 
     def _array_binary(self, name: str, left: Value, right: Value) -> Value:
@@ -470,12 +468,7 @@ class PythonSemantics:
 
     def _compare_sequences(self, name: str, left: SequenceValue, right: SequenceValue) -> Value:
         if any(isinstance(left, c) != isinstance(right, c) for c in (ListValue, DequeValue)):
-            if name in ("eq", "ne"):
-                return ConstValue(name == "ne")
-            return self.raise_(
-                TypeError,
-                f"operator.{name} between a {left.kind.__name__} and a {right.kind.__name__}",
-            )
+            return self.folded(getattr(operator, name), left.places(), right.places())
         a, b = left.values(self.t), right.values(self.t)
         if name in ("eq", "ne") and len(a) != len(b):
             return ConstValue(name == "ne")

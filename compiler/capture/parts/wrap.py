@@ -46,9 +46,9 @@ from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constan
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, field_names
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue, set_of
 from tc.compiler.capture.values.functions import (
+    FunctionWrapperValue,
     MethodValue,
     PartialValue,
-    TracedPastValue,
     wrap_function,
 )
 from tc.compiler.capture.values.iteration import GETTERS, wrap_getter
@@ -255,10 +255,8 @@ def _set(t: Interpreter, obj: Any, source: Source) -> Value:
         return SetValue({item: ConstValue(item) for item in obj}, source)
     if not all(isinstance(item, _LASTING) or is_constant_object(item) for item in obj):
         return OpaqueValue(obj, source)
-    expected = frozenset(obj)
-    same = f"set(map(id, {{}})) == set({sorted(map(id, obj))})"
     t.guards.add("TYPE", source, type(obj))
-    t.guards.add("CUSTOM", source, Predicate(same, lambda found: found == expected))
+    t.guards.add("ITEMS", source, obj)
     made = set_of(t, (t.values.known(item) for item in obj), type(obj))
     made.source = source
     return made
@@ -322,15 +320,15 @@ def _partial(t: Interpreter, obj: functools.partial[Any], source: Source) -> Val
     return PartialValue(function, args, named, source)
 
 
-def _traced_past(attribute: str) -> Wrapper:
-    """Return the row of objects that are traced as the function that they have as an attribute."""
+def _function_wrapper(attribute: str) -> Wrapper:
+    """Return what wraps objects whose calls are traced as those of the function in an attribute."""
 
     def wrap(t: Interpreter, obj: Any, source: Source) -> Value:
         if not hasattr(obj, attribute):
             return OpaqueValue(obj, source)
         function = t.values.wrap(getattr(obj, attribute), AttrSource(source, attribute))
         t.guards.add("TYPE", source, type(obj))
-        return TracedPastValue(obj, source, attribute, function)
+        return FunctionWrapperValue(obj, source, attribute, function)
 
     return wrap
 
@@ -453,13 +451,13 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (_kind(weakref.ref), records.wrap_weak_reference),
     (_kind(contextvars.ContextVar), context_vars.wrap_context_var),
     (_kind(contextvars.Token), context_vars.wrap_token),
-    (_kind(torch.jit.ScriptFunction), _traced_past("_torchdynamo_inline")),
+    (_kind(torch.jit.ScriptFunction), _function_wrapper("_torchdynamo_inline")),
     (is_generic, wrap_generic),
     (lambda obj: type(obj) in DESCRIPTORS, wrap_descriptor),
     (_kind(types.FunctionType), _function),
     (_kind(types.MethodType), _method),
     (_kind(functools.partial), _partial),
-    (_kind(functools._lru_cache_wrapper), _traced_past("__wrapped__")),
+    (_kind(functools._lru_cache_wrapper), _function_wrapper("__wrapped__")),
     (_kind(*GETTERS), wrap_getter),
     (_kind(*RANGE_ITERATORS, *SEQUENCE_ITERATORS), wrap_iterator),
     (lambda obj: isinstance(obj, BUILTIN_TYPES) or torch_functions.is_op(obj), _builtin),

@@ -330,8 +330,8 @@ class MethodValue(Value):
         r.e.call(2)
 
 
-class TracedPastValue(OpaqueValue):
-    """An object whose calls are traced as those of a function that it has as an attribute.
+class FunctionWrapperValue(OpaqueValue):
+    """A wrapper of a function, whose calls are traced as those of the function.
 
     Such are functions behind `functools.lru_cache` (their caches are neither read nor filled) and
     scripted functions.

@@ -389,7 +389,9 @@ class PythonInterface(Protocol):
     def equal(self, left: Value, right: Value) -> bool:
         """Return ``left is right or left == right`` as a Python bool, as containers compare."""
 
-    def index(self, value: Value) -> Value: ...
+    def index(self, value: Value) -> Value:
+        """Apply ``operator.index``."""
+
     def unary(self, name: str, value: Value) -> Value:
         """Apply ``operator.<name>``."""
 

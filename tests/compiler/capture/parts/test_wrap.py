@@ -133,6 +133,8 @@ PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
     (lambda: (types.MappingProxyType({"a": 2}), types.MappingProxyType({"a": 3})), _item),
     (lambda: ({2}, {3}), _summed),
     (lambda: ({2, 3}, {2.0, 3}), lambda x, o: x.long() + sum(o)),
+    (lambda: ({sin_twice, 2}, {sin_twice, 2.0}),
+     lambda x, o: x.long() + sum(part for part in o if part is not sin_twice)),
     (lambda: ({8, 0}, _in_another_order({8, 0})), lambda x, o: x + next(iter(o))),
     (lambda: (frozenset({2}), frozenset({3})), _summed),
     (lambda: (slice(0, 2), slice(0, 1)), lambda x, o: x[o]),
