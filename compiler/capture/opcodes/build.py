@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import Slot, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, TupleValue
-from tc.compiler.capture.values.dicts import DictValue, set_of
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.sets import set_of
 from tc.compiler.capture.values.slices import SliceValue
 
 if TYPE_CHECKING:
@@ -167,8 +169,10 @@ def list_to_tuple(f: Frame, i: Instruction) -> None:
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(f: Frame, i: Instruction) -> None:
     """Push the items of an iterable of exactly n."""
-    values = f.pop().unpack(f.t)
     wanted = i.arg or 0
+    iterable = f.pop()
+    whole = isinstance(iterable, SequenceValue)
+    values = iterable.unpack(f.t) if whole else list(islice(iterable.each(f.t), wanted + 1))
     if len(values) != wanted:
         few = len(values) < wanted
         text = f"not enough values to unpack (expected {wanted}, got {len(values)})"

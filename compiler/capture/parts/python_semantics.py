@@ -29,14 +29,17 @@ from tc.compiler.capture.values.containers import (
 )
 from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.dict_objects import DictObjectValue
-from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
+from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.iterators import ConstIterator, StepIterator
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
+from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
+from tc.compiler.capture.values.sets import SetValue, set_of
 from tc.compiler.capture.values.slices import SliceValue
+from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 
@@ -113,7 +116,8 @@ class PythonSemantics:
                 raise breaks.GraphBreak(breaks.TENSOR_ITEM, "__index__()")
             return number.obj
         if isinstance(value, SetValue):
-            return value.kind(self.concrete(item) for item in value.values(self.t))
+            self.concrete_list(value.values(self.t))
+            return value.plain()
         try:
             found = value.constant()
             if type(found) is str:  # it may name an attribute, as in ``getattr(owner, name)``
@@ -197,15 +201,14 @@ class PythonSemantics:
             return self.t.output.call_torch("__contains__", [container, item], {}, method=True)
         if isinstance(container, ObjectValue):
             method = container.dunder(self.t, "__contains__")
-            if method is None:
-                return ConstValue(any(self.equal(v, item) for v in container.unpack(self.t)))
-            return ConstValue(method.call(self.t, [item], {}).truth(self.t))
+            if method is not None:
+                return ConstValue(method.call(self.t, [item], {}).truth(self.t))
+            return ConstValue(any(self.equal(v, item) for v in container.each(self.t)))
         if isinstance(container, ClassValue):
             return self.folded(operator.contains, container.obj, self.concrete(item))
-        try:
-            return container.method(self.t, "__contains__", [item], {})
-        except breaks.GraphBreak:
-            return ConstValue(any(self.equal(v, item) for v in container.unpack(self.t)))
+        if type_lookup(container.python_type(), "__contains__") is MISSING:
+            return ConstValue(any(self.equal(v, item) for v in container.each(self.t)))
+        return container.method(self.t, "__contains__", [item], {})
 
     def equal(self, left: Value, right: Value) -> bool:
         """Return ``left is right or left == right`` as a Python bool, as containers compare."""
@@ -234,7 +237,7 @@ class PythonSemantics:
         own = value.dunder(self.t, "__index__") if isinstance(value, ObjectValue) else None
         if own is None:
             return self.folded(operator.index, self.concrete(value))
-        return own.call(self.t, [], {})
+        return slot_result(self.t, value.python_type(), "__index__", own.call(self.t, [], {}))
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
@@ -415,11 +418,10 @@ class PythonSemantics:
         if name == "ne":
             return self.logical_not(left.method(self.t, "__eq__", [right], {}))
         if name[0] == "i" and isinstance(left, SetValue):
-            result = left.method(self.t, f"__{name[1:].rstrip('_')}__", [right], {})
-            assert isinstance(result, SetValue)
-            self.t.effects.changed(left)
-            left.items = result.items
-            return left
+            if left.kind is set:
+                left.method(self.t, IN_PLACE_ON_SETS[name.rstrip("_")], [right], {})
+                return left
+            method = f"__{name[1:].rstrip('_')}__"
         both = isinstance(left, DictValue) and isinstance(right, DictValue)
         if name == "or_" and both and left.python_type() is dict is not right.python_type():
             return right.method(self.t, "__ror__", [left], {})  # its class is derived from dict
@@ -518,7 +520,8 @@ class PythonSemantics:
             for name in names:
                 raw = type_lookup(value.cls, name)
                 if isinstance(raw, types.FunctionType):
-                    return self.t.inline_object(raw, [value])
+                    found = self.t.inline_object(raw, [value])
+                    return slot_result(self.t, value.cls, name, found)
         if isinstance(value, ExceptionValue):
             return value.converted(function)
         if isinstance(value, TensorValue):
@@ -532,7 +535,8 @@ class PythonSemantics:
         if isinstance(value, ObjectValue | ExceptionValue):
             raw = type_lookup(value.cls, "__format__")
             if isinstance(raw, types.FunctionType):
-                return self.t.inline_object(raw, [value, ConstValue(spec)])
+                found = self.t.inline_object(raw, [value, ConstValue(spec)])
+                return slot_result(self.t, value.cls, "__format__", found)
             if spec:
                 self.fold(format, type(value.cls.__name__, (), {})(), spec)  # Python's own error
             value = self.convert_text(str, value)

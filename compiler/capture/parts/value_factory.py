@@ -16,7 +16,7 @@ from tc.compiler.capture.torch_api import torch_functions
 from tc.compiler.capture.values.base import Lazy, Slot, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, TupleValue
-from tc.compiler.capture.values.dicts import DictValue, SetValue, set_of
+from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.functions import (
     CellValue,
     wrap_function,
@@ -24,6 +24,7 @@ from tc.compiler.capture.values.functions import (
 from tc.compiler.capture.values.objects import (
     ClassValue,
 )
+from tc.compiler.capture.values.sets import SetValue, set_of
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import (
     AttrSource,
@@ -154,8 +155,10 @@ class ValueFactory:
             return TupleValue([self.known(item) for item in obj], kind=type(obj))
         if type(obj) is dict:
             return self.dict_of((k, self.known(v)) for k, v in obj.items())
-        if type(obj) is set:
-            return set_of(self.t, [self.known(item) for item in obj])
+        if type(obj) in (set, frozenset):
+            made = set_of(self.t, [self.known(item) for item in obj], type(obj))
+            made.table = obj.copy()
+            return made
         if isinstance(obj, type):
             self.t.guards.definitions.meet(obj)
             known = self._values.get(id(obj))

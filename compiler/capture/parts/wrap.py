@@ -44,7 +44,7 @@ from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
 from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, field_names
-from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue, set_of
+from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.functions import (
     FunctionWrapperValue,
     MethodValue,
@@ -70,6 +70,7 @@ from tc.compiler.capture.values.reflection import (
     wrap_descriptor,
     wrap_generic,
 )
+from tc.compiler.capture.values.sets import SetValue, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, is_wrapper, own_attribute, tensor_value
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
@@ -252,13 +253,13 @@ def _nth_value(index: int, mapping: Any) -> Any:
 def _set(t: Interpreter, obj: Any, source: Source) -> Value:
     if all(is_constant_object(item) for item in obj):
         t.guards.add("EQUALS_SET", source, obj)
-        return SetValue({item: ConstValue(item) for item in obj}, source)
+        return SetValue({item: ConstValue(item) for item in obj}, source, original=obj)
     if not all(isinstance(item, _LASTING) or is_constant_object(item) for item in obj):
         return OpaqueValue(obj, source)
     t.guards.add("TYPE", source, type(obj))
     t.guards.add("ITEMS", source, obj)
     made = set_of(t, (t.values.known(item) for item in obj), type(obj))
-    made.source = source
+    made.source, made.original, made.table = source, obj, None
     return made
 
 

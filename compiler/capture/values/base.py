@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dis
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -140,15 +140,23 @@ class Value:
         """Return the next item of an iterator. Raises Exhausted at its end."""
         self.cannot(breaks.UNSUPPORTED_OP, f"next() of {self.describe()}")
 
-    def unpack(self, t: Interpreter) -> list[Value]:
-        """Return all items of an iterable."""
+    def each(self, t: Interpreter) -> Iterator[Value]:
+        """Yield the items of an iterable, each when Python asks for it, not before.
+
+        What uses an item before it asks for the next takes this, not `unpack`: the iterator may be
+        of traced code, which sees what was done meanwhile, has effects, raises, or never ends.
+        """
         iterator = self.iterate(t)
-        items: list[Value] = []
         while True:
             try:
-                items.append(iterator.advance(t))
+                item = iterator.advance(t)
             except Exhausted:
-                return items
+                return
+            yield item
+
+    def unpack(self, t: Interpreter) -> list[Value]:
+        """Return all items of an iterable; see `each`."""
+        return list(self.each(t))
 
     # -- the way back ----------------------------------------------------------------------
     def children(self, t: Interpreter) -> list[Value]:

@@ -27,12 +27,14 @@ from tc.compiler.capture.values.builtin_arguments import refuse_arguments
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
-from tc.compiler.capture.values.dicts import DictValue, set_of
+from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
 from tc.compiler.capture.values.objects import NNModuleValue, ObjectValue, SuperValue
+from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
+from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.table import Table
@@ -261,10 +263,10 @@ def _number(kind: type) -> Handler:
             if kind is float:
                 return t.output.call_torch(_symbolic_float, [value], {})
         if isinstance(value, ObjectValue):
-            method = f"__{kind.__name__}__"
-            if type_lookup(value.cls, method) is MISSING:
-                return convert(t, [value.method(t, "__index__", [], {})], {})
-            return value.method(t, method, [], {})
+            names = (f"__{kind.__name__}__", "__index__", *["__trunc__"] * (kind is int))
+            name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), names[0])
+            found = slot_result(t, value.cls, name, value.method(t, name, [], {}))
+            return convert(t, [found], {})
         return t.python.folded(kind, *t.python.concrete_list(args))
 
     return convert
@@ -302,13 +304,15 @@ def _tuple(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(set)
 def _set(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return set_of(t, args[0].unpack(t) if args else [])
+    return set_from(t, args[0]) if args else set_of(t, [])
 
 
 @builtin(frozenset)
 def _frozenset(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    made = t.values.frozen_set(args[0].unpack(t) if args else [])
-    return ConstValue(frozenset(made.items)) if _all_constant(made.items) else made
+    if args and args[0].python_type() is frozenset:
+        return args[0]
+    made = set_from(t, args[0], frozenset) if args else t.values.frozen_set([])
+    return ConstValue(made.table) if _all_constant(made.items) else made
 
 
 def _all_constant(items: Iterable[Any]) -> bool:
@@ -319,8 +323,10 @@ def _all_constant(items: Iterable[Any]) -> bool:
 def _deque(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     limit = kwargs.get("maxlen", args[1] if len(args) > 1 else ConstValue(None))
     items = args[0] if args else kwargs.get("iterable")
-    contents = items.unpack(t) if items else []
-    return DequeValue([*contents], maxlen=t.python.concrete(limit))
+    made = DequeValue([], maxlen=t.python.concrete(limit))
+    if items:
+        made.method(t, "extend", [items], {})
+    return made
 
 
 def _dict_of_kind(kind: type) -> Handler:
@@ -344,7 +350,7 @@ for _kind in (dict, collections.OrderedDict, collections.defaultdict):
 
 def _fromkeys(t: Interpreter, cls: type, args: Args, kwargs: Kwargs) -> Value:
     value = args[1] if len(args) > 1 else kwargs.get("value", ConstValue(None))
-    made = t.values.dict_of((key, value) for key in args[0].unpack(t))
+    made = t.values.dict_of((key, value) for key in args[0].each(t))
     made.kind = cls
     return made
 
@@ -505,7 +511,7 @@ def _sqrt(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(math.prod)
 def _prod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     total = kwargs.get("start", ConstValue(1))
-    for item in args[0].unpack(t):
+    for item in args[0].each(t):
         total = t.python.binary("mul", total, item)
     return total
 

@@ -6,7 +6,7 @@ import collections
 import functools
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +23,7 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.capture.values.stand_ins import raise_as_python
 from tc.compiler.core.sources import Source
 
@@ -155,15 +156,19 @@ class TupleValue(SequenceValue):
 
     def iterate(self, t: Interpreter) -> Value:
         own = self._own(t, "__iter__")
-        return super().iterate(t) if own is None else own.call(t, [], {})
+        if own is None:
+            return super().iterate(t)
+        return slot_result(t, self.kind, "__iter__", own.call(t, [], {}))
 
     def length(self, t: Interpreter) -> Value:
         own = self._own(t, "__len__")
-        return super().length(t) if own is None else own.call(t, [], {})
+        if own is None:
+            return super().length(t)
+        return slot_result(t, self.kind, "__len__", own.call(t, [], {}))
 
     def unpack(self, t: Interpreter) -> list[Value]:
         own = self._own(t, "__iter__")
-        return super().unpack(t) if own is None else own.call(t, [], {}).unpack(t)
+        return super().unpack(t) if own is None else self.iterate(t).unpack(t)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "_replace" and hasattr(self.kind, "_fields"):
@@ -312,6 +317,10 @@ class DequeValue(ListValue):
         self.maxlen = maxlen
         self._trim(at_end=False)
 
+    def add(self, t: Interpreter, items: list[Value]) -> None:
+        super().add(t, items)
+        self._trim(at_end=False)
+
     def _trim(self, at_end: bool) -> None:
         excess = len(self.slots) - self.maxlen if self.maxlen is not None else 0
         if excess > 0:
@@ -345,7 +354,7 @@ class DequeValue(ListValue):
                 raise_as_python(t, self, name, args, kwargs)
             return _pop(t, self, ConstValue(0))
         if name in ("appendleft", "extendleft"):
-            items = args if name == "appendleft" else args[0].unpack(t)
+            items = args if name == "appendleft" else items_to_add(t, self, args[0])
             for item in items:
                 _insert(t, self, ConstValue(0), item)
                 self._trim(at_end=True)
@@ -444,8 +453,15 @@ def _append(t: Interpreter, x: ListValue, value: Value) -> Value:
 
 
 def _extend(t: Interpreter, x: ListValue, values: Value) -> Value:
-    x.add(t, values.unpack(t))
+    for value in items_to_add(t, x, values):
+        x.add(t, [value])
     return ConstValue(None)
+
+
+def items_to_add(t: Interpreter, x: ListValue, values: Value) -> Iterable[Value]:
+    """Return the items of an iterable; those of the container itself are not added for ever."""
+    whole = values is x or type(values) in (ListValue, TupleValue)
+    return values.unpack(t) if whole else values.each(t)
 
 
 def _iadd(t: Interpreter, x: ListValue, values: Value) -> Value:

@@ -1,10 +1,10 @@
-"""Dictionaries, sets and the views of dictionaries."""
+"""Dictionaries and their views."""
 
 from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
@@ -18,7 +18,8 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, SequenceIterator, TupleValue
+from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.capture.values.sets import SizedIterator, set_of
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class DictValue(Value):
         return ConstValue(len(self.whole(t)))
 
     def iterate(self, t: Interpreter) -> Value:
-        return SizedIterator(self.keys(t), self)
+        return SizedIterator(t, self.keys(t), self)
 
     def item(self, t: Interpreter, key: Value) -> Value:
         if self.has(t, key):
@@ -201,70 +202,6 @@ class DictValue(Value):
         r.call_method(self, "update", lambda: r.e.load_fast(temporary))
 
 
-class SetValue(Value):
-    """A set, or a frozenset whose items are not all constants: token of the item -> item."""
-
-    noun = "a set"
-
-    def __init__(
-        self, items: dict[Any, Slot], source: Source | None = None, kind: type = set
-    ) -> None:
-        self.items = items
-        self.source = source
-        self.creation_index = self.next_creation_index()
-        self.kind = kind
-
-    def python_type(self) -> type:
-        return self.kind
-
-    def values(self, t: Interpreter) -> list[Value]:
-        """Return all items."""
-        for token, slot in list(self.items.items()):
-            if isinstance(slot, Lazy):
-                self.items[token] = t.values.wrap(slot.obj, slot.source)
-        return [slot for slot in self.items.values() if isinstance(slot, Value)]
-
-    def truth(self, t: Interpreter) -> bool:
-        return bool(self.items)
-
-    def length(self, t: Interpreter) -> Value:
-        return ConstValue(len(self.items))
-
-    def iterate(self, t: Interpreter) -> Value:
-        return SizedIterator(self.values(t), self)
-
-    def attr(self, t: Interpreter, name: str) -> Value:
-        return t.attributes.builtin_method(self, name)
-
-    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        handler = SET_METHODS.get(name)
-        if handler is None:
-            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
-        if not hasattr(self.kind, name):
-            t.python.raise_(
-                AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'"
-            )
-        return handler(t, self, *args, **kwargs)
-
-    def children(self, t: Interpreter) -> list[Value]:
-        return [slot for slot in self.items.values() if isinstance(slot, Value)]
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        if self.kind is frozenset:
-            r.load_callable(frozenset)
-        r.push_slots(list(self.items.values()))
-        r.e.build_set(len(self.items))
-        if self.kind is frozenset:
-            r.e.call(1)
-
-    def replay(self, r: ResidualInterface) -> None:
-        """Emit ``original.clear(); original.update(items)``."""
-        self.rebuild(r)
-        temporary = r.store_new()
-        r.call_method(self, "clear")
-        r.call_method(self, "update", lambda: r.e.load_fast(temporary))
-
-
 class DictView(Value):
     """``d.keys()``, ``d.values()`` or ``d.items()``."""
 
@@ -289,7 +226,7 @@ class DictView(Value):
         return self.owner.length(t)
 
     def iterate(self, t: Interpreter) -> Value:
-        return SizedIterator(self.contents(t), self.owner)
+        return SizedIterator(t, self.contents(t), self.owner, self)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "mapping":
@@ -310,14 +247,6 @@ class DictView(Value):
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.call_method(self.owner, self.name, keep=True)
-
-
-def set_of(t: Interpreter, values: Iterable[Value], kind: type = set) -> SetValue:
-    """Return a new set of values."""
-    items: dict[Any, Slot] = {}
-    for value in values:
-        items.setdefault(t.python.key(value), value)
-    return SetValue(items, kind=kind)
 
 
 # -- dict methods ----------------------------------------------------------------------------
@@ -441,97 +370,6 @@ DICT_METHODS: dict[str, Callable[..., Value]] = {
 DICT_KINDS = (dict, collections.OrderedDict, collections.defaultdict)
 
 
-class SizedIterator(SequenceIterator):
-    """An iterator over a dict, a view, or a set; Python refuses to go past a change of size."""
-
-    def __init__(self, items: list[Value], owner: DictValue | SetValue) -> None:
-        super().__init__(ListValue(list(items)))
-        self.owner = owner
-
-    def is_invalid(self, t: Interpreter) -> bool:
-        if self.index >= self.size and self.owner.python_type() is collections.OrderedDict:
-            return False  # its iterator looks for the end first
-        return bool(self.owner.length(t).constant() != self.size)
-
-
-# -- set methods -----------------------------------------------------------------------------
-def _add(t: Interpreter, s: SetValue, value: Value) -> Value:
-    t.effects.changed(s)
-    s.items.setdefault(t.python.key(value), value)
-    return ConstValue(None)
-
-
-def _discard(t: Interpreter, s: SetValue, value: Value) -> Value:
-    t.effects.changed(s)
-    s.items.pop(t.python.key(value), None)
-    return ConstValue(None)
-
-
-def _remove(t: Interpreter, s: SetValue, value: Value) -> Value:
-    if t.python.key(value) not in s.items:
-        return t.python.raise_(KeyError, value)
-    return _discard(t, s, value)
-
-
-def _set_pop(t: Interpreter, s: SetValue) -> Value:
-    if not s.items:
-        return t.python.raise_(KeyError, "pop from an empty set")
-    value = s.values(t)[0]
-    _discard(t, s, value)
-    return value
-
-
-def _set_update(t: Interpreter, s: SetValue, *others: Value) -> Value:
-    for other in others:
-        for value in other.unpack(t):
-            _add(t, s, value)
-    return ConstValue(None)
-
-
-def _set_clear(t: Interpreter, s: SetValue) -> Value:
-    t.effects.changed(s)
-    s.items.clear()
-    return ConstValue(None)
-
-
-def _algebra(name: str) -> Any:
-    def operate(t: Interpreter, s: SetValue, *others: Value) -> Value:
-        values = {t.python.key(v): v for v in s.values(t)}
-        for other in others:
-            right = {t.python.key(v): v for v in other.unpack(t)}
-            own_keys, other_keys = dict.fromkeys(values).keys(), dict.fromkeys(right).keys()
-            kept = getattr(own_keys, name)(other_keys)
-            values = {k: v for k, v in {**values, **right}.items() if k in kept}
-        return SetValue(dict(values), kind=s.kind)
-
-    return operate
-
-
-def _in_place(name: str) -> Any:
-    def update(t: Interpreter, s: SetValue, *others: Value) -> Value:
-        kept = SET_METHODS[name](t, s, *others)
-        assert isinstance(kept, SetValue)
-        t.effects.changed(s)
-        s.items = kept.items
-        return ConstValue(None)
-
-    return update
-
-
-def _relation(name: str) -> Any:
-    def compare(t: Interpreter, s: SetValue, other: Value) -> Value:
-        right = {t.python.key(v) for v in other.unpack(t)}
-        return ConstValue(getattr(set(s.items), name)(right))
-
-    return compare
-
-
-def _set_reduce(t: Interpreter, s: SetValue, protocol: Value) -> Value:
-    items = t.values.new_tuple([t.values.list_of(s.values(t))])
-    cls, state = t.values.known(s.kind), ConstValue(None)
-    return t.values.new_tuple([cls, items, state])
-
-
 def _dict_reduce(t: Interpreter, d: DictValue, protocol: Value) -> Value:
     given = [d.factory or ConstValue(None)] if d._has_factory() else []
     pairs = t.values.list_of(d.pairs(t)).iterate(t)
@@ -542,32 +380,3 @@ def _dict_reduce(t: Interpreter, d: DictValue, protocol: Value) -> Value:
 
 
 DICT_METHODS["__reduce_ex__"] = _dict_reduce
-SET_METHODS: dict[str, Callable[..., Value]] = {
-    "__reduce_ex__": _set_reduce,
-    "add": _add,
-    "discard": _discard,
-    "remove": _remove,
-    "pop": _set_pop,
-    "update": _set_update,
-    "clear": _set_clear,
-    "copy": lambda t, s: SetValue(dict(s.items), kind=s.kind),
-    "intersection_update": _in_place("intersection"),
-    "difference_update": _in_place("difference"),
-    "symmetric_difference_update": _in_place("symmetric_difference"),
-    "union": _algebra("__or__"),
-    "intersection": _algebra("__and__"),
-    "difference": _algebra("__sub__"),
-    "symmetric_difference": _algebra("__xor__"),
-    "__or__": _algebra("__or__"),
-    "__and__": _algebra("__and__"),
-    "__sub__": _algebra("__sub__"),
-    "__xor__": _algebra("__xor__"),
-    **{
-        name: _relation(name)
-        for name in ("issubset", "issuperset", "isdisjoint", "__le__", "__lt__", "__ge__", "__gt__")
-    },
-    "__eq__": _relation("__eq__"),
-    "__contains__": lambda t, s, value: ConstValue(t.python.key(value) in s.items),
-    "__len__": lambda t, s: s.length(t),
-    "__iter__": lambda t, s: s.iterate(t),
-}

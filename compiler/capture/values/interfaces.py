@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from tc.compiler.capture.shapes import Shapes
     from tc.compiler.capture.values.base import Args, HandlingValue, Kwargs, Slot, Value
     from tc.compiler.capture.values.containers import ListValue, TupleValue
-    from tc.compiler.capture.values.dicts import DictValue, SetValue
+    from tc.compiler.capture.values.dicts import DictValue
     from tc.compiler.capture.values.effects import Effects
     from tc.compiler.capture.values.functions import CellValue, FunctionValue
     from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
+    from tc.compiler.capture.values.sets import SetValue
     from tc.compiler.capture.values.subclasses import DerivedTensors
     from tc.compiler.capture.values.tensor import NodeValue, TensorValue
     from tc.compiler.core.sources import Source

@@ -14,25 +14,31 @@ from tc.compiler.capture.traceable import groupby
 from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, CLASS_METHODS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, TupleValue, sort_values
-from tc.compiler.capture.values.dicts import SetValue
+from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, sort_values
 from tc.compiler.capture.values.functions import PartialValue
 from tc.compiler.capture.values.iterators import (
+    EnumerateIterator,
+    FilterIterator,
+    MapIterator,
+    ReversedIterator,
+    SentinelIterator,
+    ZipIterator,
+)
+from tc.compiler.capture.values.itertools_iterators import (
+    AccumulateIterator,
     ChainIterator,
     CompressIterator,
     CountIterator,
     CycleIterator,
-    EnumerateIterator,
-    FilterIterator,
-    MapIterator,
+    PairwiseIterator,
     RepeatIterator,
-    SentinelIterator,
     SliceIterator,
     StarMapIterator,
     WhileIterator,
-    ZipIterator,
+    ZipLongestIterator,
 )
 from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.sets import SetValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import Source
 
@@ -89,15 +95,23 @@ for _filter_kind in (filter, itertools.filterfalse):
 
 @builtin(reversed)
 def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], ObjectValue) and args[0].dunder(t, "__reversed__") is not None:
-        return args[0].method(t, "__reversed__", [], {})
-    if isinstance(args[0], TensorValue):
-        return args[0].method(t, "flip", [ConstValue(0)], {}) if args[0].example.dim() else args[0]
-    if args[0].is_constant():
-        t.python.fold(reversed, args[0].constant())  # Python's own error
-    if isinstance(args[0], SetValue):
+    owner = args[0]
+    if isinstance(owner, ObjectValue):
+        if owner.dunder(t, "__reversed__") is not None:
+            return owner.method(t, "__reversed__", [], {})
+        if owner.dunder(t, "__len__") is None or owner.dunder(t, "__getitem__") is None:
+            kind = owner.python_type().__name__
+            return t.python.raise_(TypeError, f"'{kind}' object is not reversible")
+        return ReversedIterator(owner, t.python.concrete(owner.length(t)) - 1)
+    if isinstance(owner, TensorValue):
+        return owner.method(t, "flip", [ConstValue(0)], {}) if owner.example.dim() else owner
+    if isinstance(owner, ListValue) and not isinstance(owner, DequeValue):
+        return ReversedIterator(owner, len(owner.slots) - 1)
+    if owner.is_constant():
+        t.python.fold(reversed, owner.constant())  # Python's own error
+    if isinstance(owner, SetValue):
         t.python.fold(reversed, set())
-    return ListValue(list(reversed(args[0].unpack(t)))).iterate(t)
+    return ListValue(list(reversed(owner.unpack(t)))).iterate(t)
 
 
 @builtin(sorted)
@@ -131,23 +145,27 @@ def _search(t: Interpreter, iterable: Value, wanted: bool) -> bool:
 @builtin(sum)
 def _sum(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     total = kwargs.get("start", args[1] if len(args) > 1 else ConstValue(0))
-    for item in args[0].unpack(t):
+    for item in args[0].each(t):
         total = t.python.binary("add", total, item)
     return total
 
 
 def _extreme(name: str) -> Handler:
     def find(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        items = args[0].unpack(t) if len(args) == 1 else list(args)
-        if not items:
-            if "default" in kwargs:
-                return kwargs["default"]
-            t.python.fold(max if name == "gt" else min, ())  # Python's own error
+        function = max if name == "gt" else min
+        if len(args) > 1 and "default" in kwargs:
+            t.python.fold(function, 1, 2, default=None)  # Python's own error
+        items = args[0].each(t) if len(args) == 1 else iter(args)
+        best: Value | None = next(items, None)
+        if best is None and "default" in kwargs:
+            return kwargs["default"]
+        if best is None:
+            return t.python.folded(function, ())  # Python's own error
         key = kwargs.get("key")
         if key is None or t.python.is_none(key):
-            return functools.reduce(lambda a, b: _better(t, name, a, b), items)
-        best, best_key = items[0], key.call(t, [items[0]], {})
-        for item in items[1:]:
+            return functools.reduce(lambda a, b: _better(t, name, a, b), items, best)
+        best_key = key.call(t, [best], {})
+        for item in items:
             item_key = key.call(t, [item], {})
             if t.python.binary(name, item_key, best_key).truth(t):
                 best, best_key = item, item_key
@@ -193,13 +211,12 @@ def _partial(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(functools.reduce)
 def _reduce(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    items = args[1].unpack(t)
-    if len(args) > 2:
-        items = [args[2], *items]
-    if not items:
+    items = args[1].each(t)
+    first = args[2] if len(args) > 2 else next(items, None)
+    if first is None:
         return t.python.raise_(TypeError, "reduce() of empty iterable with no initial value")
     function = args[0]
-    return functools.reduce(lambda a, b: function.call(t, [a, b], {}), items)
+    return functools.reduce(lambda a, b: function.call(t, [a, b], {}), items, first)
 
 
 def _materialised(function: Callable[..., Any]) -> Handler:
@@ -217,7 +234,11 @@ def _materialised(function: Callable[..., Any]) -> Handler:
 
 for _function in (itertools.product, itertools.permutations, itertools.combinations):
     BUILTINS.add(id(_function), _materialised(_function))
-BUILTINS.add(id(itertools.pairwise), _materialised(itertools.pairwise))
+
+
+@builtin(itertools.pairwise)
+def _pairwise(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return PairwiseIterator(args[0].iterate(t))
 
 
 @builtin(itertools.groupby)
@@ -286,26 +307,15 @@ for _while_kind in (itertools.takewhile, itertools.dropwhile):
 @builtin(itertools.accumulate)
 def _accumulate(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     function = kwargs.get("func", args[1] if len(args) > 1 else None)
-    if function is not None and t.python.is_none(function):
-        function = None
     initial = kwargs.get("initial")
-    totals: list[Value] = [] if initial is None or t.python.is_none(initial) else [initial]
-    for item in args[0].unpack(t):
-        if not totals:
-            totals.append(item)
-        elif function is None:
-            totals.append(t.python.binary("add", totals[-1], item))
-        else:
-            totals.append(function.call(t, [totals[-1], item], {}))
-    return ListValue(list(totals)).iterate(t)
+    given = [None if v is None or t.python.is_none(v) else v for v in (function, initial)]
+    return AccumulateIterator(args[0].iterate(t), *given)
 
 
 @builtin(itertools.zip_longest)
 def _zip_longest(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    lists = [a.unpack(t) for a in args]
     fill = kwargs.get("fillvalue", ConstValue(None))
-    rows = itertools.zip_longest(*lists, fillvalue=fill)
-    return ListValue([TupleValue(list(row)) for row in rows]).iterate(t)
+    return ZipLongestIterator([a.iterate(t) for a in args], fill)
 
 
 # -- operator's makers of functions ------------------------------------------------------------

@@ -24,6 +24,7 @@ from tc.compiler.capture.values.lookup import (
     read_runs_python,
     type_lookup,
 )
+from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ class ObjectValue(Value):
         self._special(t, "__delitem__", [key])
 
     def length(self, t: Interpreter) -> Value:
-        return self._special(t, "__len__", [])
+        return slot_result(t, self.cls, "__len__", self._special(t, "__len__", []))
 
     def _special(self, t: Interpreter, name: str, args: Args) -> Value:
         method = self.dunder(t, name)
@@ -240,13 +241,13 @@ class ObjectValue(Value):
         for name in ("__bool__", "__len__"):
             method = self.dunder(t, name)
             if method is not None:
-                return method.call(t, [], {}).truth(t)
+                return slot_result(t, self.cls, name, method.call(t, [], {})).truth(t)
         return True
 
     def iterate(self, t: Interpreter) -> Value:
         method = self.dunder(t, "__iter__")
         if method is not None:
-            return method.call(t, [], {})
+            return slot_result(t, self.cls, "__iter__", method.call(t, [], {}))
         if self.dunder(t, "__getitem__") is not None:
             return t.python.iterate_by_index(self)
         return t.python.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")

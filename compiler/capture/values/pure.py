@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture.traceable import count_elements
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
+from tc.compiler.capture.values.slot_results import slot_result
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -59,4 +60,5 @@ def _path_text(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     path: Any = args[0] if args else kwargs["path"]
     if issubclass(path.python_type(), str | bytes):
         return path  # type: ignore[no-any-return]
-    return path.attr(t, "__fspath__").call(t, [], {})  # type: ignore[no-any-return]
+    found = path.attr(t, "__fspath__").call(t, [], {})
+    return slot_result(t, path.python_type(), "__fspath__", found)

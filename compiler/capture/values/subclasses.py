@@ -22,6 +22,7 @@ from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, LambdaValue, 
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import is_library
+from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.capture.values.tensor import VIEWS, NodeValue, TensorValue, calling
 from tc.compiler.core.sources import AttrSource, DictSource, Source
 
@@ -235,11 +236,15 @@ class SubclassValue(TensorValue):
 
     def truth(self, t: Interpreter) -> bool:
         found = self._special(t, bool, "__bool__", [])
-        return found.truth(t) if found is not None else super().truth(t)
+        if found is None:
+            return super().truth(t)
+        return slot_result(t, self.kind, "__bool__", found).truth(t)
 
     def length(self, t: Interpreter) -> Value:
         found = self._special(t, len, "__len__", [])
-        return found if found is not None else super().length(t)
+        if found is None:
+            return super().length(t)
+        return slot_result(t, self.kind, "__len__", found)
 
     def iterate(self, t: Interpreter) -> Value:
         raw = own_attribute(self.kind, "__iter__")

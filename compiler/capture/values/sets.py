@@ -1,0 +1,404 @@
+"""Sets, and the iterators of containers that may not change their size meanwhile."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.containers import ListValue, SequenceIterator, TupleValue
+from tc.compiler.core.sources import Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.dicts import DictValue, DictView
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+#: in-place operators -> the methods that do the same
+IN_PLACE = {
+    "ior": "update",
+    "iand": "intersection_update",
+    "isub": "difference_update",
+    "ixor": "symmetric_difference_update",
+}
+#: methods that make a new set -> the operators that do the same
+OPERATORS = {
+    "union": "__or__",
+    "intersection": "__and__",
+    "difference": "__sub__",
+    "symmetric_difference": "__xor__",
+}
+
+
+class SetValue(Value):
+    """A set, or a frozenset whose items are not all constants: token of the item -> item.
+
+    In which order Python iterates over a set depends on the hashes of the items and on all that
+    was done to it. So the same is done to a set of the tokens.
+
+    Attributes:
+        original: the set itself, of an input.
+        table: the tokens in a set of Python; None for an input that has not been changed, which
+            is iterated over in the order of `items`.
+        ordered: whether the order of `table` is Python's.
+    """
+
+    noun = "a set"
+
+    def __init__(
+        self,
+        items: dict[Any, Slot],
+        source: Source | None = None,
+        kind: type = set,
+        table: Any = None,
+        original: Any = None,
+    ) -> None:
+        self.items = items
+        self.source = source
+        self.creation_index = self.next_creation_index()
+        self.kind = kind
+        self.table = table
+        self.original = original
+        self.ordered = True
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def tokens(self) -> Any:
+        """Return the tokens in the order of Python's; that of other objects has no meaning."""
+        if self.table is None or not all(map(_has_own_hash, self.items)):
+            return self.items
+        if not self.ordered:
+            self.cannot(breaks.UNSUPPORTED_OP, "the order of an input set that was changed")
+        return self.table
+
+    def plain(self) -> Any:
+        """Return a set of the tokens that Python iterates over as over this one."""
+        if self.table is None and self.original is not None:
+            return self.original if all(map(_has_own_hash, self.items)) else set(iter(self.items))
+        tokens = self.tokens()
+        return tokens if tokens is self.table else self.kind(iter(tokens))
+
+    def tokens_to_change(self) -> Any:
+        """Return the set of tokens; of an input, a table of the same size and order if there is."""
+        if self.table is None:
+            likely = (set(iter(self.original)), self.original.copy())
+            alike = [one for one in likely if _same_table(one, self.original)]
+            self.ordered = bool(alike)
+            own = all(map(_has_own_hash, self.items))
+            self.table = alike[0] if alike and own else set(iter(self.items))
+        return self.table
+
+    def values(self, t: Interpreter) -> list[Value]:
+        """Return all items."""
+        for token, slot in list(self.items.items()):
+            if isinstance(slot, Lazy):
+                self.items[token] = t.values.wrap(slot.obj, slot.source)
+        return [slot for slot in map(self.items.get, self.tokens()) if isinstance(slot, Value)]
+
+    def truth(self, t: Interpreter) -> bool:
+        return bool(self.items)
+
+    def length(self, t: Interpreter) -> Value:
+        return ConstValue(len(self.items))
+
+    def iterate(self, t: Interpreter) -> Value:
+        return SizedIterator(t, self.values(t), self)
+
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.attributes.builtin_method(self, name)
+
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        handler = SET_METHODS.get(name)
+        if handler is None:
+            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
+        if not hasattr(self.kind, name):
+            t.python.raise_(
+                AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'"
+            )
+        return handler(t, self, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def children(self, t: Interpreter) -> list[Value]:
+        return [slot for slot in self.items.values() if isinstance(slot, Value)]
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        if self.kind is frozenset:
+            r.load_callable(frozenset)
+        r.push_slots([self.items[token] for token in self.tokens()])
+        r.e.build_set(len(self.items))
+        if self.kind is frozenset:
+            r.e.call(1)
+
+    def replay(self, r: ResidualInterface) -> None:
+        """Emit code that takes out of the original what has gone, and adds what is new.
+
+        That keeps its table as the program's own changes would; a new one has another order.
+        """
+        before = {r.t.python.key(item): item for item in map(r.t.values.known, self.original)}
+        gone: list[Slot] = [item for token, item in before.items() if token not in self.items]
+        new = [slot for token, slot in self.items.items() if token not in before]
+        for name, slots in (("difference_update", gone), ("update", new)):
+            if slots:
+                r.push_slots(slots)
+                r.e.build_list(len(slots))
+                temporary = r.store_new()
+                r.call_method(self, name, functools.partial(r.e.load_fast, temporary))
+
+
+def _same_table(one: Any, other: Any) -> bool:
+    """Return whether two sets have their items at the same places, as far as can be seen."""
+    return list(one) == list(other) and sys.getsizeof(one) == sys.getsizeof(other)
+
+
+def _has_own_hash(token: Any) -> bool:
+    """Return whether a token is the item itself, so that it has the same hash."""
+    if type(token) is tuple:
+        return all(map(_has_own_hash, token))
+    return is_constant_object(token)
+
+
+def set_of(t: Interpreter, values: Iterable[Value], kind: type = set) -> SetValue:
+    """Return a new set of values."""
+    items: dict[Any, Slot] = {}
+    for value in values:
+        items.setdefault(t.python.key(value), value)
+    return SetValue(items, kind=kind, table=kind(list(items)))
+
+
+def set_from(t: Interpreter, iterable: Value, kind: type = set) -> SetValue:
+    """Return ``kind(iterable)``, with the order that Python gives a copy of that container."""
+    tokens, items = _tokens_of(t, iterable)
+    return SetValue(dict(items), kind=kind, table=kind(tokens))
+
+
+def _tokens_of(t: Interpreter, iterable: Value) -> tuple[Any, dict[Any, Slot]]:
+    """Return the tokens in a container of the iterable's kind, and the items by token."""
+    if isinstance(iterable, SetValue):
+        tokens = iterable.plain()
+        return tokens, {token: iterable.items[token] for token in tokens}
+    items: dict[Any, Slot] = {}
+    for value in iterable.each(t):
+        items.setdefault(t.python.key(value), value)
+    kind = iterable.python_type()
+    if isinstance(iterable, ConstValue) and kind in (set, frozenset):
+        return iterable.obj, items
+    return items if kind is dict else list(items), items
+
+
+class SizedIterator(SequenceIterator):
+    """An iterator over a dict, a view, or a set; Python refuses to go past a change of size."""
+
+    def __init__(
+        self,
+        t: Interpreter,
+        items: list[Value],
+        owner: DictValue | SetValue,
+        view: DictView | None = None,
+    ) -> None:
+        super().__init__(ListValue(list(items)))
+        self.owner = owner
+        self.view = view
+        self.writes = t.effects.writes
+
+    def advance(self, t: Interpreter) -> Value:
+        self._refresh(t)
+        return super().advance(t)
+
+    def _refresh(self, t: Interpreter) -> None:
+        """Look at the items again if something was written: values may have been replaced."""
+        if self.view is None or self.writes == t.effects.writes or self.is_invalid(t):
+            return
+        if self.sequence.slots:
+            self.sequence.slots[:] = self.view.contents(t)
+        self.writes = t.effects.writes
+
+    def is_invalid(self, t: Interpreter) -> bool:
+        if self.index >= self.size and self.owner.python_type() is collections.OrderedDict:
+            return False  # its iterator looks for the end first
+        return bool(self.owner.length(t).constant() != self.size)
+
+    def children(self, t: Interpreter) -> list[Value]:
+        if self.sequence.slots and self.is_invalid(t):
+            raise breaks.SkipFrame("a container changes its size while it is iterated over")
+        if self._is_of_the_owner():
+            return [self.view or self.owner]
+        return super().children(t)
+
+    def _is_of_the_owner(self) -> bool:
+        """Return whether residual code may iterate over the container itself, as Python does."""
+        unchanged = not isinstance(self.owner, SetValue) or self.owner.table is None
+        return unchanged and self.index <= self.size and bool(self.sequence.slots)
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        if not self._is_of_the_owner():
+            super().rebuild(r)
+            return
+        r.load_callable(iterator_at)
+        r.push_slots([self.view or self.owner, ConstValue(self.index)])
+        r.e.call(2)
+
+
+def iterator_at(container: Any, index: int) -> Any:
+    """Return an iterator over a container that has gone past some items; for residual code."""
+    iterator = iter(container)
+    for _ in range(index):
+        next(iterator)
+    return iterator
+
+
+# -- methods -----------------------------------------------------------------------------------
+def _add(t: Interpreter, s: SetValue, value: Value) -> Value:
+    token = t.python.key(value)
+    t.effects.changed(s)
+    s.tokens_to_change().add(token)
+    s.items.setdefault(token, value)
+    return ConstValue(None)
+
+
+def _discard(t: Interpreter, s: SetValue, value: Value) -> Value:
+    token = t.python.key(value)
+    t.effects.changed(s)
+    s.tokens_to_change().discard(token)
+    s.items.pop(token, None)
+    return ConstValue(None)
+
+
+def _remove(t: Interpreter, s: SetValue, value: Value) -> Value:
+    if t.python.key(value) not in s.items:
+        return t.python.raise_(KeyError, value)
+    return _discard(t, s, value)
+
+
+def _pop(t: Interpreter, s: SetValue) -> Value:
+    if not s.items:
+        return t.python.raise_(KeyError, "pop from an empty set")
+    s.values(t)
+    t.effects.changed(s)
+    table = s.tokens_to_change()
+    token = table.pop() if s.tokens() is table else next(iter(s.items))
+    table.discard(token)
+    item = s.items.pop(token)
+    assert isinstance(item, Value)
+    return item
+
+
+def _update(t: Interpreter, s: SetValue, *others: Value) -> Value:
+    for other in others:
+        if other.python_type() not in (set, frozenset, dict):
+            for value in other.each(t):
+                _add(t, s, value)
+            continue
+        tokens, items = _tokens_of(t, other)
+        t.effects.changed(s)
+        s.tokens_to_change().update(tokens)
+        for token, slot in items.items():
+            s.items.setdefault(token, slot)
+    return ConstValue(None)
+
+
+def _difference_update(t: Interpreter, s: SetValue, *others: Value) -> Value:
+    for other in others:
+        if isinstance(other, SetValue | ConstValue | ListValue | TupleValue):
+            _in_place("difference_update")(t, s, other)
+            continue
+        for value in other.each(t):
+            _discard(t, s, value)
+        s.tokens_to_change().difference_update(())  # which makes a table of many gaps smaller
+    return ConstValue(None)
+
+
+def _clear(t: Interpreter, s: SetValue) -> Value:
+    t.effects.changed(s)
+    s.tokens_to_change().clear()
+    s.items.clear()
+    return ConstValue(None)
+
+
+def _algebra(name: str) -> Any:
+    def operate(t: Interpreter, s: SetValue, *others: Value) -> Value:
+        given = [_tokens_of(t, other) for other in others]
+        found = getattr(s.plain(), name)(*(tokens for tokens, _ in given))
+        kept = _kept(found, s.items, *(items for _, items in given))
+        return SetValue(kept, kind=s.kind, table=found)
+
+    return operate
+
+
+def _in_place(name: str) -> Any:
+    def update(t: Interpreter, s: SetValue, *others: Value) -> Value:
+        for other in others:
+            tokens, more = _tokens_of(t, other)
+            t.effects.changed(s)
+            table = s.tokens_to_change()
+            getattr(table, name)(tokens)
+            s.items = _kept(table, s.items, more)
+        return ConstValue(None)
+
+    return update
+
+
+def _kept(table: Any, *held: dict[Any, Slot]) -> dict[Any, Slot]:
+    """Return the items that are in a set now: of equal ones (1 and True), that which Python kept."""
+    wanted = set(map(id, table))
+    kept: dict[Any, Slot] = {}
+    for same in (lambda token: id(token) in wanted, table.__contains__):
+        for items in held:
+            for token, slot in items.items():
+                if token not in kept and same(token):
+                    kept[token] = slot
+    return kept
+
+
+def _relation(name: str) -> Any:
+    def compare(t: Interpreter, s: SetValue, other: Value) -> Value:
+        right = {t.python.key(v) for v in other.unpack(t)}
+        return ConstValue(getattr(set(s.items), name)(right))
+
+    return compare
+
+
+def _all_items(wanted: bool) -> Any:
+    """Return the method that asks whether all items of an iterable are, or are not, in the set."""
+
+    def compare(t: Interpreter, s: SetValue, other: Value) -> Value:
+        found = (t.python.key(value) in s.items for value in other.each(t))
+        return ConstValue(all(one == wanted for one in found))
+
+    return compare
+
+
+def _reduce(t: Interpreter, s: SetValue, protocol: Value) -> Value:
+    items = t.values.new_tuple([t.values.list_of(s.values(t))])
+    cls, state = t.values.known(s.kind), ConstValue(None)
+    return t.values.new_tuple([cls, items, state])
+
+
+SET_METHODS: dict[str, Any] = {
+    "__reduce_ex__": _reduce,
+    "add": _add,
+    "discard": _discard,
+    "remove": _remove,
+    "pop": _pop,
+    "update": _update,
+    "clear": _clear,
+    "copy": _algebra("copy"),
+    "intersection_update": _in_place("intersection_update"),
+    "difference_update": _difference_update,
+    "symmetric_difference_update": _in_place("symmetric_difference_update"),
+    **{
+        name: _algebra(method)
+        for method in ("union", "intersection", "difference", "symmetric_difference")
+        for name in (method, OPERATORS[method])
+    },
+    **{name: _relation(name) for name in ("issubset", "__le__", "__lt__", "__ge__", "__gt__")},
+    "issuperset": _all_items(True),
+    "isdisjoint": _all_items(False),
+    "__eq__": _relation("__eq__"),
+    "__contains__": lambda t, s, value: ConstValue(t.python.key(value) in s.items),
+    "__len__": lambda t, s: s.length(t),
+    "__iter__": lambda t, s: s.iterate(t),
+}
