@@ -41,6 +41,13 @@ _OF_INDICES = names("""
     repeat_interleave scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_
     take take_along_dim
 """)
+#: operations of integers, whose kernels refuse other numbers
+_OF_INTEGERS = names("""
+    and_ iand __and__ bitwise_and bitwise_and_ or_ ior __or__ bitwise_or bitwise_or_ xor ixor
+    __xor__ bitwise_xor bitwise_xor_ invert bitwise_not bitwise_not_ lshift ilshift __lshift__
+    bitwise_left_shift bitwise_left_shift_ rshift irshift __rshift__ bitwise_right_shift
+    bitwise_right_shift_ gcd gcd_ lcm lcm_
+""")
 #: divisions, which fail where an integer is divided by zero
 _DIVISIONS = names("""
     div div_ divide floor_divide floor_divide_ floordiv fmod fmod_ mod remainder remainder_
@@ -68,10 +75,12 @@ def break_where_handled(frame: Any, name: str, args: Iterable[Any]) -> None:
 def _may_fail(name: str, args: Iterable[Any]) -> bool:
     if name.removeprefix("linalg_") in _OF_VALUES:
         return True
-    if name not in _OF_INDICES and name not in _DIVISIONS:
+    if name not in _OF_INDICES | _DIVISIONS | _OF_INTEGERS:
         return False
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     whole = [not one.dtype.is_floating_point and not one.dtype.is_complex for one in tensors]
+    if name in _OF_INTEGERS:
+        return not all(whole)
     return any(whole) if name in _OF_INDICES else all(whole)
 
 

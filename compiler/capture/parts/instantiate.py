@@ -25,7 +25,6 @@ from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.handlers import handler_of
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
-from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.capture.values.stand_ins import call_handler
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         return made  # a class may refuse to be asked, or call others its instances
     start = type_lookup(kind, "__init__")
     if isinstance(start, types.FunctionType):
-        slot_result(t, kind, "__init__", t.inline_object(start, [made, *args], kwargs))
+        t.python.slot_result(kind, "__init__", t.inline_object(start, [made, *args], kwargs))
     elif isinstance(made, DictObjectValue):
         made.base_method("__init__").call(t, args, kwargs)
     elif start is object.__init__:
@@ -130,7 +129,7 @@ def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> V
     if kwargs and not isinstance(start, types.FunctionType):  # `name` of an ImportError
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {cls.obj.__qualname__}")
     if isinstance(start, types.FunctionType):
-        slot_result(t, cls.obj, "__init__", t.inline_object(start, [made, *args], kwargs))
+        t.python.slot_result(cls.obj, "__init__", t.inline_object(start, [made, *args], kwargs))
     return made
 
 

@@ -79,9 +79,9 @@ class ValueFactory:
             entries[token] = (entries[token][0] if token in entries else held, value)
         return DictValue(entries)
 
-    def frozen_set(self, values: Iterable[Value]) -> SetValue:
-        """Return a new frozenset."""
-        return set_of(self.t, values, frozenset)
+    def set_of(self, values: Iterable[Value], kind: type = set) -> SetValue:
+        """Return a new set."""
+        return set_of(self.t, values, kind)
 
     def number_is_dynamic(self, obj: float, source: Source) -> bool:
         """Return whether a number gets a symbol; attributes and defaults stay constants."""

@@ -7,7 +7,7 @@ import math
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,7 +34,6 @@ from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lo
 from tc.compiler.capture.values.objects import NNModuleValue, ObjectValue, SuperValue
 from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
-from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.table import Table
@@ -265,7 +264,7 @@ def _number(kind: type) -> Handler:
         if isinstance(value, ObjectValue):
             names = (f"__{kind.__name__}__", "__index__", *["__trunc__"] * (kind is int))
             name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), names[0])
-            found = slot_result(t, value.cls, name, value.method(t, name, [], {}))
+            found = t.python.slot_result(value.cls, name, value.method(t, name, [], {}))
             return convert(t, [found], {})
         return t.python.folded(kind, *t.python.concrete_list(args))
 
@@ -311,12 +310,8 @@ def _set(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _frozenset(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if args and args[0].python_type() is frozenset:
         return args[0]
-    made = set_from(t, args[0], frozenset) if args else t.values.frozen_set([])
-    return ConstValue(made.table) if _all_constant(made.items) else made
-
-
-def _all_constant(items: Iterable[Any]) -> bool:
-    return all(is_constant_object(item) for item in items)
+    made = set_from(t, args[0], frozenset) if args else set_of(t, [], frozenset)
+    return ConstValue(made.table) if all(map(is_constant_object, made.items)) else made
 
 
 @builtin(collections.deque)

@@ -81,7 +81,7 @@ class ConstValue(KnownObject):
             named = {k: v.constant() for k, v in kwargs.items()}
         except NotConstant:
             if type(self.obj) is frozenset:
-                return t.values.frozen_set(t.values.known(item) for item in self.obj).method(
+                return t.values.set_of(map(t.values.known, self.obj), frozenset).method(
                     t, name, args, kwargs
                 )
             if name.startswith("__"):

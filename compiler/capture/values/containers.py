@@ -23,7 +23,6 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.capture.values.stand_ins import raise_as_python
 from tc.compiler.core.sources import Source
 
@@ -158,13 +157,13 @@ class TupleValue(SequenceValue):
         own = self._own(t, "__iter__")
         if own is None:
             return super().iterate(t)
-        return slot_result(t, self.kind, "__iter__", own.call(t, [], {}))
+        return t.python.slot_result(self.kind, "__iter__", own.call(t, [], {}))
 
     def length(self, t: Interpreter) -> Value:
         own = self._own(t, "__len__")
         if own is None:
             return super().length(t)
-        return slot_result(t, self.kind, "__len__", own.call(t, [], {}))
+        return t.python.slot_result(self.kind, "__len__", own.call(t, [], {}))
 
     def unpack(self, t: Interpreter) -> list[Value]:
         own = self._own(t, "__iter__")

@@ -18,8 +18,7 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, TupleValue
-from tc.compiler.capture.values.sets import SizedIterator, set_of
+from tc.compiler.capture.values.containers import ListValue, SequenceIterator, TupleValue
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -239,7 +238,7 @@ class DictView(Value):
                 return ConstValue(self.owner.has(t, args[0]))
             return ListValue(list(self.contents(t))).method(t, name, args, kwargs)
         if self.name == "keys":
-            return set_of(t, self.contents(t)).method(t, name, args, kwargs)
+            return t.values.set_of(self.contents(t)).method(t, name, args, kwargs)
         return super().method(t, name, args, kwargs)
 
     def children(self, t: Interpreter) -> list[Value]:
@@ -247,6 +246,66 @@ class DictView(Value):
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.call_method(self.owner, self.name, keep=True)
+
+
+class SizedIterator(SequenceIterator):
+    """An iterator over a dict, a view, or a set; Python refuses to go past a change of size."""
+
+    def __init__(
+        self,
+        t: Interpreter,
+        items: list[Value],
+        owner: Value,
+        view: DictView | None = None,
+    ) -> None:
+        super().__init__(ListValue(list(items)))
+        self.owner = owner
+        self.view = view
+        self.writes = t.effects.writes
+
+    def advance(self, t: Interpreter) -> Value:
+        self._refresh(t)
+        return super().advance(t)
+
+    def _refresh(self, t: Interpreter) -> None:
+        """Look at the items again if something was written: values may have been replaced."""
+        if self.view is None or self.writes == t.effects.writes or self.is_invalid(t):
+            return
+        if self.sequence.slots:
+            self.sequence.slots[:] = self.view.contents(t)
+        self.writes = t.effects.writes
+
+    def is_invalid(self, t: Interpreter) -> bool:
+        if self.index >= self.size and self.owner.python_type() is collections.OrderedDict:
+            return False  # its iterator looks for the end first
+        return bool(self.owner.length(t).constant() != self.size)
+
+    def children(self, t: Interpreter) -> list[Value]:
+        if self.sequence.slots and self.is_invalid(t):
+            raise breaks.SkipFrame("a container changes its size while it is iterated over")
+        if self.is_of_the_owner():
+            return [self.view or self.owner]
+        return super().children(t)
+
+    def is_of_the_owner(self) -> bool:
+        """Return whether residual code may iterate over the container itself, as Python does."""
+        return self.index <= self.size and bool(self.sequence.slots)
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        if not self.is_of_the_owner():
+            super().rebuild(r)
+            return
+        r.load_callable(iterator_at)
+        r.push_slots([self.view or self.owner, ConstValue(self.index)])
+        r.e.call(2)
+
+
+def iterator_at(container: Any, index: int) -> Any:
+    """Return an iterator over a container that has gone past some items; for residual code."""
+    iterator = iter(container)
+    for _ in range(index):
+        next(iterator)
+    return iterator
 
 
 # -- dict methods ----------------------------------------------------------------------------

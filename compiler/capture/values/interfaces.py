@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.effects import Effects
     from tc.compiler.capture.values.functions import CellValue, FunctionValue
     from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
-    from tc.compiler.capture.values.sets import SetValue
     from tc.compiler.capture.values.subclasses import DerivedTensors
     from tc.compiler.capture.values.tensor import NodeValue, TensorValue
     from tc.compiler.core.sources import Source
@@ -275,8 +274,8 @@ class ValueInterface(Protocol):
     def dict_of(self, pairs: Iterable[tuple[Any, Value]]) -> DictValue:
         """Return a new dict; keys are values or plain constants."""
 
-    def frozen_set(self, values: Iterable[Value]) -> SetValue:
-        """Return a new frozenset."""
+    def set_of(self, values: Iterable[Value], kind: type = set) -> Value:
+        """Return a new set."""
 
     def known(self, obj: Any) -> Value:
         """Return the value of an object that traced code made or that needs no guard."""
@@ -404,6 +403,9 @@ class PythonInterface(Protocol):
 
     def format(self, value: Value, spec: str) -> Value:
         """Apply ``format(value, spec)``."""
+
+    def slot_result(self, kind: type, name: str, result: Value) -> Value:
+        """Return what Python makes of the result of a class's special method."""
 
     def iterate_by_index(self, owner: Value) -> Value:
         """Iterate over an object that only has ``__getitem__``."""

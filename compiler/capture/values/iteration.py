@@ -13,7 +13,7 @@ import torch
 from tc.compiler.capture.traceable import groupby
 from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, CLASS_METHODS, Handler, builtin
-from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.const import ConstValue, is_not_implemented
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, sort_values
 from tc.compiler.capture.values.functions import PartialValue
 from tc.compiler.capture.values.iterators import (
@@ -112,6 +112,20 @@ def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(owner, SetValue):
         t.python.fold(reversed, set())
     return ListValue(list(reversed(owner.unpack(t)))).iterate(t)
+
+
+@builtin(operator.length_hint)
+def _length_hint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    owner, default = args[0], args[1] if len(args) > 1 else ConstValue(0)
+    if not isinstance(owner, ObjectValue) or owner.dunder(t, "__len__") is not None:
+        return owner.length(t)
+    method = owner.dunder(t, "__length_hint__")
+    if method is None:
+        return default
+    found = method.call(t, [], {})
+    if is_not_implemented(found):
+        return default
+    return t.python.slot_result(owner.cls, "__length_hint__", found)
 
 
 @builtin(sorted)

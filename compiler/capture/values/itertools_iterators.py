@@ -50,7 +50,7 @@ class ZipLongestIterator(LazyIterator):
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(itertools.zip_longest)
         r.push_slots(list(self.parts()))
-        r.e.call(len(self.sources) + 1, ("fillvalue",))
+        r.e.call(len(self.sources), ("fillvalue",))
 
 
 class PairwiseIterator(LazyIterator):
@@ -107,7 +107,7 @@ class AccumulateIterator(LazyIterator):
             r.load_callable(itertools.islice)
         r.load_callable(itertools.accumulate)
         r.push_slots(list(self.parts()))
-        r.e.call(3, ("initial",))
+        r.e.call(2, ("initial",))
         if self.total is not None:
             r.push_slots([ConstValue(1), ConstValue(None)])
             r.e.call(3)

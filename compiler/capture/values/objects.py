@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import (
-    UNBOUND,
-    Args,
-    KnownObject,
-    Kwargs,
-    Value,
-)
+from tc.compiler.capture.values.base import UNBOUND, Args, KnownObject, Kwargs, Raised, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.lookup import (
@@ -24,7 +18,6 @@ from tc.compiler.capture.values.lookup import (
     read_runs_python,
     type_lookup,
 )
-from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source
 
 if TYPE_CHECKING:
@@ -71,9 +64,16 @@ class ObjectValue(Value):
     # -- attributes ------------------------------------------------------------------------
     def attr(self, t: Interpreter, name: str) -> Value:
         getter = type_lookup(self.cls, "__getattribute__")
-        if isinstance(getter, types.FunctionType):
+        if not isinstance(getter, types.FunctionType):
+            return self.generic_attr(t, name)
+        fallback = type_lookup(self.cls, "__getattr__")
+        try:
             return t.inline_object(getter, [self, ConstValue(name)])
-        return self.generic_attr(t, name)
+        except Raised as raised:
+            missing = issubclass(raised.value.python_type(), AttributeError)
+            if not missing or not isinstance(fallback, types.FunctionType):
+                raise
+        return t.inline_object(fallback, [self, ConstValue(name)])
 
     def generic_attr(self, t: Interpreter, name: str) -> Value:
         """Look an attribute up as `object.__getattribute__` and then `__getattr__` do."""
@@ -89,7 +89,7 @@ class ObjectValue(Value):
 
     def find(self, t: Interpreter, name: str) -> Value | None:
         """Return an attribute found without `__getattr__`, or None."""
-        if name == "__dict__":
+        if name == "__dict__" and self.cls.__dictoffset__:
             return self.dictionary(t)
         if name == "__class__":
             return t.values.known(self.cls)
@@ -227,7 +227,7 @@ class ObjectValue(Value):
         self._special(t, "__delitem__", [key])
 
     def length(self, t: Interpreter) -> Value:
-        return slot_result(t, self.cls, "__len__", self._special(t, "__len__", []))
+        return t.python.slot_result(self.cls, "__len__", self._special(t, "__len__", []))
 
     def _special(self, t: Interpreter, name: str, args: Args) -> Value:
         method = self.dunder(t, name)
@@ -241,13 +241,13 @@ class ObjectValue(Value):
         for name in ("__bool__", "__len__"):
             method = self.dunder(t, name)
             if method is not None:
-                return slot_result(t, self.cls, name, method.call(t, [], {})).truth(t)
+                return t.python.slot_result(self.cls, name, method.call(t, [], {})).truth(t)
         return True
 
     def iterate(self, t: Interpreter) -> Value:
         method = self.dunder(t, "__iter__")
         if method is not None:
-            return slot_result(t, self.cls, "__iter__", method.call(t, [], {}))
+            return t.python.slot_result(self.cls, "__iter__", method.call(t, [], {}))
         if self.dunder(t, "__getitem__") is not None:
             return t.python.iterate_by_index(self)
         return t.python.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")

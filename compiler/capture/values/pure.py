@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture.traceable import count_elements
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
-from tc.compiler.capture.values.slot_results import slot_result
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -61,4 +60,4 @@ def _path_text(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if issubclass(path.python_type(), str | bytes):
         return path  # type: ignore[no-any-return]
     found = path.attr(t, "__fspath__").call(t, [], {})
-    return slot_result(t, path.python_type(), "__fspath__", found)
+    return t.python.slot_result(path.python_type(), "__fspath__", found)

@@ -1,8 +1,7 @@
-"""Sets, and the iterators of containers that may not change their size meanwhile."""
+"""Sets, in the order that Python gives them."""
 
 from __future__ import annotations
 
-import collections
 import functools
 import sys
 from collections.abc import Iterable
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import ListValue, SequenceIterator, TupleValue
+from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.capture.values.dicts import SizedIterator
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.values.dicts import DictValue, DictView
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 #: in-place operators -> the methods that do the same
@@ -107,7 +106,7 @@ class SetValue(Value):
         return ConstValue(len(self.items))
 
     def iterate(self, t: Interpreter) -> Value:
-        return SizedIterator(t, self.values(t), self)
+        return SetIterator(t, self.values(t), self)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         return t.attributes.builtin_method(self, name)
@@ -189,65 +188,13 @@ def _tokens_of(t: Interpreter, iterable: Value) -> tuple[Any, dict[Any, Slot]]:
     return items if kind is dict else list(items), items
 
 
-class SizedIterator(SequenceIterator):
-    """An iterator over a dict, a view, or a set; Python refuses to go past a change of size."""
+class SetIterator(SizedIterator):
+    """An iterator over a set; residual code iterates over the set itself unless it was changed."""
 
-    def __init__(
-        self,
-        t: Interpreter,
-        items: list[Value],
-        owner: DictValue | SetValue,
-        view: DictView | None = None,
-    ) -> None:
-        super().__init__(ListValue(list(items)))
-        self.owner = owner
-        self.view = view
-        self.writes = t.effects.writes
+    owner: SetValue
 
-    def advance(self, t: Interpreter) -> Value:
-        self._refresh(t)
-        return super().advance(t)
-
-    def _refresh(self, t: Interpreter) -> None:
-        """Look at the items again if something was written: values may have been replaced."""
-        if self.view is None or self.writes == t.effects.writes or self.is_invalid(t):
-            return
-        if self.sequence.slots:
-            self.sequence.slots[:] = self.view.contents(t)
-        self.writes = t.effects.writes
-
-    def is_invalid(self, t: Interpreter) -> bool:
-        if self.index >= self.size and self.owner.python_type() is collections.OrderedDict:
-            return False  # its iterator looks for the end first
-        return bool(self.owner.length(t).constant() != self.size)
-
-    def children(self, t: Interpreter) -> list[Value]:
-        if self.sequence.slots and self.is_invalid(t):
-            raise breaks.SkipFrame("a container changes its size while it is iterated over")
-        if self._is_of_the_owner():
-            return [self.view or self.owner]
-        return super().children(t)
-
-    def _is_of_the_owner(self) -> bool:
-        """Return whether residual code may iterate over the container itself, as Python does."""
-        unchanged = not isinstance(self.owner, SetValue) or self.owner.table is None
-        return unchanged and self.index <= self.size and bool(self.sequence.slots)
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        if not self._is_of_the_owner():
-            super().rebuild(r)
-            return
-        r.load_callable(iterator_at)
-        r.push_slots([self.view or self.owner, ConstValue(self.index)])
-        r.e.call(2)
-
-
-def iterator_at(container: Any, index: int) -> Any:
-    """Return an iterator over a container that has gone past some items; for residual code."""
-    iterator = iter(container)
-    for _ in range(index):
-        next(iterator)
-    return iterator
+    def is_of_the_owner(self) -> bool:
+        return self.owner.table is None and super().is_of_the_owner()
 
 
 # -- methods -----------------------------------------------------------------------------------
@@ -342,7 +289,7 @@ def _in_place(name: str) -> Any:
 
 
 def _kept(table: Any, *held: dict[Any, Slot]) -> dict[Any, Slot]:
-    """Return the items that are in a set now: of equal ones (1 and True), that which Python kept."""
+    """Return the items that are in a set now: of equal ones (1, True), that which Python kept."""
     wanted = set(map(id, table))
     kept: dict[Any, Slot] = {}
     for same in (lambda token: id(token) in wanted, table.__contains__):

@@ -22,7 +22,6 @@ from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, LambdaValue, 
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import is_library
-from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.capture.values.tensor import VIEWS, NodeValue, TensorValue, calling
 from tc.compiler.core.sources import AttrSource, DictSource, Source
 
@@ -238,13 +237,13 @@ class SubclassValue(TensorValue):
         found = self._special(t, bool, "__bool__", [])
         if found is None:
             return super().truth(t)
-        return slot_result(t, self.kind, "__bool__", found).truth(t)
+        return t.python.slot_result(self.kind, "__bool__", found).truth(t)
 
     def length(self, t: Interpreter) -> Value:
         found = self._special(t, len, "__len__", [])
         if found is None:
             return super().length(t)
-        return slot_result(t, self.kind, "__len__", found)
+        return t.python.slot_result(self.kind, "__len__", found)
 
     def iterate(self, t: Interpreter) -> Value:
         raw = own_attribute(self.kind, "__iter__")

@@ -283,6 +283,8 @@ def _logical_not(b: Builder, call: Call) -> Tensor:
 
 @lowering("bitwise_not")
 def _bitwise_not(b: Builder, call: Call) -> Tensor:
+    if call.dtype.is_floating_point:
+        raise NotLowered(f"bitwise_not on {call.dtype}: the op itself says what is wrong")
     return elementwise(b, call, lambda x: apply("not", x), ("self",))
 
 

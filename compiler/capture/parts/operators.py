@@ -1,0 +1,368 @@
+"""Python's unary and binary operators over values."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.arrays import ArrayValue, operand
+from tc.compiler.capture.values.base import (
+    NotConstant,
+    OpaqueValue,
+    Value,
+)
+from tc.compiler.capture.values.const import ConstValue, is_not_implemented
+from tc.compiler.capture.values.containers import (
+    DequeValue,
+    ListValue,
+    SequenceValue,
+    TupleValue,
+)
+from tc.compiler.capture.values.copies import IdentityNumber
+from tc.compiler.capture.values.dict_objects import DictObjectValue
+from tc.compiler.capture.values.dicts import DictValue, DictView
+from tc.compiler.capture.values.functions import MethodValue
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
+from tc.compiler.capture.values.sets import SetValue, set_from, set_of
+from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
+from tc.compiler.capture.values.tensor import NodeValue, TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+
+REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+COMPARISONS = frozenset(REFLECTED)
+#: kinds of values whose classes may define operators in Python
+OWNERS = (ObjectValue, TupleValue, SubclassValue)
+#: classes that operators of sets take
+SETS = (set, frozenset, collections.abc.Set)
+#: in-place operator -> the plain one, which immutable left operands fall back to
+IN_PLACE = {
+    f"i{name.rstrip('_')}": name
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "matmul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "lshift",
+        "rshift",
+        "and_",
+        "or_",
+        "xor",
+    ]
+}
+
+
+class Operators:
+    """Applies Python's operators to values."""
+
+    def __init__(self, t: Interpreter) -> None:
+        self.t = t
+
+    def unary(self, name: str, value: Value) -> Value:
+        """Apply ``operator.<name>``."""
+        function = getattr(operator, name)
+        if isinstance(value, SubclassValue):
+            own = self._own_operator(value, f"__{name}__")
+            if own is not None:
+                return self.t.inline_object(own, [value])
+        if isinstance(value, NodeValue):
+            return self.t.output.call_torch(function, [value], {})
+        if isinstance(value, ArrayValue):
+            return value.method(self.t, f"__{name}__", [], {})
+        if isinstance(value, ObjectValue):
+            return value.method(self.t, f"__{name}__", [], {})
+        return self.t.python.folded(function, self.t.python.concrete(value))
+
+    def binary(self, name: str, left: Value, right: Value) -> Value:
+        """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
+        if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+            return self._array_binary(name, left, right)
+        found = self._user_binary(name, left, right)
+        if found is not None:
+            return found
+        if isinstance(left, NodeValue) or isinstance(right, NodeValue):
+            return self._node_binary(name, left, right)
+        found = self._equal_of_kinds(name, left, right) if name in ("eq", "ne") else None
+        if found is not None:
+            return found
+        if isinstance(left, DictView) and isinstance(right, DictView | SetValue):
+            pair = [set_of(self.t, side.unpack(self.t)) for side in (left, right)]
+            return self.binary(name, *pair)
+        if (
+            isinstance(right, SetValue)
+            and isinstance(left, ConstValue)
+            and (type(left.obj) is frozenset)
+        ):
+            left = set_from(self.t, left, frozenset)
+        if isinstance(left, SetValue) or (isinstance(left, DictValue) and name in ("or_", "ior")):
+            return self._container_operator(name, left, right)
+        if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
+            found = self._sequence_binary(name, left, right)
+            if found is not None:
+                return found
+        if isinstance(left, DictValue) and isinstance(right, DictValue) and name in ("eq", "ne"):
+            return ConstValue(self._dicts_equal(left, right) == (name == "eq"))
+        if name in ("eq", "ne") and not (left.is_constant() and right.is_constant()):
+            self._refuse_own_comparison(left, right, name)
+            self._refuse_own_comparison(right, left, name)
+            return ConstValue(self.t.python.identical(left, right) == (name == "eq"))
+        a, b = self._operand(left, name), self._operand(right, name)
+        return self.t.python.folded(getattr(operator, name), a, b)
+
+    def _refuse_own_comparison(self, side: Value, other: Value, name: str) -> None:
+        """Break the graph where an object that cannot be read compares by more than identity."""
+        if isinstance(side, IdentityNumber) and side.obj.source and other.is_constant():
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{side.noun} {name} a number")
+        if isinstance(side, OpaqueValue) and not only_objects(side, "__eq__"):
+            side.cannot(breaks.UNSUPPORTED_OP, f"operator.{name} on {side.describe()}")
+
+    def _array_binary(self, name: str, left: Value, right: Value) -> Value:
+        if left.is_constant() and right.is_constant():
+            both = self.t.python.concrete(left), self.t.python.concrete(right)
+            return self.t.python.folded(getattr(operator, name), *both)
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            array = left if isinstance(left, ArrayValue) else right
+            plain_array = isinstance(array, ArrayValue) and not array.scalar
+            if plain_array and (array is left or name in COMPARISONS):
+                raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}")
+            pair = [operand(name, left, right), operand(name, right, left)]
+            return self.t.output.call_torch(getattr(operator, name), pair, {})
+        owner, other = (left, right) if isinstance(left, ArrayValue) else (right, left)
+        if name in COMPARISONS and (
+            self.t.python.is_none(other) or not isinstance(left, ArrayValue)
+        ):
+            if self.t.python.is_none(other):
+                return ConstValue(self.t.python.identical(left, right) == (name == "eq"))
+            return owner.method(self.t, f"__{REFLECTED[name]}__", [other], {})
+        plain = name.rstrip("_")
+        dunder = f"__{plain}__" if isinstance(left, ArrayValue) else f"__r{plain}__"
+        found = owner.method(self.t, dunder, [other], {})
+        in_place = plain.startswith("i") and plain not in ("invert", "index")
+        scalar = isinstance(owner, ArrayValue) and owner.scalar
+        return left if in_place and not scalar else found
+
+    def _operand(self, value: Value, name: str) -> Any:
+        try:
+            return value.constant()
+        except NotConstant:
+            what = f"operator.{name} on {value.describe()}"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what) from None
+
+    def _node_binary(self, name: str, left: Value, right: Value) -> Value:
+        other = right if isinstance(left, NodeValue) else left
+        plain = isinstance(other, NodeValue | ConstValue | SequenceValue)
+        if name in ("eq", "ne") and (not plain or self.t.python.is_none(other)):
+            return ConstValue(self.t.python.identical(left, right) == (name == "eq"))
+        if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
+            sequence = left if isinstance(left, SequenceValue) else right
+            if not isinstance(other, TensorValue) and name in ("mul", "imul"):
+                count = self.t.python.concrete(right if sequence is left else left)
+                return self.binary(name, sequence, ConstValue(count))
+        if isinstance(other, ConstValue) and isinstance(other.obj, str):
+            if name in ("eq", "ne"):
+                return ConstValue(name == "ne")
+            both = self.t.python.concrete_list([left, right])
+            return self.t.python.folded(getattr(operator, name), *both)
+        if name in IN_PLACE and not isinstance(left, TensorValue):
+            name = IN_PLACE[name]
+        return self.t.output.call_torch(getattr(operator, name), [left, right], {})
+
+    def _user_binary(self, name: str, left: Value, right: Value) -> Value | None:
+        """Return the result of an operator method written in Python, or None if there is none."""
+        plain = name.rstrip("_")
+        attempts = [(left, f"__{plain}__", right)]
+        if name[0] == "i" and name not in ("invert", "is_"):
+            plain = plain[1:]
+            attempts.append((left, f"__{plain}__", right))
+        if name in COMPARISONS:
+            attempts.append((right, f"__{REFLECTED[name]}__", left))
+        elif not self._of_one_class(left, right):
+            attempts.append((right, f"__r{plain}__", left))
+        if self._reflected_goes_first(left, right, attempts[-1][1]):
+            attempts.insert(0, attempts.pop())
+        for owner, method, argument in attempts:
+            if isinstance(owner, OpaqueValue) and not only_objects(owner, method):
+                owner.cannot(breaks.UNSUPPORTED_OP, f"{owner.describe()}.{method}")
+            raw = self._own_operator(owner, method)
+            if raw is None or (owner is right and self._tensor_asks(left, right)):
+                continue
+            if plain == "mod" and owner is right and issubclass(left.python_type(), str | bytes):
+                continue  # formatting takes every operand
+            result = self.t.inline_object(raw, [owner, argument])
+            if not is_not_implemented(result):
+                return result
+        for owner, other in ((left, right), (right, left)) if name == "ne" else ():
+            raw = type_lookup(owner.cls, "__eq__") if isinstance(owner, ObjectValue) else None
+            if isinstance(raw, types.FunctionType):
+                result = self.t.inline_object(raw, [owner, other])
+                if not is_not_implemented(result):
+                    return self.t.python.logical_not(result)
+        return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
+
+    @staticmethod
+    def _of_one_class(left: Value, right: Value) -> bool:
+        """Return whether Python asks no reflected method: that of the left operand is the same."""
+        known = isinstance(left, OWNERS) and isinstance(right, OWNERS)
+        return known and left.python_type() is right.python_type()
+
+    @staticmethod
+    def _tensor_asks(left: Value, right: Value) -> bool:
+        """Return whether a tensor's operator asks ``__torch_function__`` of its right operand."""
+        if not isinstance(left, TensorValue) or not isinstance(right, OWNERS):
+            return False
+        return type_lookup(right.python_type(), "__torch_function__") is not MISSING
+
+    def _reflected_goes_first(self, left: Value, right: Value, method: str) -> bool:
+        """Return whether Python asks the right operand first: its class derives from the left."""
+        if not isinstance(left, OWNERS) or not isinstance(right, OWNERS):
+            return False
+        one, other = left.python_type(), right.python_type()
+        if one is other or not issubclass(other, one):
+            return False
+        compares = method.strip("_") in COMPARISONS  # which are asked even if not overridden
+        return compares or type_lookup(other, method) is not type_lookup(one, method)
+
+    def _compare_natively(self, name: str, left: Value, right: Value) -> Value | None:
+        """Compare two objects one of whose classes compares in C; None if neither does."""
+        classes = [side.cls for side in (left, right) if isinstance(side, ObjectValue)]
+        if classes == [types.SimpleNamespace] * 2:
+            own, other = left.attr(self.t, "__dict__"), right.attr(self.t, "__dict__")
+            return self.binary(name, own, other)
+        for cls in classes:
+            raw = type_lookup(cls, "__eq__")
+            identity = raw is object.__eq__ or cls is types.SimpleNamespace
+            if isinstance(raw, types.WrapperDescriptorType) and not identity:
+                what = f"{cls.__qualname__}.__eq__, which is not written in Python,"
+                raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what)
+        return None
+
+    def _own_operator(self, owner: Value, method: str) -> types.FunctionType | None:
+        """Return an operator method that a class written by users has."""
+        kind = owner.python_type() if isinstance(owner, OWNERS) else tuple
+        if kind is tuple:
+            return None
+        look_up = own_attribute if isinstance(owner, SubclassValue) else type_lookup
+        raw = look_up(kind, method)
+        return raw if isinstance(raw, types.FunctionType) else None
+
+    def _container_operator(self, name: str, left: Value, right: Value) -> Value:
+        method = f"__{name.rstrip('_')}__"
+        if name in ("eq", "ne"):
+            if isinstance(left, SetValue) and not issubclass(right.python_type(), SETS):
+                return ConstValue(name == "ne")
+        elif name != "ior" or isinstance(left, SetValue):
+            self._refuse_operands(name, left, right)
+        if name == "ne":
+            return self.t.python.logical_not(left.method(self.t, "__eq__", [right], {}))
+        if name[0] == "i" and isinstance(left, SetValue):
+            if left.kind is set:
+                left.method(self.t, IN_PLACE_ON_SETS[name.rstrip("_")], [right], {})
+                return left
+            method = f"__{name[1:].rstrip('_')}__"
+        both = isinstance(left, DictValue) and isinstance(right, DictValue)
+        if name == "or_" and both and left.python_type() is dict is not right.python_type():
+            return right.method(self.t, "__ror__", [left], {})  # its class is derived from dict
+        return left.method(self.t, method, [right], {})
+
+    def _refuse_operands(self, name: str, left: Value, right: Value) -> None:
+        """Raise Python's error if a set or dict meets what is neither."""
+        kind = right.python_type()
+        if issubclass(kind, dict if isinstance(left, DictValue) else SETS):
+            return
+        plain = name.rstrip("_").removeprefix("i")
+        reflected = f"__{REFLECTED.get(name, 'r' + plain)}__"
+        own = type_lookup(kind, reflected)
+        usual = [MISSING, *(type_lookup(cls, reflected) for cls in (object, dict, tuple, int))]
+        if not any(own is method for method in usual):
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}")
+        named = type(kind.__name__, (), {})  # Python's message has the names of the two classes
+        self.t.python.fold(vars(operator)[name], left.python_type()(), named())
+
+    def _sequence_binary(self, name: str, left: Value, right: Value) -> Value | None:
+        if name in ("mul", "imul"):
+            sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
+            assert isinstance(sequence, SequenceValue)
+            repeated = self.t.python.fold(
+                operator.mul, sequence.places(), self.t.python.concrete(count)
+            )
+            slots = [sequence.slots[place] for place in repeated]
+            if name == "imul" and isinstance(left, ListValue):
+                self.t.effects.changed(sequence)
+                sequence.slots = slots
+                return sequence
+            return sequence.like(slots)
+        if not isinstance(left, SequenceValue):
+            return None
+        if name == "iadd" and isinstance(left, ListValue):
+            return left.method(self.t, "__iadd__", [right], {})
+        if not isinstance(right, SequenceValue):
+            if name in ("eq", "ne"):
+                return ConstValue(name == "ne")
+            return None
+        if name in ("add", "iadd"):
+            self.t.python.fold(operator.add, left.places(), right.places())
+            like = right if (left.kind, right.kind) == (tuple, torch.Size) else left
+            return like.like([*left.slots, *right.slots])
+        if name in COMPARISONS:
+            return self._compare_sequences(name, left, right)
+        return None
+
+    def _compare_sequences(self, name: str, left: SequenceValue, right: SequenceValue) -> Value:
+        if any(isinstance(left, c) != isinstance(right, c) for c in (ListValue, DequeValue)):
+            return self.t.python.folded(getattr(operator, name), left.places(), right.places())
+        a, b = left.values(self.t), right.values(self.t)
+        if name in ("eq", "ne") and len(a) != len(b):
+            return ConstValue(name == "ne")
+        for x, y in zip(a, b, strict=False):
+            if not self.t.python.equal(x, y):
+                return (
+                    self.binary(name, x, y)
+                    if name not in ("eq", "ne")
+                    else ConstValue(name == "ne")
+                )
+        return ConstValue(getattr(operator, name)(len(a), len(b)))
+
+    def _equal_of_kinds(self, name: str, left: Value, right: Value) -> Value | None:
+        """Compare what Python compares by other than its contents; None for everything else."""
+        views = [side.name for side in (left, right) if isinstance(side, DictView)]
+        if len(views) == 2 and "values" in views:
+            return ConstValue((left is right) == (name == "eq"))
+        if isinstance(left, MethodValue) and isinstance(right, MethodValue):
+            same = self.t.python.identical(left.owner, right.owner)
+            same = same and self.t.python.equal(left.function, right.function)
+            return ConstValue(same == (name == "eq"))
+        dicts = DictValue | DictObjectValue
+        kinds = isinstance(left, dicts) and isinstance(right, dicts)
+        if kinds and (isinstance(left, DictObjectValue) != isinstance(right, DictObjectValue)):
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}")
+        return None
+
+    def _dicts_equal(self, left: DictValue, right: DictValue) -> bool:
+        ordered = left.kind is right.kind is collections.OrderedDict
+        if ordered and list(left.whole(self.t)) != list(right.whole(self.t)):
+            return False
+        if set(left.whole(self.t)) != set(right.whole(self.t)):
+            return False
+        return all(
+            self.t.python.equal(left.at(self.t, k), right.at(self.t, k)) for k in left.entries
+        )
+
+
+def only_objects(owner: Value, method: str) -> bool:
+    """Return whether a class has no other method of a name than `object`."""
+    found = type_lookup(owner.python_type(), method)
+    return found is MISSING or found is type_lookup(object, method)
