@@ -93,16 +93,9 @@ TRANSFORMS = frozenset(
 #: Python that torch's compiled autograd puts into its graphs, to be traced through
 ENGINE_CODE = "torch._dynamo.external_utils"
 TRACEABLE = "tc.compiler.capture.traceable"
+WRAPPERS = "tc.compiler.capture.hook"
 #: modules of tc that are traced into
 TRACED = ("tc.examples", TRACEABLE, "tc.compiler.frontend.modules", "tc.compiler.aot.autograd")
-#: torch modules and packages whose functions are traced into from the code that calls them
-INLINED = (
-    "torch._higher_order_ops.",
-    "torch._ops",
-    "torch._tensor",
-    "torch.functional",
-    "torch.nn.init",
-)
 #: torch modules whose functions only wrap functions of the user
 DECORATORS = ("torch.utils._contextlib",)
 _STDLIB = tuple(
@@ -160,9 +153,19 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
 
 
 def is_being_imported(frame: Frame) -> bool:
-    """Return whether a frame's module is still being imported: capture could need missing names."""
+    """Return whether a frame runs within an import: capture could need names that come later."""
     module = sys.modules.get(str(frame.globals.get("__name__", "")))
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+    if getattr(getattr(module, "__spec__", None), "_initializing", False):
+        return True
+    caller: types.FrameType | None = sys._getframe(1)
+    while caller is not None:
+        module_name = caller.f_globals.get("__name__")
+        if module_name == "importlib._bootstrap":
+            return True
+        if module_name == WRAPPERS and caller.f_code.co_name == "call":
+            return False  # here the compiled function was called
+        caller = caller.f_back
+    return False
 
 
 def runs_on_for_now(frame: Frame, state: dict[Any, Any]) -> bool:
@@ -225,7 +228,7 @@ def _is_model_code(module: str) -> bool:
 def inlined_only(function: Any) -> bool:
     """Return whether a callable has no frame to capture, but can be traced from a caller's.
 
-    This holds for callables written in C, and for torch's own functions around operations.
+    This holds for callables written in C, and for torch's own functions, whose frames are skipped.
     """
     if isinstance(function, types.MethodType | type):
         return False
@@ -234,7 +237,7 @@ def inlined_only(function: Any) -> bool:
     if not isinstance(function, types.FunctionType):
         return True
     module = str(function.__globals__.get("__name__", ""))
-    return module in TRANSFORMS or module.startswith(INLINED)
+    return module.partition(".")[0] == "torch" and not _is_model_code(module)
 
 
 def _torch_leaves(function: types.FunctionType) -> bool:

@@ -220,3 +220,17 @@ def test_inputs_that_are_reshaped_in_place_are_reshaped(name):
                 torch.testing.assert_close(compiled(given), function(same))
                 assert given.shape == same.shape and given.stride() == same.stride()
                 assert given.requires_grad is same.requires_grad
+
+
+def test_what_a_decomposition_refuses_and_the_op_takes_stays_the_op():
+    x = torch.tensor([1 + 2j, complex("nan"), 3])
+    run = tc.compile(lambda x: torch.nan_to_num(x) + 1)
+    torch.testing.assert_close(run(x), torch.nan_to_num(x) + 1)
+
+
+@pytest.mark.parametrize("name", ["bitwise_not", "bitwise_and", "bitwise_left_shift", "gcd"])
+def test_numbers_that_no_kernel_takes_are_refused_by_the_op(name):
+    op = getattr(torch, name)
+    arguments = [torch.ones(3)] * (1 if name == "bitwise_not" else 2)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Float'"):
+        tc.compile(lambda *given: op(*given) + 1)(*arguments)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.attention.flex_attention import flex_attention
+from torch.utils.checkpoint import checkpoint
 
 import tc
 from tc import trace
@@ -81,6 +83,48 @@ def test_a_function_of_torch_that_python_calls_is_captured_where_it_was_asked_fo
     assert captured(torch.nn.functional.softmax, x, -1) == (0, [])
     with trace.capture_events() as events:
         tc.compile(torch.nn.functional.softmax, backend="eager")(x, -1)
+    assert len(list(events.of(trace.FrameStart))) == 1
+
+
+def _queries():
+    return [torch.randn(1, 2, 8, 4) for _ in range(3)]
+
+
+OF_TORCH = {
+    "flex_attention": lambda: (flex_attention, *_queries()),
+    "checkpoint": lambda: (checkpoint, torch.sin, torch.ones(2)),
+    "einsum": lambda: (torch.einsum, "ij,ij->i", torch.ones(2, 2), torch.ones(2, 2)),
+    "layer_norm": lambda: (torch.nn.functional.layer_norm, torch.ones(2, 3), (3,)),
+    "vmap": lambda: (torch.func.vmap(torch.sin), torch.ones(3)),
+    "orthogonal_": lambda: (torch.nn.init.zeros_, torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", OF_TORCH)
+def test_a_function_of_torch_is_compiled_where_a_user_compiles_it(name):
+    function, *args = OF_TORCH[name]()
+    tc.reset()
+    graphs = []
+    run = tc.compile(function, backend=lambda gm, _: graphs.append(gm) or gm, fullgraph=True)
+    torch.testing.assert_close(run(*args), function(*args))
+    assert len(graphs) == 1
+
+
+def test_what_runs_within_an_import_is_left_to_python(tmp_path, monkeypatch):
+    (tmp_path / "tc_late.py").write_text("import builtins\nFOUND = builtins.tc_scale(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def scale(number):
+        return torch.ones(2) * number
+
+    monkeypatch.setattr(__import__("builtins"), "tc_scale", scale, raising=False)
+    tc.reset()
+    with trace.capture_events() as events:
+        run = tc.compile(OUTER["outer"], backend="eager")
+        late = run(__import__, "tc_late")
+        assert torch.equal(late.FOUND, torch.full((2,), 3.0))
+        assert len(list(events.of(trace.FrameStart))) == 0
+        run(scale, 3)
     assert len(list(events.of(trace.FrameStart))) == 1
 
 

@@ -97,7 +97,18 @@ def unused(i):
     return i
 
 
+def of_integers(x):
+    found = x
+    for call in (lambda: 2 | x, lambda: x & x, lambda: torch.bitwise_not(x), lambda: 2 << x, lambda: torch.gcd(x, x)):
+        try:
+            found = found + call()
+        except NotImplementedError:
+            found = found + 7
+    return found
+
+
 CASES = [
+    (of_integers, torch.ones(3), torch.tensor([4, 6])),
     (jittered, -torch.eye(2), torch.eye(2)), (second_clause, torch.zeros(2, 2), torch.eye(2)),
     (bare, torch.tensor([9]), torch.tensor([1])), (from_a_call, torch.zeros(2, 2), torch.eye(2)),
     (suppressed, torch.tensor([0]), torch.tensor([2])), (in_context, -torch.eye(2), torch.eye(2)),
