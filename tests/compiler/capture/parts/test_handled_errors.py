@@ -99,7 +99,9 @@ def unused(i):
 
 def of_integers(x):
     found = x
-    for call in (lambda: 2 | x, lambda: x & x, lambda: torch.bitwise_not(x), lambda: 2 << x, lambda: torch.gcd(x, x)):
+    either, both = lambda: 2 | x, lambda: x & x
+    shifted, divisor = lambda: 2 << x, lambda: torch.gcd(x, x)
+    for call in (either, both, shifted, divisor, lambda: torch.bitwise_not(x)):
         try:
             found = found + call()
         except NotImplementedError:
