@@ -13,6 +13,7 @@ from tc.compiler.capture.torch_api import (
 )
 from tc.compiler.capture.values import (
     class_checks,
+    conversions,
     copies,
     hooks,
     indexing,
@@ -23,6 +24,7 @@ from tc.compiler.capture.values import (
 
 __all__ = [
     "class_checks",
+    "conversions",
     "copies",
     "flex",
     "higher_order",

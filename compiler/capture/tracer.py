@@ -32,7 +32,6 @@ from tc.compiler.capture.values.functions import (
     CellValue,
     FunctionValue,
     GeneratorValue,
-    bind,
     refuse_coroutine,
 )
 from tc.compiler.capture.values.handlers import handler_of
@@ -40,6 +39,7 @@ from tc.compiler.capture.values.objects import (
     ClassValue,
     NNModuleValue,
 )
+from tc.compiler.capture.values.parameters import bind
 from tc.compiler.core.sources import (
     AttrSource,
 )

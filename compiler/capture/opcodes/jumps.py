@@ -9,6 +9,7 @@ from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.bytecode.resume_functions import is_handed_on
 from tc.compiler.capture.values.base import Exhausted, OpaqueValue, Value
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.functions import GeneratorValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Instruction
@@ -139,12 +140,16 @@ def get_yield_from_iter(f: Frame, i: Instruction) -> None:
 @opcode("SEND")
 def send(f: Frame, i: Instruction) -> None:
     """Push the next value of the delegate; at its end leave the loop with its return value."""
-    f.pop()
+    sent, delegate = f.pop(), f.stack[-1]
     try:
-        f.push(_next(f))
+        if f.t.python.is_none(sent):
+            f.push(_next(f))
+        elif isinstance(delegate, GeneratorValue):
+            f.push(delegate.send(f.t, sent))
+        else:
+            f.push(delegate.method(f.t, "send", [sent], {}))
     except Exhausted as end:
-        result = end.args[0] if end.args else ConstValue(None)
-        f.finish_delegate(result)
+        f.finish_delegate(end.value or ConstValue(None))
         f.jump(i)
 
 

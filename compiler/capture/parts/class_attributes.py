@@ -19,6 +19,9 @@ from tc.compiler.capture.values.stand_ins import UNEXPECTED, raise_as_python
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
+#: methods of builtin containers that take keyword arguments
+TAKE_KEYWORDS = frozenset(("__init__", "fromkeys", "move_to_end", "popitem", "sort", "update"))
+
 
 class ClassAttributes:
     """Reads attributes of classes, through objects and through the classes themselves."""
@@ -36,6 +39,8 @@ class ClassAttributes:
             )
 
         def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+            if kwargs and name not in TAKE_KEYWORDS:
+                raise_as_python(t, owner, name, args, kwargs)
             try:
                 return owner.method(t, name, args, kwargs)
             except UNEXPECTED:

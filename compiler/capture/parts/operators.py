@@ -36,7 +36,7 @@ from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
 from tc.compiler.capture.values.tensor import NodeValue, TensorValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.values.interfaces import Interpreter
+    from tc.compiler.capture.values.interfaces import Interpreter, PythonInterface
 
 
 REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
@@ -69,8 +69,9 @@ IN_PLACE = {
 class Operators:
     """Applies Python's operators to values."""
 
-    def __init__(self, t: Interpreter) -> None:
+    def __init__(self, t: Interpreter, python: PythonInterface) -> None:
         self.t = t
+        self.python = python
 
     def unary(self, name: str, value: Value) -> Value:
         """Apply ``operator.<name>``."""
@@ -85,7 +86,7 @@ class Operators:
             return value.method(self.t, f"__{name}__", [], {})
         if isinstance(value, ObjectValue):
             return value.method(self.t, f"__{name}__", [], {})
-        return self.t.python.folded(function, self.t.python.concrete(value))
+        return self.python.folded(function, self.python.concrete(value))
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
@@ -119,9 +120,9 @@ class Operators:
         if name in ("eq", "ne") and not (left.is_constant() and right.is_constant()):
             self._refuse_own_comparison(left, right, name)
             self._refuse_own_comparison(right, left, name)
-            return ConstValue(self.t.python.identical(left, right) == (name == "eq"))
+            return ConstValue(self.python.identical(left, right) == (name == "eq"))
         a, b = self._operand(left, name), self._operand(right, name)
-        return self.t.python.folded(getattr(operator, name), a, b)
+        return self.python.folded(getattr(operator, name), a, b)
 
     def _refuse_own_comparison(self, side: Value, other: Value, name: str) -> None:
         """Break the graph where an object that cannot be read compares by more than identity."""
@@ -132,8 +133,8 @@ class Operators:
 
     def _array_binary(self, name: str, left: Value, right: Value) -> Value:
         if left.is_constant() and right.is_constant():
-            both = self.t.python.concrete(left), self.t.python.concrete(right)
-            return self.t.python.folded(getattr(operator, name), *both)
+            both = self.python.concrete(left), self.python.concrete(right)
+            return self.python.folded(getattr(operator, name), *both)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             array = left if isinstance(left, ArrayValue) else right
             plain_array = isinstance(array, ArrayValue) and not array.scalar
@@ -142,11 +143,9 @@ class Operators:
             pair = [operand(name, left, right), operand(name, right, left)]
             return self.t.output.call_torch(getattr(operator, name), pair, {})
         owner, other = (left, right) if isinstance(left, ArrayValue) else (right, left)
-        if name in COMPARISONS and (
-            self.t.python.is_none(other) or not isinstance(left, ArrayValue)
-        ):
-            if self.t.python.is_none(other):
-                return ConstValue(self.t.python.identical(left, right) == (name == "eq"))
+        if name in COMPARISONS and (self.python.is_none(other) or not isinstance(left, ArrayValue)):
+            if self.python.is_none(other):
+                return ConstValue(self.python.identical(left, right) == (name == "eq"))
             return owner.method(self.t, f"__{REFLECTED[name]}__", [other], {})
         plain = name.rstrip("_")
         dunder = f"__{plain}__" if isinstance(left, ArrayValue) else f"__r{plain}__"
@@ -165,18 +164,18 @@ class Operators:
     def _node_binary(self, name: str, left: Value, right: Value) -> Value:
         other = right if isinstance(left, NodeValue) else left
         plain = isinstance(other, NodeValue | ConstValue | SequenceValue)
-        if name in ("eq", "ne") and (not plain or self.t.python.is_none(other)):
-            return ConstValue(self.t.python.identical(left, right) == (name == "eq"))
+        if name in ("eq", "ne") and (not plain or self.python.is_none(other)):
+            return ConstValue(self.python.identical(left, right) == (name == "eq"))
         if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
             sequence = left if isinstance(left, SequenceValue) else right
             if not isinstance(other, TensorValue) and name in ("mul", "imul"):
-                count = self.t.python.concrete(right if sequence is left else left)
+                count = self.python.concrete(right if sequence is left else left)
                 return self.binary(name, sequence, ConstValue(count))
         if isinstance(other, ConstValue) and isinstance(other.obj, str):
             if name in ("eq", "ne"):
                 return ConstValue(name == "ne")
-            both = self.t.python.concrete_list([left, right])
-            return self.t.python.folded(getattr(operator, name), *both)
+            both = self.python.concrete_list([left, right])
+            return self.python.folded(getattr(operator, name), *both)
         if name in IN_PLACE and not isinstance(left, TensorValue):
             name = IN_PLACE[name]
         return self.t.output.call_torch(getattr(operator, name), [left, right], {})
@@ -210,7 +209,7 @@ class Operators:
             if isinstance(raw, types.FunctionType):
                 result = self.t.inline_object(raw, [owner, other])
                 if not is_not_implemented(result):
-                    return self.t.python.logical_not(result)
+                    return self.python.logical_not(result)
         return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
 
     @staticmethod
@@ -267,7 +266,7 @@ class Operators:
         elif name != "ior" or isinstance(left, SetValue):
             self._refuse_operands(name, left, right)
         if name == "ne":
-            return self.t.python.logical_not(left.method(self.t, "__eq__", [right], {}))
+            return self.python.logical_not(left.method(self.t, "__eq__", [right], {}))
         if name[0] == "i" and isinstance(left, SetValue):
             if left.kind is set:
                 left.method(self.t, IN_PLACE_ON_SETS[name.rstrip("_")], [right], {})
@@ -290,14 +289,14 @@ class Operators:
         if not any(own is method for method in usual):
             raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}")
         named = type(kind.__name__, (), {})  # Python's message has the names of the two classes
-        self.t.python.fold(vars(operator)[name], left.python_type()(), named())
+        self.python.fold(vars(operator)[name], left.python_type()(), named())
 
     def _sequence_binary(self, name: str, left: Value, right: Value) -> Value | None:
         if name in ("mul", "imul"):
             sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
             assert isinstance(sequence, SequenceValue)
-            repeated = self.t.python.fold(
-                operator.mul, sequence.places(), self.t.python.concrete(count)
+            repeated = self.python.fold(
+                operator.mul, sequence.places(), self.python.concrete(count)
             )
             slots = [sequence.slots[place] for place in repeated]
             if name == "imul" and isinstance(left, ListValue):
@@ -314,7 +313,7 @@ class Operators:
                 return ConstValue(name == "ne")
             return None
         if name in ("add", "iadd"):
-            self.t.python.fold(operator.add, left.places(), right.places())
+            self.python.fold(operator.add, left.places(), right.places())
             like = right if (left.kind, right.kind) == (tuple, torch.Size) else left
             return like.like([*left.slots, *right.slots])
         if name in COMPARISONS:
@@ -323,12 +322,12 @@ class Operators:
 
     def _compare_sequences(self, name: str, left: SequenceValue, right: SequenceValue) -> Value:
         if any(isinstance(left, c) != isinstance(right, c) for c in (ListValue, DequeValue)):
-            return self.t.python.folded(getattr(operator, name), left.places(), right.places())
+            return self.python.folded(getattr(operator, name), left.places(), right.places())
         a, b = left.values(self.t), right.values(self.t)
         if name in ("eq", "ne") and len(a) != len(b):
             return ConstValue(name == "ne")
         for x, y in zip(a, b, strict=False):
-            if not self.t.python.equal(x, y):
+            if not self.python.equal(x, y):
                 return (
                     self.binary(name, x, y)
                     if name not in ("eq", "ne")
@@ -342,8 +341,8 @@ class Operators:
         if len(views) == 2 and "values" in views:
             return ConstValue((left is right) == (name == "eq"))
         if isinstance(left, MethodValue) and isinstance(right, MethodValue):
-            same = self.t.python.identical(left.owner, right.owner)
-            same = same and self.t.python.equal(left.function, right.function)
+            same = self.python.identical(left.owner, right.owner)
+            same = same and self.python.equal(left.function, right.function)
             return ConstValue(same == (name == "eq"))
         dicts = DictValue | DictObjectValue
         kinds = isinstance(left, dicts) and isinstance(right, dicts)
@@ -357,9 +356,7 @@ class Operators:
             return False
         if set(left.whole(self.t)) != set(right.whole(self.t)):
             return False
-        return all(
-            self.t.python.equal(left.at(self.t, k), right.at(self.t, k)) for k in left.entries
-        )
+        return all(self.python.equal(left.at(self.t, k), right.at(self.t, k)) for k in left.entries)
 
 
 def only_objects(owner: Value, method: str) -> bool:

@@ -44,10 +44,10 @@ class PythonSemantics:
 
     def __init__(self, t: Interpreter) -> None:
         self.t = t
-        self.operators = Operators(t)
+        self.operators = Operators(t, self)
 
     # -- constants -----------------------------------------------------------------------------
-    def fold(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def fold(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a pure function on Python objects; its exceptions are raised into the traced code."""
         try:
             return function(*args, **kwargs)
@@ -58,7 +58,7 @@ class PythonSemantics:
                 ExceptionValue(type(error), [self.t.values.known(a) for a in error.args])
             ) from None
 
-    def folded(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value:
+    def folded(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value:
         """Return the result of `fold` as a value."""
         return self.t.values.known(self.fold(function, *args, **kwargs))
 
@@ -163,7 +163,7 @@ class PythonSemantics:
 
     def contains(self, container: Value, item: Value) -> Value:
         """Return ``item in container``."""
-        if isinstance(container, ConstValue):
+        if isinstance(container, ConstValue | ClassValue):
             if isinstance(item, TensorValue):
                 raise breaks.GraphBreak(breaks.DATA_BRANCH)
             return self.folded(operator.contains, container.obj, self.concrete(item))
@@ -173,9 +173,6 @@ class PythonSemantics:
             method = container.dunder(self.t, "__contains__")
             if method is not None:
                 return ConstValue(method.call(self.t, [item], {}).truth(self.t))
-            return ConstValue(any(self.equal(v, item) for v in container.each(self.t)))
-        if isinstance(container, ClassValue):
-            return self.folded(operator.contains, container.obj, self.concrete(item))
         if type_lookup(container.python_type(), "__contains__") is MISSING:
             return ConstValue(any(self.equal(v, item) for v in container.each(self.t)))
         return container.method(self.t, "__contains__", [item], {})
@@ -270,7 +267,7 @@ class PythonSemantics:
             return call()
         except Raised as raised:
             if issubclass(raised.value.python_type(), StopIteration):
-                raise Exhausted from None
+                raise Exhausted(raised.value.attr(self.t, "value")) from None
             raise
 
     # -- classes -------------------------------------------------------------------------------

@@ -364,30 +364,30 @@ class Residual:
         self.t.effects.replay(self, self._made, at_break)
 
     def replay_attribute(self, owner: Value, name: str, value: Value | None) -> None:
-        """Emit ``owner.name = value``, bypassing a ``__setattr__`` that was traced already."""
+        """Emit ``owner.name = value``, or ``del``, bypassing a method that was traced already."""
+        verb = "__delattr__" if value is None else "__setattr__"
+        existing_module = isinstance(owner, NNModuleValue) and owner.source is not None
+        base = torch.nn.Module if existing_module else object  # modules keep tables of parameters
+        kind = owner.cls if isinstance(owner, ObjectValue) else object
+        plain = type_lookup(base, verb)
+        own = type_lookup(kind, verb)
+        hidden = not existing_module and isinstance(type_lookup(kind, name), property)
+        if hidden or (isinstance(own, types.FunctionType) and own is not plain):
+            self.load_callable(plain)
+            self.push(owner)
+            self.e.load_const(name)
+            if value is not None:
+                self.push(value)
+            self.e.call(2 if value is None else 3)
+            self.e.pop_top()
+            return
         if value is None:
             self.push(owner)
             self.e.delete_attr(name)
             return
-        existing_module = isinstance(owner, NNModuleValue) and owner.source is not None
-        if existing_module or not isinstance(owner, ObjectValue):
-            self.push(value)
-            self.push(owner)
-            self.e.store_attr(name)
-            return
-        setter = type_lookup(owner.cls, "__setattr__")
-        plain = not isinstance(setter, types.FunctionType)
-        if plain and not isinstance(getattr(owner.cls, name, None), property):
-            self.push(value)
-            self.push(owner)
-            self.e.store_attr(name)
-            return
-        self.load_callable(object.__setattr__)
-        self.push(owner)
-        self.e.load_const(name)
         self.push(value)
-        self.e.call(3)
-        self.e.pop_top()
+        self.push(owner)
+        self.e.store_attr(name)
 
     def replay_global(self, space: dict[str, Any], name: str, value: Value) -> None:
         """Emit a store to a global."""

@@ -41,7 +41,20 @@ class Raised(Exception):
 
 
 class Exhausted(Exception):
-    """Control flow: an iterator is exhausted."""
+    """Control flow: an iterator is exhausted.
+
+    Attributes:
+        value: what a generator returned, or the argument of an iterator's StopIteration.
+    """
+
+    def __init__(self, value: Value | None = None) -> None:
+        super().__init__()
+        self.value = value
+
+    def as_raised(self, t: Interpreter) -> NoReturn:
+        """Raise StopIteration into the traced code, as ``next()`` does."""
+        none = self.value is None or t.python.is_none(self.value)
+        t.python.raise_(StopIteration, *(() if none else (self.value,)))
 
 
 class Value:
@@ -207,8 +220,8 @@ class IteratorValue(Value):
             self.cannot(breaks.UNSUPPORTED_CALL, f"{self.python_type().__name__}.{name}")
         try:
             return self.advance(t)
-        except Exhausted:
-            return t.python.raise_(StopIteration)
+        except Exhausted as end:
+            end.as_raised(t)
 
 
 class Lazy:

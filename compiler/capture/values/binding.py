@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Value
+from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue, is_library
@@ -81,6 +82,9 @@ def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> V
     """Return the value of a class attribute that is read through the class."""
     if isinstance(raw, classmethod):
         return MethodValue(owner, t.values.known(raw.__func__))
+    getter = type_lookup(type(raw), "__get__")
+    if isinstance(getter, types.FunctionType) and not isinstance(raw, functools.cached_property):
+        return t.inline_object(getter, [t.values.known(raw), ConstValue(None), owner])
     found = raw
     if isinstance(raw, staticmethod):
         found = raw.__func__

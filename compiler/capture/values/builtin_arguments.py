@@ -1,4 +1,4 @@
-"""Which arguments builtins take, so that a call which Python refuses is not traced.
+"""Which arguments builtins take: what Python refuses is not traced, and keywords find their place.
 
 ``inspect`` knows the signatures of most; the table has those of the others.
 """
@@ -14,7 +14,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture.values.base import Args, Kwargs
+from tc.compiler.capture.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -73,13 +73,20 @@ def signature_of(function: Any) -> inspect.Signature | None:
         return None
 
 
-def refuse_arguments(t: Interpreter, function: Any, args: Args, kwargs: Kwargs) -> None:
-    """Raise Python's TypeError into the traced code where a builtin takes no such arguments."""
+def arranged(
+    t: Interpreter, function: Any, args: Args, kwargs: Kwargs
+) -> tuple[list[Value], dict[str, Value]]:
+    """Return arguments with those in their places that were given by name and may have a place.
+
+    Where a builtin takes no such arguments, Python's TypeError is raised into the traced code.
+    """
     signature = signature_of(function)
     if signature is None:
-        return
+        return list(args), dict(kwargs)
     try:
-        signature.bind(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
     except TypeError:
         # Python words the error: it checks the number and names of arguments before all else.
         t.python.fold(function, *(None for _ in args), **dict.fromkeys(kwargs))
+        return list(args), dict(kwargs)
+    return list(bound.args), bound.kwargs

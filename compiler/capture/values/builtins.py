@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import collections
-import math
 import operator
 import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.resume_functions import INNER, STACK_PREFIX
@@ -23,7 +20,7 @@ from tc.compiler.capture.values.base import (
     Raised,
     Value,
 )
-from tc.compiler.capture.values.builtin_arguments import refuse_arguments
+from tc.compiler.capture.values.builtin_arguments import arranged
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
@@ -35,7 +32,7 @@ from tc.compiler.capture.values.objects import NNModuleValue, ObjectValue, Super
 from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
-from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.table import Table
 
 if TYPE_CHECKING:
@@ -106,7 +103,7 @@ class BuiltinValue(KnownObject):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         handler = BUILTINS.get(id(self.obj))
         if handler is not None:
-            refuse_arguments(t, self.obj, args, kwargs)
+            args, kwargs = arranged(t, self.obj, args, kwargs)
             if id(self.obj) in PURE:
                 return call_handler(t, self.obj, handler, args, kwargs)
             return handler(t, args, kwargs)
@@ -118,12 +115,12 @@ class BuiltinValue(KnownObject):
         if isinstance(owner, type) and name != "__new__":
             special = CLASS_METHODS.get(name)
             if special is not None:
-                return special(t, owner, args, kwargs)
+                return special(t, owner, *arranged(t, self.obj, args, kwargs))
             if name not in PURE_CLASS_METHODS:  # unlike `datetime.now` and `__subclasses__`
                 self.cannot(breaks.BUILTIN_CALL, f"{self.describe()}()")
             return self._fold(t, args, kwargs)
         if module in ("_operator", "operator") or id(self.obj) in OPERATORS:
-            refuse_arguments(t, self.obj, args, kwargs)
+            args, kwargs = arranged(t, self.obj, args, kwargs)
             return _operator(t, OPERATORS.get(id(self.obj), name), args, kwargs)
         if isinstance(self.obj, types.MethodDescriptorType | types.WrapperDescriptorType):
             overridden = type_lookup(args[0].python_type(), name) is not self.obj
@@ -240,54 +237,6 @@ def _callable(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     except breaks.GraphBreak:  # a callable of the tracer's own
         return ConstValue(True)
     return ConstValue(type_lookup(kind, "__call__") is not MISSING)
-
-
-@builtin(bool)
-def _bool(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if args and isinstance(args[0], SymValue):
-        return t.output.call_torch(operator.ne, [args[0], ConstValue(0)], {})
-    return ConstValue(args[0].truth(t) if args else False)
-
-
-def _number(kind: type) -> Handler:
-    def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        if not args:
-            return ConstValue(kind())
-        value = args[0]
-        if isinstance(value, TensorValue):
-            value = value.method(t, f"__{kind.__name__}__", [], {})
-        if isinstance(value, SymValue):
-            if value.python_type() is kind:
-                return value
-            if kind is float:
-                return t.output.call_torch(_symbolic_float, [value], {})
-        if isinstance(value, ObjectValue):
-            names = (f"__{kind.__name__}__", "__index__", *["__trunc__"] * (kind is int))
-            name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), names[0])
-            found = t.python.slot_result(value.cls, name, value.method(t, name, [], {}))
-            return convert(t, [found], {})
-        return t.python.folded(kind, *t.python.concrete_list(args))
-
-    return convert
-
-
-def _symbolic_float(number: Any) -> Any:
-    return torch.sym_float(number)  # type: ignore[no-untyped-call]
-
-
-BUILTINS.add(id(int), _number(int))
-BUILTINS.add(id(float), _number(float))
-
-
-def _text(function: Callable[[Any], str]) -> Handler:
-    def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        return t.python.convert_text(function, args[0]) if args else ConstValue("")
-
-    return convert
-
-
-for _converter in (str, repr, ascii):
-    BUILTINS.add(id(_converter), _text(_converter))
 
 
 # -- containers ------------------------------------------------------------------------------
@@ -491,61 +440,6 @@ def _locals(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         elif frame.is_bound(name) and not name.startswith((STACK_PREFIX, INNER)):
             found[name] = frame.local(name)
     return t.values.dict_of(found.items())
-
-
-# -- numbers ---------------------------------------------------------------------------------
-@builtin(math.sqrt)
-def _sqrt(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], SymValue):
-        return t.output.call_torch(torch.sym_sqrt, list(args), {})
-    if isinstance(args[0], TensorValue):
-        args[0].cannot(breaks.TENSOR_ITEM, "__float__()")
-    return t.python.folded(math.sqrt, t.python.concrete(args[0]))
-
-
-@builtin(math.prod)
-def _prod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    total = kwargs.get("start", ConstValue(1))
-    for item in args[0].each(t):
-        total = t.python.binary("mul", total, item)
-    return total
-
-
-@builtin(divmod)
-def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if any(isinstance(arg, TensorValue) for arg in args):  # tensors do not define it
-        kinds = " and ".join(f"'{arg.python_type().__name__}'" for arg in args)
-        t.python.raise_(TypeError, f"unsupported operand type(s) for divmod(): {kinds}")
-    quotient = t.python.binary("floordiv", *args)
-    rest = t.python.binary("mod", *args)
-    return TupleValue([quotient, rest])
-
-
-@builtin(abs)
-def _abs(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return t.python.unary("abs", args[0])
-
-
-@builtin(pow)
-def _pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) == 3:
-        return t.python.folded(pow, *t.python.concrete_list(args))
-    return t.python.binary("pow", args[0], args[1])
-
-
-@builtin(round)
-def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], TensorValue):
-        name = args[0].python_type().__name__
-        t.python.raise_(TypeError, f"type {name} doesn't define __round__ method")
-    return t.python.folded(round, *t.python.concrete_list(args))
-
-
-@builtin(format)
-def _format(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    value, *rest = args
-    spec = t.python.concrete(rest[0]) if rest else ""
-    return t.python.format(value, spec)
 
 
 def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:

@@ -468,8 +468,8 @@ class GeneratorValue(Value):
         if name in ("__next__", "send"):
             try:
                 return self.send(t, args[0] if args else ConstValue(None))
-            except Exhausted:
-                return t.python.raise_(StopIteration)
+            except Exhausted as end:
+                end.as_raised(t)
         if name == "__iter__":
             return self
         if name == "close":
@@ -489,6 +489,8 @@ class GeneratorValue(Value):
         writes = t.effects.writes
         if self.frame.started and self.frame.returned is None:
             raise breaks.SkipFrame(f"{self.describe()} is partly consumed at a graph break")
+        if self.frame.takes_values:
+            raise breaks.SkipFrame(f"{self.describe()} may be sent values after a graph break")
         items: list[Value] = []
         for _ in range(MAX_AHEAD):
             try:
@@ -536,45 +538,6 @@ def wrap_function(t: Interpreter, obj: types.FunctionType, source: Source | None
             default, ItemSource(AttrSource(from_source, "__kwdefaults__"), name)
         )
     return value
-
-
-def bind(t: Interpreter, function: FunctionValue, args: Args, kwargs: Kwargs) -> dict[str, Value]:
-    """Match arguments with parameters, as a call does; raises TypeError into the traced code."""
-    code = function.code
-    count, kwonly = code.co_argcount, code.co_kwonlyargcount
-    names = code.co_varnames
-    positional, keyword_only = names[:count], names[count : count + kwonly]
-    has_rest = bool(code.co_flags & inspect.CO_VARARGS)
-    has_named = bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    found: dict[str, Value] = dict(zip(positional, args, strict=False))
-    if len(args) > count and not has_rest:
-        t.python.raise_(TypeError, f"{function.name}() takes {count} positional arguments")
-    extra: dict[str, Value] = {}
-    for name, value in kwargs.items():
-        accepted = name in positional[code.co_posonlyargcount :] or name in keyword_only
-        if accepted and name not in found:
-            found[name] = value
-        elif accepted or not has_named:
-            t.python.raise_(TypeError, f"{function.name}() got an unexpected argument {name!r}")
-        else:
-            extra[name] = value
-    defaults = function.defaults
-    first_default = count - len(defaults.slots)
-    for index, name in enumerate(positional):
-        if name not in found:
-            if index < first_default:
-                t.python.raise_(TypeError, f"{function.name}() missing required argument {name!r}")
-            found[name] = defaults.at(t, index - first_default)
-    for name in keyword_only:
-        if name not in found:
-            if name not in function.kwdefaults:
-                t.python.raise_(TypeError, f"{function.name}() missing keyword argument {name!r}")
-            found[name] = function.kwdefaults[name]
-    if has_rest:
-        found[names[count + kwonly]] = TupleValue(list(args[count:]))
-    if has_named:
-        found[names[count + kwonly + has_rest]] = t.values.dict_of(extra.items())
-    return found
 
 
 def refuse_coroutine(code: types.CodeType) -> None:

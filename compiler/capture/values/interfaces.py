@@ -65,6 +65,10 @@ class FrameInterface(Protocol):
     def runs_code_if_closed(self) -> bool:
         """Whether closing or dropping a generator where it is suspended runs code of its own."""
 
+    @property
+    def takes_values(self) -> bool:
+        """Whether a generator uses what is sent to it."""
+
     def local(self, name: str) -> Value:
         """Return a local; an unbound one raises into the traced code."""
 
@@ -353,10 +357,10 @@ class AttributeInterface(Protocol):
 class PythonInterface(Protocol):
     """The interface of Python's operators, conversions and comparisons."""
 
-    def fold(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def fold(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a pure function on Python objects; its exceptions are raised into the traced code."""
 
-    def folded(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value:
+    def folded(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value:
         """Return the result of `fold` as a value."""
 
     def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:

@@ -58,10 +58,10 @@ def _iter(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _next(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     try:
         return args[0].advance(t)
-    except Exhausted:
+    except Exhausted as end:
         if len(args) > 1:
             return args[1]
-        return t.python.raise_(StopIteration)
+        end.as_raised(t)
 
 
 @builtin(enumerate)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import collections
+import copy
+import functools
+import inspect
+import itertools
+import math
+import operator
+import re
 import sys
+import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,3 +82,48 @@ def test_calls_that_tensors_do_not_allow(call):
 def test_reversed_tensors_are_tensors():
     for x in (torch.arange(3), torch.tensor(2)):
         assert torch.equal(tc.compile(lambda x: reversed(x), fullgraph=True)(x), reversed(x))
+
+
+CALLS = (Path(__file__).parent / "builtin_calls.txt").read_text().splitlines()
+
+
+def _attempt(call):
+    try:
+        return call()
+    except Exception as error:
+        return type(error).__name__
+
+
+def _after(name):
+    def call(owner, *args, **kwargs):
+        getattr(owner, name)(*args, **kwargs)
+        return owner
+
+    return call
+
+
+SPACE = {
+    **{m.__name__: m for m in (collections, copy, functools, inspect, itertools, math, operator)},
+    "attempt": _attempt,
+    "types_ns": types.SimpleNamespace,
+    "srt": _after("sort"),
+    "upd": _after("update"),
+    "mte": _after("move_to_end"),
+    "popi": _after("popitem"),
+}
+
+
+def _shown(value):
+    text = list(value) if hasattr(value, "__next__") else value
+    return type(value).__name__, re.sub(r" at 0x[0-9a-f]+", "", repr(text))
+
+
+@pytest.mark.parametrize("at", range(0, len(CALLS), 20))
+def test_arguments_find_their_places(at):
+    for call in CALLS[at : at + 20]:
+        space = dict(SPACE)
+        exec(f"def f(x):\n    return x + 1, ({call})\n", space)
+        x = torch.ones(2)
+        tc.reset()
+        found = _shown(tc.compile(space["f"], backend="eager")(x)[1])
+        assert found == _shown(space["f"](x)[1]), call

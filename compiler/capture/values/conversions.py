@@ -1,0 +1,129 @@
+"""Handlers of the builtin functions of numbers and text."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.tensor import SymValue, TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+
+@builtin(bool)
+def _bool(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if args and isinstance(args[0], SymValue):
+        return t.output.call_torch(operator.ne, [args[0], ConstValue(0)], {})
+    return ConstValue(args[0].truth(t) if args else False)
+
+
+def _number(kind: type) -> Handler:
+    def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if not args:
+            return ConstValue(kind())
+        value = args[0]
+        if len(args) > 1:
+            return t.python.folded(kind, *t.python.concrete_list(args))
+        if isinstance(value, TensorValue):
+            value = value.method(t, f"__{kind.__name__}__", [], {})
+        if isinstance(value, SymValue):
+            if value.python_type() is kind:
+                return value
+            if kind is float:
+                return t.output.call_torch(_symbolic_float, [value], {})
+        if isinstance(value, ObjectValue):
+            names = (f"__{kind.__name__}__", "__index__", *["__trunc__"] * (kind is int))
+            name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), names[0])
+            found = t.python.slot_result(value.cls, name, value.method(t, name, [], {}))
+            return convert(t, [found], {})
+        return t.python.folded(kind, *t.python.concrete_list(args))
+
+    return convert
+
+
+def _symbolic_float(number: Any) -> Any:
+    return torch.sym_float(number)  # type: ignore[no-untyped-call]
+
+
+BUILTINS.add(id(int), _number(int))
+BUILTINS.add(id(float), _number(float))
+
+
+def _text(function: Callable[[Any], str]) -> Handler:
+    def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if len(args) + len(kwargs) > 1:  # bytes, and how to decode them
+            plain = t.python.concrete_list(args)
+            return t.python.folded(function, *plain, **t.python.concrete_dict(kwargs))
+        return t.python.convert_text(function, args[0]) if args else ConstValue("")
+
+    return convert
+
+
+for _converter in (str, repr, ascii):
+    BUILTINS.add(id(_converter), _text(_converter))
+
+
+@builtin(math.sqrt)
+def _sqrt(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], SymValue):
+        return t.output.call_torch(torch.sym_sqrt, list(args), {})
+    if isinstance(args[0], TensorValue):
+        args[0].cannot(breaks.TENSOR_ITEM, "__float__()")
+    return t.python.folded(math.sqrt, t.python.concrete(args[0]))
+
+
+@builtin(math.prod)
+def _prod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    total = kwargs.get("start", ConstValue(1))
+    for item in args[0].each(t):
+        total = t.python.binary("mul", total, item)
+    return total
+
+
+@builtin(divmod)
+def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if any(isinstance(arg, TensorValue) for arg in args):  # tensors do not define it
+        kinds = " and ".join(f"'{arg.python_type().__name__}'" for arg in args)
+        t.python.raise_(TypeError, f"unsupported operand type(s) for divmod(): {kinds}")
+    quotient = t.python.binary("floordiv", *args)
+    rest = t.python.binary("mod", *args)
+    return TupleValue([quotient, rest])
+
+
+@builtin(abs)
+def _abs(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return t.python.unary("abs", args[0])
+
+
+@builtin(pow)
+def _pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 3:
+        return t.python.folded(pow, *t.python.concrete_list(args))
+    return t.python.binary("pow", args[0], args[1])
+
+
+@builtin(round)
+def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], TensorValue):
+        name = args[0].python_type().__name__
+        t.python.raise_(TypeError, f"type {name} doesn't define __round__ method")
+    return t.python.folded(round, *t.python.concrete_list(args))
+
+
+@builtin(format)
+def _format(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    value, *rest = args
+    spec = t.python.concrete(rest[0]) if rest else ""
+    return t.python.format(value, spec)
