@@ -16,6 +16,7 @@ from tc.compiler.capture.bytecode.instructions import Instruction, disassemble
 from tc.compiler.capture.bytecode.liveness import live_at
 from tc.compiler.capture.bytecode.opcode_table import OPCODES
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
+from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.errors import ErrorContext, attach_context
 from tc.trace.places import StackFrame
@@ -210,6 +211,8 @@ class Frame:
     def unwind(self, one: Instruction, raised: Raised) -> None:
         """Continue at the handler that covers an instruction, or raise to the caller."""
         self._note(raised.value)
+        if self.t.handled and isinstance(raised.value, ExceptionValue):
+            raised.value.came_while(self.t.handled[-1].error)
         handler = one.handler
         if handler is None:
             raise raised

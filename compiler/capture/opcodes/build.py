@@ -171,8 +171,10 @@ def unpack_sequence(f: Frame, i: Instruction) -> None:
     """Push the items of an iterable of exactly n."""
     wanted = i.arg or 0
     iterable = f.pop()
-    whole = isinstance(iterable, SequenceValue)
-    values = iterable.unpack(f.t) if whole else list(islice(iterable.each(f.t), wanted + 1))
+    if isinstance(iterable, SequenceValue):
+        values = iterable.unpack(f.t)
+    else:
+        values = list(islice(iterable.each(f.t), wanted + 1))
     if len(values) != wanted:
         few = len(values) < wanted
         text = f"not enough values to unpack (expected {wanted}, got {len(values)})"

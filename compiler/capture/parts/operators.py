@@ -356,7 +356,10 @@ class Operators:
             return False
         if set(left.whole(self.t)) != set(right.whole(self.t)):
             return False
-        return all(self.python.equal(left.at(self.t, k), right.at(self.t, k)) for k in left.entries)
+        for key in left.entries:
+            if not self.python.equal(left.at(self.t, key), right.at(self.t, key)):
+                return False
+        return True
 
 
 def only_objects(owner: Value, method: str) -> bool:

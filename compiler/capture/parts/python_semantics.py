@@ -197,7 +197,8 @@ class PythonSemantics:
         own = value.dunder(self.t, "__index__") if isinstance(value, ObjectValue) else None
         if own is None:
             return self.folded(operator.index, self.concrete(value))
-        return self.slot_result(value.python_type(), "__index__", own.call(self.t, [], {}))
+        found = own.call(self.t, [], {})
+        return self.slot_result(value.python_type(), "__index__", found)
 
     def slot_result(self, kind: type, name: str, result: Value) -> Value:
         """Return what Python makes of the result of a class's special method."""

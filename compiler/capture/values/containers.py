@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 import operator
 import types
 from collections.abc import Callable, Iterable
@@ -23,6 +22,7 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.stand_ins import raise_as_python
 from tc.compiler.core.sources import Source
 
@@ -193,14 +193,14 @@ class TupleValue(SequenceValue):
             r.push_slots(self.slots)
             r.e.build_tuple(len(self.slots))
             return
-        r.load_callable(self.kind)
-        if hasattr(self.kind, "_fields"):
-            r.push_slots(self.slots)
-            r.e.call(len(self.slots))
-        else:
-            r.push_slots(self.slots)
-            r.e.build_tuple(len(self.slots))
-            r.e.call(1)
+        # A class written in Python may have a `__new__` of its own, which was traced already.
+        own = isinstance(type_lookup(self.kind, "__new__"), staticmethod)
+        r.load_callable(tuple.__new__ if own else self.kind)
+        if own:
+            r.load_object(self.kind)
+        r.push_slots(self.slots)
+        r.e.build_tuple(len(self.slots))
+        r.e.call(1 + own)
 
 
 class ListValue(SequenceValue):
@@ -513,14 +513,17 @@ def sort_values(
     has_key = key is not None and not (key.is_constant() and key.constant() is None)
     keys = [key.call(t, [v], {}) for v in values] if has_key and key is not None else values
 
-    def compare(a: int, b: int) -> int:
-        if t.python.binary("lt", keys[a], keys[b]).truth(t):
-            return -1
-        return 1 if t.python.binary("lt", keys[b], keys[a]).truth(t) else 0
+    class Key:
+        """A key that is compared in traced code, where and when Python's sort compares."""
+
+        def __init__(self, at: int) -> None:
+            self.at = at
+
+        def __lt__(self, other: Key) -> bool:
+            return t.python.binary("lt", keys[self.at], keys[other.at]).truth(t)
 
     backwards = reverse is not None and reverse.truth(t)
-    order = sorted(range(len(values)), key=functools.cmp_to_key(compare), reverse=backwards)
-    return [values[i] for i in order]
+    return [values[i] for i in sorted(range(len(values)), key=Key, reverse=backwards)]
 
 
 def _sort(

@@ -46,7 +46,8 @@ def _number(kind: type) -> Handler:
         if isinstance(value, ObjectValue):
             names = (f"__{kind.__name__}__", "__index__", *["__trunc__"] * (kind is int))
             name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), names[0])
-            found = t.python.slot_result(value.cls, name, value.method(t, name, [], {}))
+            returned = value.method(t, name, [], {})
+            found = t.python.slot_result(value.cls, name, returned)
             return convert(t, [found], {})
         return t.python.folded(kind, *t.python.concrete_list(args))
 

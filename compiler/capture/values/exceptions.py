@@ -47,6 +47,8 @@ class ExceptionValue(Value):
             return t.values.known(self.cls)
         if name == "__context__":  # the exception that was being handled then
             raise breaks.SkipFrame("the __context__ of an exception is read")
+        if name == "__suppress_context__":
+            return ConstValue("__cause__" in self.extra)
         if name in ("__cause__", "__traceback__"):
             return ConstValue(None)
         if name in ("name", "obj", "path") and issubclass(self.cls, NAMING):
@@ -61,6 +63,11 @@ class ExceptionValue(Value):
         if name == "with_traceback":
             return self._chain(t)
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
+
+    def came_while(self, handled: Value) -> None:
+        """Record the exception that was being handled when this one was raised."""
+        if handled is not self and self.source is None:
+            self.extra.setdefault("__context__", handled)
 
     def _chain(self, t: Interpreter) -> Value:
         function: Callable[..., Value] = lambda t, args, kwargs: self  # noqa: E731

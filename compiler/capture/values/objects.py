@@ -241,7 +241,8 @@ class ObjectValue(Value):
         for name in ("__bool__", "__len__"):
             method = self.dunder(t, name)
             if method is not None:
-                return t.python.slot_result(self.cls, name, method.call(t, [], {})).truth(t)
+                found = method.call(t, [], {})
+                return t.python.slot_result(self.cls, name, found).truth(t)
         return True
 
     def iterate(self, t: Interpreter) -> Value:
@@ -420,9 +421,7 @@ class ClassValue(KnownObject):
                 return t.values.wrap(
                     getattr(self.obj, name), AttrSource(t.values.source_of(self), name)
                 )
-            return t.python.raise_(
-                AttributeError, f"type object '{self.obj.__name__}' has no attribute '{name}'"
-            )
+            return t.python.folded(getattr, self.obj, name)  # Python's own error
         return t.attributes.bind_class_attr(self, raw, name)
 
     def _attr_of_metaclass(self, t: Interpreter, name: str) -> Value | None:

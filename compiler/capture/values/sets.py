@@ -137,8 +137,13 @@ class SetValue(Value):
 
         That keeps its table as the program's own changes would; a new one has another order.
         """
-        before = {r.t.python.key(item): item for item in map(r.t.values.known, self.original)}
-        gone: list[Slot] = [item for token, item in before.items() if token not in self.items]
+        gone: list[Slot] = []
+        before = set()
+        for item in map(r.t.values.known, self.original):
+            token = r.t.python.key(item)
+            before.add(token)
+            if token not in self.items:
+                gone.append(item)
         new = [slot for token, slot in self.items.items() if token not in before]
         for name, slots in (("difference_update", gone), ("update", new)):
             if slots:

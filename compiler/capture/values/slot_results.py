@@ -57,7 +57,8 @@ def slot_result(t: Interpreter, kind: type, name: str, result: Value) -> Value:
     except NotConstant:
         returned = result.python_type()
         if isinstance(result, SymValue) and returned is wanted and name != "__hash__":
-            if name != "__len__" or not t.python.binary("lt", result, ConstValue(0)).truth(t):
+            negative = name == "__len__" and t.python.binary("lt", result, ConstValue(0)).truth(t)
+            if not negative:
                 return result
             returned = -1
         elif issubclass(returned, wanted):
