@@ -13,7 +13,7 @@
 TC_INLINE float tc_exp_f32(float x) {
   /* x = n*ln2 + r, e^r by a polynomial; n, the low bits of t, makes 2^(n-1). Clamped is only what n
      is made of, by integers, which takes one instruction; r, from x itself, still is inf or NaN.
-     Results below 1.9e-38 are 0: denormals would cost as much again. */
+     Denormal results are made 2^64 times too large first: programs take their logarithm. */
   int c = (int)tc_bits_f32(x);
   c = c < 0x42b20000 ? c : 0x42b20000; /* 89 */
   float t = tc_fma_f32(tc_float_bits((unsigned)c), 1.44269504088896341f, 12583038.0f);
@@ -26,8 +26,10 @@ TC_INLINE float tc_exp_f32(float x) {
   p = tc_fma_f32(p, r, 0.3333286046981812f);
   p = tc_fma_f32(p, r, 0.9999998807907104f);
   p = tc_fma_f32(tc_fma_f32(p, r, 2.0f), r, 2.0f);
-  float y = p * tc_float_bits(tc_bits_f32(t) << 23);
-  return x < -86.9f ? 0.0f : y;
+  unsigned power = tc_bits_f32(t) << 23;
+  float y = p * tc_float_bits(x < -86.9f ? power + (64u << 23) : power);
+  y *= x < -86.9f ? 5.42101086242752217e-20f /* 2^-64 */ : 1.0f;
+  return x < -104.0f ? 0.0f : y;
 }
 
 /* helper: tc_exp2_f32 */

@@ -432,3 +432,27 @@ JUMPING = {
 def test_numbers_are_rounded_to_the_type_they_are_compared_in(name, dtype):
     x = torch.tensor([0.1, 0.2, 0.3, 1.0, -1.0, 0.7, -0.1, 0.5] * 5).to(dtype)
     torch.testing.assert_close(tc.compile(JUMPING[name])(x), JUMPING[name](x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_small_exponentials_have_a_logarithm(dtype):
+    """Denormal results are no zeros: a program that takes their logarithm gets no infinity."""
+    lowest = -103.5 if dtype is torch.float32 else -744.5
+    x = torch.linspace(lowest, lowest + 25, 4099, dtype=dtype)
+    found, expected = tc.compile(torch.exp)(x), torch.exp(x.double())
+    step = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    assert ((found.double() - expected).abs() <= 1.1 * step + 2e-7 * expected).all()
+    beyond = torch.tensor([-math.inf, -1e30, 3 * lowest, math.inf, math.nan], dtype=dtype)
+    torch.testing.assert_close(tc.compile(torch.exp)(beyond), torch.exp(beyond), equal_nan=True)
+
+
+def test_the_entropy_of_unlikely_classes_is_finite():
+    def entropy(logits):
+        p = logits.softmax(-1)
+        return -(p * p.log()).sum(-1)
+
+    logits = torch.tensor([[0.0, -88.0, -95.0, -101.0]] * 3, requires_grad=True)
+    found, expected = tc.compile(entropy)(logits), entropy(logits)
+    torch.testing.assert_close(found, expected)
+    [got], [wanted] = (torch.autograd.grad(one.sum(), logits) for one in (found, expected))
+    torch.testing.assert_close(got, wanted)
