@@ -286,7 +286,7 @@ def _decomposed(func: Any, simpler: Any, args: tuple[Any, ...], kwargs: dict[str
     except (AssertionError, IndexError, TypeError, ValueError) as error:
         why = f"the decomposition of {func} refuses its arguments: {first_line(error)}"
         raise Fallback(why) from error
-    except (RuntimeError, NotImplementedError) as error:
+    except RuntimeError as error:
         if type(error) not in (RuntimeError, NotImplementedError) or simpler == func.decompose:
             raise  # of a size that depends on data; or what eager says, too
         return NotImplemented  # a dtype that the op may know: complex numbers, mostly

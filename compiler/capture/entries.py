@@ -297,6 +297,11 @@ def is_caller(code: CodeType) -> None:
     _callers[id(code)] = code
 
 
+def enables_hook(code: CodeType) -> bool:
+    """Return whether code is that of a wrapper, which enables the hook and calls the program."""
+    return id(code) in _callers
+
+
 def is_callback(code: CodeType) -> None:
     """Register code that C calls as the callback."""
     _callbacks[id(code)] = code

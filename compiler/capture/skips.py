@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
-from tc.compiler.capture import breaks
+from tc.compiler.capture import breaks, entries
 from tc.compiler.capture.guards.facts import transforms
 from tc.compiler.capture.torch_api.optimizers import is_around_step
 
@@ -93,7 +93,6 @@ TRANSFORMS = frozenset(
 #: Python that torch's compiled autograd puts into its graphs, to be traced through
 ENGINE_CODE = "torch._dynamo.external_utils"
 TRACEABLE = "tc.compiler.capture.traceable"
-WRAPPERS = "tc.compiler.capture.hook"
 #: modules of tc that are traced into
 TRACED = ("tc.examples", TRACEABLE, "tc.compiler.frontend.modules", "tc.compiler.aot.autograd")
 #: torch modules whose functions only wrap functions of the user
@@ -159,10 +158,9 @@ def is_being_imported(frame: Frame) -> bool:
         return True
     caller: types.FrameType | None = sys._getframe(1)
     while caller is not None:
-        module_name = caller.f_globals.get("__name__")
-        if module_name == "importlib._bootstrap":
+        if caller.f_globals.get("__name__") == "importlib._bootstrap":
             return True
-        if module_name == WRAPPERS and caller.f_code.co_name == "call":
+        if entries.enables_hook(caller.f_code):
             return False  # here the compiled function was called
         caller = caller.f_back
     return False

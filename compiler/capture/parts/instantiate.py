@@ -16,7 +16,7 @@ from tc.compiler.capture.guards.facts import is_heap_type
 from tc.compiler.capture.torch_api.lazy_modules import make_parameter
 from tc.compiler.capture.torch_api.tensor_classes import construct
 from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
-from tc.compiler.capture.values.builtin_arguments import arranged
+from tc.compiler.capture.values.builtin_arguments import bound_arguments
 from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
@@ -43,7 +43,7 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     kind = cls.obj
     handler = BUILTINS.get(id(kind)) or handler_of(kind)
     if handler is not None:
-        args, kwargs = arranged(t, kind, args, kwargs)
+        args, kwargs = bound_arguments(t, kind, args, kwargs)
         return call_handler(t, cls.obj, handler, args, kwargs)
     if kind in FOLDED or isinstance(kind, enum.EnumMeta) or issubclass(kind, FOLDED_BASES):
         plain = t.python.concrete_list(args)

@@ -141,6 +141,17 @@ class Value:
         """Return ``bool(self)``."""
         self.cannot(breaks.UNSUPPORTED_OP, f"bool() of {self.describe()}")
 
+    def truth_by_class(self, t: Interpreter) -> bool:
+        """Return ``bool(self)`` by the special methods of its class; True if it has none."""
+        kind = self.python_type()
+        for name in ("__bool__", "__len__"):
+            raw = type_lookup(kind, name)
+            if raw is not MISSING and raw is not None:
+                method = t.attributes.bind_descriptor(self, kind, raw, name)
+                found = method.call(t, [], {})
+                return t.python.slot_result(kind, name, found).truth(t)
+        return True
+
     def length(self, t: Interpreter) -> Value:
         """Return the value of ``len(self)``."""
         return self.method(t, "__len__", [], {})

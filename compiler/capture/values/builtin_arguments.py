@@ -73,7 +73,7 @@ def signature_of(function: Any) -> inspect.Signature | None:
         return None
 
 
-def arranged(
+def bound_arguments(
     t: Interpreter, function: Any, args: Args, kwargs: Kwargs
 ) -> tuple[list[Value], dict[str, Value]]:
     """Return arguments with those in their places that were given by name and may have a place.

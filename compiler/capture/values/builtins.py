@@ -20,7 +20,7 @@ from tc.compiler.capture.values.base import (
     Raised,
     Value,
 )
-from tc.compiler.capture.values.builtin_arguments import arranged
+from tc.compiler.capture.values.builtin_arguments import bound_arguments
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
@@ -103,7 +103,7 @@ class BuiltinValue(KnownObject):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         handler = BUILTINS.get(id(self.obj))
         if handler is not None:
-            args, kwargs = arranged(t, self.obj, args, kwargs)
+            args, kwargs = bound_arguments(t, self.obj, args, kwargs)
             if id(self.obj) in PURE:
                 return call_handler(t, self.obj, handler, args, kwargs)
             return handler(t, args, kwargs)
@@ -115,12 +115,12 @@ class BuiltinValue(KnownObject):
         if isinstance(owner, type) and name != "__new__":
             special = CLASS_METHODS.get(name)
             if special is not None:
-                return special(t, owner, *arranged(t, self.obj, args, kwargs))
+                return special(t, owner, *bound_arguments(t, self.obj, args, kwargs))
             if name not in PURE_CLASS_METHODS:  # unlike `datetime.now` and `__subclasses__`
                 self.cannot(breaks.BUILTIN_CALL, f"{self.describe()}()")
             return self._fold(t, args, kwargs)
         if module in ("_operator", "operator") or id(self.obj) in OPERATORS:
-            args, kwargs = arranged(t, self.obj, args, kwargs)
+            args, kwargs = bound_arguments(t, self.obj, args, kwargs)
             return _operator(t, OPERATORS.get(id(self.obj), name), args, kwargs)
         if isinstance(self.obj, types.MethodDescriptorType | types.WrapperDescriptorType):
             overridden = type_lookup(args[0].python_type(), name) is not self.obj

@@ -36,7 +36,7 @@ class ExceptionValue(Value):
         return self.cls.__name__
 
     def truth(self, t: Interpreter) -> bool:
-        return True
+        return self.truth_by_class(t)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name in self.extra:

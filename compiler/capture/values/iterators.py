@@ -145,15 +145,13 @@ class ZipIterator(LazyIterator):
 class ReversedIterator(LazyIterator):
     """``reversed(owner)`` of a list, or of an object with a length and items."""
 
-    kind = reversed
-
     def __init__(self, owner: Value, index: int) -> None:
+        self.kind = type(reversed([])) if isinstance(owner, SequenceValue) else reversed
         self.owner = owner
         self.index = index
 
     def parts(self) -> list[Value]:
-        places = ConstValue(range(self.index, -1, -1))
-        return [self.owner, places]
+        return [self.owner, ConstValue(self.index)]
 
     def advance(self, t: Interpreter) -> Value:
         if self.index < 0:
@@ -169,7 +167,7 @@ class ReversedIterator(LazyIterator):
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(reversed_from)
-        r.push_slots([self.owner, ConstValue(self.index)])
+        r.push_slots(list(self.parts()))
         r.e.call(2)
 
 

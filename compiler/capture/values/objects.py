@@ -238,12 +238,7 @@ class ObjectValue(Value):
         return method.call(t, args, {})
 
     def truth(self, t: Interpreter) -> bool:
-        for name in ("__bool__", "__len__"):
-            method = self.dunder(t, name)
-            if method is not None:
-                found = method.call(t, [], {})
-                return t.python.slot_result(self.cls, name, found).truth(t)
-        return True
+        return self.truth_by_class(t)
 
     def iterate(self, t: Interpreter) -> Value:
         method = self.dunder(t, "__iter__")
@@ -397,7 +392,7 @@ class ClassValue(KnownObject):
         return self.obj.__qualname__
 
     def truth(self, t: Interpreter) -> bool:
-        return True
+        return self.truth_by_class(t)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name in ("__mro__", "__bases__"):  # the guard on definitions holds them

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+import types
+from typing import TYPE_CHECKING
 
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.containers import TupleValue
@@ -54,24 +54,11 @@ def bind(t: Interpreter, function: FunctionValue, args: Args, kwargs: Kwargs) ->
 
 
 def _raise_refusal(t: Interpreter, function: FunctionValue, args: Args, kwargs: Kwargs) -> None:
-    """Raise the TypeError of a call that does not match, in Python's words for that function."""
+    """Raise Python's TypeError of a call that does not match, before the code would run."""
     code = function.code
-    count, kwonly = code.co_argcount, code.co_kwonlyargcount
-    names = iter(code.co_varnames)
-    required = count - len(function.defaults.slots)
-    parts: list[str] = []
-    for index in range(count):
-        parts.append(next(names) + "=0" * (index >= required))
-        if index + 1 == code.co_posonlyargcount:
-            parts.append("/")
-    keyword_only = [f"{n}=0" if n in function.kwdefaults else n for n in islice(names, kwonly)]
-    if code.co_flags & inspect.CO_VARARGS:
-        parts.append(f"*{next(names)}")
-    elif keyword_only:
-        parts.append("*")
-    parts += keyword_only
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        parts.append(f"**{next(names)}")
-    stand_in: Any = eval(f"lambda {', '.join(parts)}: None")
+    defaults = tuple(None for _ in function.defaults.slots)
+    cells = tuple(types.CellType() for _ in code.co_freevars)
+    stand_in = types.FunctionType(code, {}, function.name, defaults, cells)
+    stand_in.__kwdefaults__ = dict.fromkeys(function.kwdefaults)
     stand_in.__qualname__ = function.name
     t.python.fold(stand_in, *(None for _ in args), **dict.fromkeys(kwargs))

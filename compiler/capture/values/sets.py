@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import SizedIterator
 from tc.compiler.core.sources import Source
 
@@ -82,7 +81,7 @@ class SetValue(Value):
         tokens = self.tokens()
         return tokens if tokens is self.table else self.kind(iter(tokens))
 
-    def tokens_to_change(self) -> Any:
+    def table_to_change(self) -> Any:
         """Return the set of tokens; of an input, a table of the same size and order if there is."""
         if self.table is None:
             likely = (set(iter(self.original)), self.original.copy())
@@ -206,7 +205,7 @@ class SetIterator(SizedIterator):
 def _add(t: Interpreter, s: SetValue, value: Value) -> Value:
     token = t.python.key(value)
     t.effects.changed(s)
-    s.tokens_to_change().add(token)
+    s.table_to_change().add(token)
     s.items.setdefault(token, value)
     return ConstValue(None)
 
@@ -214,7 +213,7 @@ def _add(t: Interpreter, s: SetValue, value: Value) -> Value:
 def _discard(t: Interpreter, s: SetValue, value: Value) -> Value:
     token = t.python.key(value)
     t.effects.changed(s)
-    s.tokens_to_change().discard(token)
+    s.table_to_change().discard(token)
     s.items.pop(token, None)
     return ConstValue(None)
 
@@ -230,7 +229,7 @@ def _pop(t: Interpreter, s: SetValue) -> Value:
         return t.python.raise_(KeyError, "pop from an empty set")
     s.values(t)
     t.effects.changed(s)
-    table = s.tokens_to_change()
+    table = s.table_to_change()
     token = table.pop() if s.tokens() is table else next(iter(s.items))
     table.discard(token)
     item = s.items.pop(token)
@@ -238,34 +237,9 @@ def _pop(t: Interpreter, s: SetValue) -> Value:
     return item
 
 
-def _update(t: Interpreter, s: SetValue, *others: Value) -> Value:
-    for other in others:
-        if other.python_type() not in (set, frozenset, dict):
-            for value in other.each(t):
-                _add(t, s, value)
-            continue
-        tokens, items = _tokens_of(t, other)
-        t.effects.changed(s)
-        s.tokens_to_change().update(tokens)
-        for token, slot in items.items():
-            s.items.setdefault(token, slot)
-    return ConstValue(None)
-
-
-def _difference_update(t: Interpreter, s: SetValue, *others: Value) -> Value:
-    for other in others:
-        if isinstance(other, SetValue | ConstValue | ListValue | TupleValue):
-            _in_place("difference_update")(t, s, other)
-            continue
-        for value in other.each(t):
-            _discard(t, s, value)
-        s.tokens_to_change().difference_update(())  # which makes a table of many gaps smaller
-    return ConstValue(None)
-
-
 def _clear(t: Interpreter, s: SetValue) -> Value:
     t.effects.changed(s)
-    s.tokens_to_change().clear()
+    s.table_to_change().clear()
     s.items.clear()
     return ConstValue(None)
 
@@ -285,9 +259,26 @@ def _in_place(name: str) -> Any:
         for other in others:
             tokens, more = _tokens_of(t, other)
             t.effects.changed(s)
-            table = s.tokens_to_change()
+            table = s.table_to_change()
             getattr(table, name)(tokens)
             s.items = _kept(table, s.items, more)
+        return ConstValue(None)
+
+    return update
+
+
+def _one_by_one(name: str, change: Callable[..., Value]) -> Any:
+    """Return a method that changes the set while it goes through an iterable."""
+    whole = _in_place(name)
+
+    def update(t: Interpreter, s: SetValue, *others: Value) -> Value:
+        for other in others:
+            if other.python_type() in (set, frozenset, dict):
+                whole(t, s, other)
+                continue
+            for value in other.each(t):
+                change(t, s, value)
+            getattr(s.table_to_change(), name)(())  # Python may make the table smaller at the end
         return ConstValue(None)
 
     return update
@@ -335,11 +326,11 @@ SET_METHODS: dict[str, Any] = {
     "discard": _discard,
     "remove": _remove,
     "pop": _pop,
-    "update": _update,
+    "update": _one_by_one("update", _add),
     "clear": _clear,
     "copy": _algebra("copy"),
     "intersection_update": _in_place("intersection_update"),
-    "difference_update": _difference_update,
+    "difference_update": _one_by_one("difference_update", _discard),
     "symmetric_difference_update": _in_place("symmetric_difference_update"),
     **{
         name: _algebra(method)

@@ -248,11 +248,8 @@ class SubclassValue(TensorValue):
     def iterate(self, t: Interpreter) -> Value:
         raw = own_attribute(self.kind, "__iter__")
         if raw is not MISSING:
-            return (
-                t.attributes.bind_descriptor(self, self.kind, raw, "__iter__")
-                .call(t, [], {})
-                .iterate(t)
-            )
+            method = t.attributes.bind_descriptor(self, self.kind, raw, "__iter__")
+            return t.python.slot_result(self.kind, "__iter__", method.call(t, [], {}))
         if self.overrides:  # as torch.Tensor does, through an operation that can be overridden
             self.method(t, "dim", [], {})
             return self.method(t, "unbind", [ConstValue(0)], {}).iterate(t)
