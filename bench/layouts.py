@@ -19,6 +19,7 @@ import faulthandler
 import logging
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -123,14 +124,16 @@ def _run(options: argparse.Namespace) -> int:
         logging.CRITICAL
     )  # errors are asked for
     config.fx_graph_cache = False
+    # Python's own watchdog reads the frames of a thread that runs on, and may crash.
+    faulthandler.register(signal.SIGALRM, all_threads=False)
     start, done, kinds = time.time(), 0, Counter[str]()
     rng = random.Random(options.seed)
     while done < options.programs and time.time() - start < options.seconds:
         seed = rng.getrandbits(40) if options.one is None else options.one
         began = time.time()
-        faulthandler.dump_traceback_later(SLOW, repeat=True)
+        signal.setitimer(signal.ITIMER_REAL, SLOW, SLOW)
         count, failures = check_batch(seed, options.together)
-        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
         done += count
         if time.time() - began > SLOW:
             print(f"batch {seed} took {time.time() - began:.0f} s", flush=True)

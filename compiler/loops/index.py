@@ -10,6 +10,7 @@ numbers may be negative.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Union
 from weakref import WeakValueDictionary
 
@@ -18,6 +19,8 @@ Term = tuple[Monomial, int]
 SYMBOLS = ("size", "number")
 NAMED = (*SYMBOLS, "var")
 IndexLike = Union["Index", int]
+#: results kept of one operation: the layers of a model ask for the same few hundred
+REMEMBERED = 1 << 14
 
 
 class Atom:
@@ -104,10 +107,7 @@ class Index:
             return self
         if not self.terms:
             return other
-        total = dict(self.terms)
-        for monomial, coefficient in other.terms:
-            total[monomial] = total.get(monomial, 0) + coefficient
-        return _recombine(_from_dict(total))
+        return _sum(self, other)
 
     def __mul__(self, other: IndexLike) -> Index:
         other = as_index(other)
@@ -115,20 +115,13 @@ class Index:
             return self
         if self is ONE or not other.terms:
             return other
-        total: dict[Monomial, int] = {}
-        for left, a in self.terms:
-            for right, b in other.terms:
-                monomial = left + right
-                if left and right:
-                    monomial = tuple(sorted(monomial, key=_text))
-                total[monomial] = total.get(monomial, 0) + a * b
-        return _recombine(_from_dict(total))
+        return _product(self, other)
 
     def __neg__(self) -> Index:
-        return Index(tuple((monomial, -coefficient) for monomial, coefficient in self.terms))
+        return _negative(self)
 
     def __sub__(self, other: IndexLike) -> Index:
-        return self + -as_index(other)
+        return self + _negative(as_index(other))
 
     def __radd__(self, other: int) -> Index:
         return self + other
@@ -170,6 +163,32 @@ def _from_dict(total: dict[Monomial, int]) -> Index:
     return Index(tuple(terms))
 
 
+@lru_cache(REMEMBERED)
+def _sum(a: Index, b: Index) -> Index:
+    total = dict(a.terms)
+    for monomial, coefficient in b.terms:
+        total[monomial] = total.get(monomial, 0) + coefficient
+    return _recombine(_from_dict(total))
+
+
+@lru_cache(REMEMBERED)
+def _product(a: Index, b: Index) -> Index:
+    total: dict[Monomial, int] = {}
+    for left, j in a.terms:
+        for right, k in b.terms:
+            monomial = left + right
+            if left and right:
+                monomial = tuple(sorted(monomial, key=_text))
+            total[monomial] = total.get(monomial, 0) + j * k
+    return _recombine(_from_dict(total))
+
+
+@lru_cache(REMEMBERED)
+def _negative(a: Index) -> Index:
+    return Index(tuple((monomial, -coefficient) for monomial, coefficient in a.terms))
+
+
+@lru_cache(REMEMBERED)
 def const(value: int) -> Index:
     """Return the constant ``value``."""
     return Index((((), value),)) if value else Index(())
@@ -262,6 +281,7 @@ def _lowest(atom: Atom) -> int | None:
     )
 
 
+@lru_cache(REMEMBERED)
 def lower_bound(index: Index) -> int | None:
     """Return an integer the index never falls below (sizes being positive), if one is found."""
     for _ in range(8):
@@ -340,6 +360,7 @@ def _divide(numerator: Index, denominator: Index) -> tuple[Index, Index]:
     return _from_dict(quotient), rest
 
 
+@lru_cache(REMEMBERED)
 def floordiv(a: Index, b: Index) -> Index:
     """``a // b`` for positive ``b``, as Python rounds."""
     x, y = a.constant, b.constant
@@ -362,6 +383,7 @@ def floordiv(a: Index, b: Index) -> Index:
     return quotient + _single(Atom("floordiv", "", (rest, b)))
 
 
+@lru_cache(REMEMBERED)
 def mod(a: Index, b: Index) -> Index:
     """``a % b`` for positive ``b``, as Python rounds."""
     x, y = a.constant, b.constant
@@ -420,6 +442,12 @@ def substitute(index: Index, values: Mapping[Atom, Index]) -> Index:
     """Replace sizes and variables."""
     if index.atoms().isdisjoint(values):
         return index
+    return _substituted(index, tuple(values.items()))
+
+
+@lru_cache(REMEMBERED)
+def _substituted(index: Index, items: tuple[tuple[Atom, Index], ...]) -> Index:
+    values = dict(items)
     kept = tuple(term for term in index.terms if not _touches(term[0], values))
     total = Index(kept)
     for monomial, k in index.terms:
