@@ -281,7 +281,7 @@ class Translation:
             value.children(self.t)  # running it ahead may do tensor operations
         if self.t.output.calls == 0:
             raise breaks.SkipFrame("it does no tensor operation", harmless=True)
-        r = self._begin([value], pinned=self.t.effects.any(), at_break=False)
+        r = self._begin([value], changes=self.t.effects.any(), at_break=False)
         r.push(value)
         r.e.return_value()
         return r, None
@@ -301,8 +301,8 @@ class Translation:
         chain = breakable(frames if frames[0] is self.root else [self.root])
         return Stop(record, tuple((frame.step_number, frame.current.offset) for frame in chain))
 
-    def _begin(self, values: list[Value], pinned: bool, at_break: bool = True) -> Residual:
-        """Emit the start of the residual code: graph call, values to read early, effects."""
+    def _begin(self, values: list[Value], changes: bool, at_break: bool = True) -> Residual:
+        """Emit the start of the residual code: graph call, new values, effects."""
         for one in self.t.effects.generators:
             if isinstance(one, GeneratorValue) and one.needs_closing:
                 raise breaks.SkipFrame(
@@ -321,15 +321,8 @@ class Translation:
             memo = self.make_memo() if len(inputs) >= WORTHWHILE else None
             r.call_graph(self.graph_name, inputs, memo)
         r.restore_modes()
-        if pinned:
-            r.pin(values)
-            r.pin_all()
-            for owner in t.effects.roots(at_break):
-                own = [] if isinstance(owner, CellValue) else [owner]
-                r.pin([*own, *t.effects.contents(owner), *owner.children(t)])
-            r.pin(value for _, _, value in t.effects.global_stores())
-            demanded = (child for call in t.effects.demanded for child in call.children(t))
-            r.pin(child for child in demanded if child.source is not None)
+        if changes:
+            r.make_all()
         r.replay_effects(at_break)
         return r
 
@@ -376,7 +369,7 @@ class Translation:
             t.guards.recorded.add("NO_ALIASING", first, tuple(others))
         unchanged = t.guards.definitions.watch(t.values.made_inside, self.make_watch())
         t.guards.recorded.add("DEFINITIONS", PROCESS, unchanged)
-        code = r.e.assemble(self.frame.code)
+        code = r.assemble()
         aliases = {source.pretty: obj for source, obj in t.values.aliases.items()}
         self.frame.globals.update(aliases)
         captured = Captured(

@@ -16,6 +16,7 @@ import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.emitter import Emitter
+from tc.compiler.capture.bytecode.instructions import Instruction
 from tc.compiler.capture.guards.memo import MakeMemo, reads
 from tc.compiler.capture.torch_api import overrides
 from tc.compiler.capture.traceable import set_error_on_graph_break
@@ -64,6 +65,8 @@ class Residual:
         self._visited: set[int] = set()
         self._temporaries: dict[int, str] = {}
         self._shared_sources: dict[str, str] = {}
+        self._unbound: dict[str, str] = {}
+        self._before_writes: list[Instruction] | None = None
         self._names = 0
         self._cells = {*code.co_cellvars, *code.co_freevars}
 
@@ -198,29 +201,18 @@ class Residual:
             self._shared_sources[base.name] = self.store_new()
 
     # -- values ----------------------------------------------------------------------------
-    def pin(self, values: Iterable[Value]) -> None:
-        """Store values in locals before anything that they are read from can change."""
-        for value in values:
-            self._pin(value)
-
-    def _pin(self, value: Value) -> None:
-        if value is NULL or isinstance(value, ConstValue) or id(value) in self._temporaries:
-            return
-        plain_local = isinstance(value.source, LocalSource) and not isinstance(value, CellValue)
-        if plain_local and value.source.local not in self._cells:  # type: ignore[union-attr]
-            return
-        if isinstance(value, NodeValue) and value.source is None and value.reloadable:
-            return
-        self.push(value)
-        if id(value) in self._temporaries:
-            self.e.pop_top()
-        else:
-            self._temporaries[id(value)] = self.store_new()
-
-    def pin_all(self) -> None:
-        """Pin every registered value."""
+    def make_all(self) -> None:
+        """Make the registered values that are new, in locals."""
         for value in list(self._made.values()):
-            self._pin(value)
+            if id(value) in self._temporaries:
+                continue
+            if isinstance(value, NodeValue) and value.reloadable:
+                continue
+            self.push(value)
+            if id(value) in self._temporaries:
+                self.e.pop_top()
+            else:
+                self._temporaries[id(value)] = self.store_new()
 
     def push(self, value: Value) -> None:
         """Emit code that pushes a value."""
@@ -308,7 +300,7 @@ class Residual:
         """Emit the deletion of a frame's local; its sources still find the old value."""
         source = LocalSource(name)
         self.load_source(source)
-        self._shared_sources[source.name] = self.store_new()
+        self._unbound[source.name] = self.store_new()
         self.e.delete_fast(name)
 
     def store_new(self) -> str:
@@ -320,11 +312,36 @@ class Residual:
 
     # -- sources ---------------------------------------------------------------------------
     def load_source(self, source: Source) -> None:
-        """Emit code that reads a source again."""
+        """Emit code that pushes what a source held before the frame changed anything."""
         shared = self._shared_sources.get(source.name)
+        if shared is None and self._before_writes is not None and self._can_change(source):
+            shared = self._read_before_writes(source, self._before_writes)
         if shared is not None:
             self.e.load_fast(shared)
-            return
+        elif source.name in self._unbound:
+            self.e.load_fast(self._unbound[source.name])
+        else:
+            self._read(source)
+
+    def _can_change(self, source: Source) -> bool:
+        """Return whether the effects may put something else where a source reads."""
+        if isinstance(source, LocalSource):
+            return source.local in self._cells
+        return source not in self.t.values.aliases
+
+    def _read_before_writes(self, source: Source, before: list[Instruction]) -> str:
+        """Emit a read in front of the effects, and return the local that it is kept in."""
+        e = self.e
+        later = e.instructions, e.handler, self._unbound
+        self._before_writes = None
+        e.instructions, e.handler, self._unbound = before, None, {}
+        self._read(source)
+        self._shared_sources[source.name] = local = self.store_new()
+        e.instructions, e.handler, self._unbound = later
+        self._before_writes = before
+        return local
+
+    def _read(self, source: Source) -> None:
         match source:
             case LocalSource(local):
                 if local in self._cells:
@@ -360,8 +377,23 @@ class Residual:
 
     # -- effects ---------------------------------------------------------------------------
     def replay_effects(self, at_break: bool) -> None:
-        """Emit all changes to objects that existed before, and the attributes of new ones."""
+        """Emit all changes to objects that existed before, and the attributes of new ones.
+
+        What they, and all code after them, read from outside is read in front of the first of
+        them: none of it can be what another effect has put there.
+        """
+        before = self.e.instructions
+        self.e.instructions, self._before_writes = [], before
         self.t.effects.replay(self, self._made, at_break)
+        if not self.e.instructions:
+            self.e.instructions, self._before_writes = before, None
+
+    def assemble(self) -> CodeType:
+        """Return the code object."""
+        if self._before_writes is not None:
+            self.e.instructions[:0] = self._before_writes
+            self._before_writes = None
+        return self.e.assemble(self.code)
 
     def replay_attribute(self, owner: Value, name: str, value: Value | None) -> None:
         """Emit ``owner.name = value``, or ``del``, bypassing a method that was traced already."""
