@@ -22,6 +22,7 @@ from tc.compiler.aot import wants_grad
 from tc.compiler.cache.graph_cache import GraphCache, Trained
 from tc.compiler.capture.parts.output_graph import WANTS_GRAD
 from tc.compiler.capture.torch_api import annotated
+from tc.compiler.capture.torch_api.gradients import DIFFERENTIATED
 from tc.compiler.capture.torch_api.lazy_modules import LEAF
 from tc.compiler.capture.torch_api.torch_functions import CHANGES_STATE
 from tc.compiler.capture.values.hooks import HOOKED
@@ -44,6 +45,7 @@ Boxed = Callable[[list[Any]], tuple[Any, ...]]
 NOWHERE = trace.StackFrame("<unknown>", 0, "a graph")
 #: marks of graphs that only eager torch runs right
 EAGER_MARKS = {
+    DIFFERENTIATED: "a gradient is asked of a tensor inside: eager autograd knows it",
     HOOKED: "a tensor inside has a hook: eager autograd calls it",
     LEAF: "a parameter is created inside the graph",
     CHANGES_STATE: "it changes a global state of torch that later operations depend on",

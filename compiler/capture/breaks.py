@@ -205,9 +205,11 @@ class GraphBreak(Exception):
         places: the user's stack at the break, set by the innermost frame.
         positions: line and column range of the expression at the break.
         frame: the innermost frame at the break; None if the break came before any frame.
+        mark: of the graph before the break, which then runs in another way; else empty.
     """
 
     frame: object = None
+    mark: str = ""
     places: tuple[StackFrame, ...] = ()
     positions: dis.Positions | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tc.compiler.capture import opcodes
 from tc.compiler.capture.torch_api import (
     flex,
+    gradients,
     higher_order,
     looping,
     override_handlers,
@@ -27,6 +28,7 @@ __all__ = [
     "conversions",
     "copies",
     "flex",
+    "gradients",
     "higher_order",
     "hooks",
     "indexing",

@@ -292,6 +292,8 @@ class Translation:
         if tuple((f.step_number, f.current.offset) for f in chain) != self.stop.places:
             raise breaks.SkipFrame("its second trace took another path than the first")
         self.t.top = leaf
+        if self.stop.record.cause.mark:
+            self.t.output.marks.add(self.stop.record.cause.mark)
         resume = finish_at_break(leaf, self._begin)
         return resume.residual, replace(self.stop.record, resume=resume.name)
 

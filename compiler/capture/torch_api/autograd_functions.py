@@ -13,10 +13,10 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.scopes import Scope
 from tc.compiler.capture.torch_api.modes import SETS_MODES
-from tc.compiler.capture.torch_api.subgraphs import map_leaves, new_scope
+from tc.compiler.capture.torch_api.subgraphs import leaves, map_leaves, new_scope
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import SequenceValue, TupleValue
+from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import ClassValue
 from tc.compiler.capture.values.subclasses import SubclassValue, twin
@@ -210,9 +210,10 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         inner = [_inside(scope, arg) if arg in flat else arg for arg in args]
         with without_grad():
             result = _forward(t, cls, context, inner, kwargs)
-        outputs = _outputs(t, result)
+        results = _results(t, result)
+        outputs = [one for one in results if isinstance(one, TensorValue)]
         with new_scope(t) as backward:
-            _backward(t, cls, context, outputs, flat, args, backward)
+            _backward(t, cls, context, results, flat, args, backward)
         saved = list(backward.lifted)
         used = tuple(output.node(t) for output in outputs)
         scope.graph.output((used, tuple(saved)))
@@ -245,23 +246,35 @@ def _forward(
     return result
 
 
-def _outputs(t: Interpreter, result: Value) -> list[TensorValue]:
-    items = result.values(t) if isinstance(result, SequenceValue) else [result]
-    return [item for item in items if isinstance(item, TensorValue)]
+def _results(t: Interpreter, result: Value) -> list[Value]:
+    """Return what forward returns; backward gets a gradient of each, or None.
+
+    Raises:
+        GraphBreak: there are tensors in a container: autograd leaves them alone.
+    """
+    results = result.values(t) if isinstance(result, TupleValue) else [result]
+    for one in results:
+        inside = [] if isinstance(one, TensorValue) else leaves(t, one)
+        if any(isinstance(leaf, TensorValue) for leaf in inside):
+            raise breaks.GraphBreak(breaks.LEAKED_BODY, f"a tensor in {one.describe()}")
+    return results
 
 
 def _backward(
     t: Interpreter,
     cls: ClassValue,
     context: ContextValue,
-    outputs: list[TensorValue],
+    results: list[Value],
     flat: list[TensorValue],
     args: Args,
     scope: Scope,
 ) -> None:
     """Trace backward; its graph returns a gradient or None for each tensor argument."""
     gradients: list[Value] = []
-    for output in outputs:
+    for output in results:
+        if not isinstance(output, TensorValue):
+            gradients.append(ConstValue(None))
+            continue
         node = scope.placeholder("grad")
         with t.shapes.mode:
             example = torch.empty_like(output.example)
@@ -272,13 +285,13 @@ def _backward(
         found = cls.attr(t, "backward").call(t, [context, *gradients], {})
     if t.effects.outer_writes != writes:
         raise breaks.GraphBreak(breaks.BODY_EFFECT, f"{cls.obj.__name__}.backward")
-    results = found.values(t) if isinstance(found, TupleValue) else [found]
-    if len(results) < len(args):
+    returned = found.values(t) if isinstance(found, TupleValue) else [found]
+    if len(returned) < len(args):
         scope.graph.call_function(
-            refuse_count, (f"{cls.obj.__name__}Backward", len(args), len(results))
+            refuse_count, (f"{cls.obj.__name__}Backward", len(args), len(returned))
         )
-        results += [ConstValue(None)] * (len(args) - len(results))
-    chosen = [r for arg, r in zip(args, results, strict=False) if arg in flat]
+        returned += [ConstValue(None)] * (len(args) - len(returned))
+    chosen = [r for arg, r in zip(args, returned, strict=False) if arg in flat]
     nodes: list[Any] = [r.node(t) if isinstance(r, NodeValue) else None for r in chosen]
     scope.graph.output(tuple(nodes))
 

@@ -126,13 +126,6 @@ for _functions, _make in (
         handles(_function)(_make(_function))
 
 
-@handles(torch.autograd.grad)
-def _grad(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if t.top is None or t.top.code is not eager_transforms._autograd_grad.__code__:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "torch.autograd.grad")
-    return t.output.call_torch(torch.autograd.grad, args, kwargs)
-
-
 BY_NAME.add(
     "torch._dynamo.compiled_autograd._disable",
     lambda t, args, kwargs: t.inline_object(contextlib.nullcontext, []),

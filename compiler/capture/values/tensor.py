@@ -205,8 +205,6 @@ class TensorValue(NodeValue):
         special = METHODS.get(name)
         if special is not None:
             return special(t, self, args, kwargs)
-        if name == "backward":
-            self.cannot(breaks.BACKWARD, "")
         if name in REFUSED or not hasattr(torch.Tensor, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"Tensor.{name}")
         return t.output.call_torch(name, [self, *args], kwargs, method=True)

@@ -168,3 +168,35 @@ def test_a_hook_on_a_module_inside_of_a_captured_backward():
     compiled = tc.compile(lambda: tried(lambda: f(x)), backend="eager")
     for _ in range(2):
         torch.testing.assert_close(compiled(), f(x))
+
+
+#: forward, backward, further arguments: what is not a tensor has a gradient of None
+RESULTS = (
+    (lambda ctx, x: (x * 3, "text", 5), lambda ctx, g, *rest: g * len(rest), ()),
+    (lambda ctx, x: (x * 3, None), lambda ctx, *gs: gs[0] * len(gs), ()),
+    (lambda ctx, x, d: (x * 3, "s"), lambda ctx, *gs: (gs[0] * len(gs), None), ({"a": 3},)),
+    (lambda ctx, x: (x * 3, None, x * 4), lambda ctx, a, b, c: a * 2 + c * 5 + (b is None), ()),
+    (lambda ctx, x: (x * 3, (x, 2)), lambda ctx, a, b: a * 2 + (b is None), ()),
+    (lambda ctx, x: (x * 3, [x]), lambda ctx, a, b: a * 2 + (b is None), ()),
+    (lambda ctx, x: (x * 3, torch.arange(2)), lambda ctx, a, b: a * 2, ()),
+    (lambda ctx, x: [x * 3, x * 2], lambda ctx, *gs: gs[0], ()),
+)
+
+
+@pytest.mark.parametrize("place", range(len(RESULTS)))
+def test_backward_gets_a_gradient_of_each_result(place):
+    forward, backward, more = RESULTS[place]
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    function = type("Function", (torch.autograd.Function,), members)
+
+    def program(x):
+        return function.apply(x, *more)[0]
+
+    found = []
+    for call in (program, tc.compile(program, backend="eager"), tc.compile(program)):
+        x = torch.ones(2, requires_grad=True)
+        y = call(x)
+        if y.requires_grad:
+            y.sum().backward()
+        found.append((y.tolist(), y.requires_grad, x.grad is not None and x.grad.tolist()))
+    assert found[0] == found[1] == found[2]
