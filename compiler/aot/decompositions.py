@@ -51,7 +51,7 @@ FROM_TORCH = {
         expand_as narrow _reshape_alias squeeze.dim squeeze.default split.Tensor unsafe_split
         unsafe_split_with_sizes unbind block_diag select_backward slice_backward diagonal_backward
         unfold_backward""",
-    "indexing": """index_fill masked_fill take isin isneginf isposinf
+    "indexing": """masked_fill take isin isneginf isposinf
         tril triu im2col col2im _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
     "creation": """eye fill linspace logspace new_empty new_full new_ones new_zeros ones_like
         zeros_like zeros ones empty_like hann_window""",
@@ -169,7 +169,22 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     return aten.native_dropout(input, p, True)[0]
 
 
+def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+    """Write a value at indices, which count from the end where they are negative.
+
+    Torch's own decomposition is an `index_copy`, which refuses these.
+    """
+    if input.dim() == 0:
+        return index_fill(input.unsqueeze(0), dim, index, value).squeeze(0)
+    if not isinstance(value, torch.Tensor):
+        value = torch.full((), value, dtype=input.dtype, device=input.device)
+    places = [None] * (dim % input.dim()) + [index.reshape(-1)]
+    return aten.index_put.default(input, places, value.to(input.dtype))
+
+
 OWN: dict[Any, Callable[..., Any]] = {
+    aten.index_fill.int_Scalar: index_fill,
+    aten.index_fill.int_Tensor: index_fill,
     aten.native_batch_norm.default: batch_norm_without_writes,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
     aten.binary_cross_entropy.default: binary_cross_entropy,

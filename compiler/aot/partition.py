@@ -124,7 +124,9 @@ def partition(
     # The cut adds formulas to the graph and merges equal nodes, copies among the results included.
     cut = MinCutPartition(joint, placeholders[:inputs], placeholders[inputs:], set(mutated), gate)
     results = list(joint.output_node().args[0])  # type: ignore[arg-type]
-    kept, reasons = cut.choose([out for out in results[returned:] if isinstance(out, fx.Node)])
+    gradients = [out for out in results[returned:] if isinstance(out, fx.Node)]
+    kept, reasons = cut.choose(gradients)
+    kept = [*kept, *_lacking(joint, [*kept, *placeholders[inputs:]], gradients, cut)]
     tensors = [node for node in kept if not isinstance(node.meta["val"], SYMBOLIC)]
     sizes = [node for node in kept if isinstance(node.meta["val"], SYMBOLIC)]
     kept = tensors + sizes
@@ -139,6 +141,44 @@ def partition(
     )
     names = tuple(node.name for node in placeholders[:inputs])
     return Partition(forward, backward, saved, tuple(saved_from), len(tensors), recomputed, names)
+
+
+def _lacking(
+    joint: fx.Graph, given: Sequence[fx.Node], gradients: Sequence[fx.Node], cut: MinCutPartition
+) -> list[fx.Node]:
+    """Return nodes of the symbols in backward's sizes that none of its inputs has as a size.
+
+    From ``s0 // 2 + 1`` alone backward could not tell ``s0``.
+    """
+    found: set[Any] = set()
+    for node in given:
+        value = node.meta["val"]
+        sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+        found.update(size.node.expr for size in sizes if isinstance(size, SYMBOLIC))
+    nodes = [*given, *_ancestors(gradients, cut.takes, stop=set(given))]
+    missing = {
+        symbol
+        for node in nodes
+        for size in getattr(node.meta.get("val"), "shape", ())
+        if isinstance(size, SYMBOLIC)
+        for symbol in size.node.expr.free_symbols
+    } - found
+    homes: list[fx.Node] = []
+    for node in joint.nodes if missing else ():
+        value = node.meta.get("val")
+        if node in cut.backward or node in given:
+            continue
+        if isinstance(value, SYMBOLIC) and value.node.expr in missing:
+            missing.discard(value.node.expr)
+            homes.append(node)
+    for node in joint.find_nodes(op="placeholder") if missing else ():
+        for dim, size in enumerate(getattr(node.meta["val"], "shape", ())):
+            if isinstance(size, SYMBOLIC) and size.node.expr in missing and node not in given:
+                missing.discard(size.node.expr)
+                with joint.inserting_after(joint.find_nodes(op="placeholder")[-1]):
+                    homes.append(joint.call_function(aten.sym_size.int, (node, dim)))
+                homes[-1].meta.update(node.meta, val=size)
+    return homes
 
 
 def _forward(

@@ -170,7 +170,8 @@ def separate_outputs(graph: fx.Graph, saved_from: int | None = None) -> None:
 
     Outputs that share memory in eager are described to the runtime, and occur once here. Two
     others may share it by then: equal values were merged, and one is returned through a view. One
-    whose layout newly allocated memory cannot have (an expanded gradient) becomes contiguous.
+    whose layout newly allocated memory cannot have becomes contiguous, unless it is a view of
+    memory that can (an expanded number).
 
     Args:
         saved_from: where the values that backward needs begin. No user writes to these, so they
@@ -188,7 +189,11 @@ def separate_outputs(graph: fx.Graph, saved_from: int | None = None) -> None:
             apart = elements_apart(value.meta["val"])
             if memory in seen and memory is not value and apart:
                 memory, value = viewed_again(graph, memory, value)
-            elif memory in seen or value.op in ("placeholder", "get_attr") or not apart:
+            elif (
+                memory in seen
+                or value.op in ("placeholder", "get_attr")
+                or (memory is value and not apart)
+            ):
                 memory = value = copied(graph, value)
             seen.update((value, memory))
         separate.append(value)

@@ -297,9 +297,23 @@ def _pow(b: Builder, call: Call) -> Tensor:
         if call.dtype is torch.bool or not isinstance(exponent, int):
             raise NotLowered("integer power by a tensor")
         return elementwise(b, call, lambda x, y: apply("ipow", x, y), ("self", "exponent"))
-    if isinstance(exponent, int | float) and float(exponent) in _POWERS:
-        return elementwise(b, call, _POWERS[float(exponent)], ("self",))
-    return elementwise(b, call, lambda x, y: apply("pow", x, y), ("self", "exponent"))
+    # Powers of -inf and -0 differ from square roots of these, which eager takes where the exponent
+    # is a number, but for float16 on a CPU.
+    roots = not (call.dtype is torch.float16 and b.device.type == "cpu")
+    body: Body = lambda x, y: apply("pow", x, y)  # noqa: E731
+    if isinstance(exponent, int | float):
+        if float(exponent) in _POWERS and (roots or abs(exponent) != 0.5):
+            return elementwise(b, call, _POWERS[float(exponent)], ("self",))
+    elif call.op is torch.ops.aten.pow.Tensor_Scalar and roots:
+        body = _power_or_root
+    return elementwise(b, call, body, ("self", "exponent"))
+
+
+def _power_or_root(x: Expr, y: Expr) -> Expr:
+    found = apply("pow", x, y)
+    for exponent in (0.5, -0.5):
+        found = choose(compare("eq", y, like(exponent, y)), _POWERS[exponent](x), found)
+    return found
 
 
 def _one_over(x: Expr) -> Expr:

@@ -9,6 +9,7 @@ from aot_harness import check, fake
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._pytree import tree_leaves
 
 import tc
 from tc.compiler.aot.inference import inference
@@ -389,3 +390,18 @@ def test_a_constant_that_is_returned_beside_what_was_computed_before_it(backend)
         found, wanted = (f(torch.ones(2)) for f in (tc.compile(program, backend=backend), program))
         assert [t.device for t in found] == [t.device for t in wanted]
         torch.testing.assert_close(found[1:], wanted[1:])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_an_expanded_result_has_the_strides_of_eager(backend):
+    for program in (
+        lambda x: torch.func.grad(lambda t: t.sum() * 2)(x),
+        lambda x: torch.func.grad(lambda t: t.t().sum())(x),
+        lambda x: x.sum().expand(4, 3),
+        lambda x: x.sum(0).expand(4, 3),
+        lambda x: (x.sum(0).expand(4, 3), x.sum(0).expand(2, 3)),
+    ):
+        calls = program, tc.compile(program, backend=backend)
+        wanted, got = (tree_leaves(call(torch.ones(4, 3))) for call in calls)
+        for one, other in zip(wanted, got, strict=True):
+            assert torch.equal(one, other) and one.stride() == other.stride()

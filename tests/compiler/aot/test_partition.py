@@ -11,6 +11,7 @@ from aot_harness import check_training, trace_training
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tc
 from tc.compiler.aot.mincut import FlowNetwork
 from tc.compiler.core.gate import Gate
 
@@ -226,3 +227,28 @@ test_many_graphs_are_cut_right = pytest.mark.slow(
         given(STEPS)(test_any_graph_is_cut_right.hypothesis.inner_test)
     )
 )
+
+
+#: functions whose backward has sizes computed of a number or size that it has nowhere else
+COMPUTED = (
+    lambda x, k: x.topk(k // 2 + 1, dim=1)[0],
+    lambda x, k: x.topk(min(k, 3), dim=1)[0],
+    lambda x, k: x.topk(max(k - 1, 1), dim=1)[0],
+    lambda x, k: x.topk(min((x[:, 0] > -99).sum().item(), 3), dim=1)[0],
+    lambda x, k: x.gather(0, x.topk(min(k, 1), dim=0)[1]),
+    lambda x, k: x.topk((x.shape[0] + 1) // 2, dim=0)[0],
+    lambda x, k: x.topk((x.shape[0] + 1) // 2, dim=0)[0].topk(min(k, 1), dim=1)[0],
+)
+
+
+@pytest.mark.parametrize("place", range(len(COMPUTED)))
+def test_backward_is_given_the_symbols_of_its_sizes(place):
+    function = COMPUTED[place]
+    compiled = tc.compile(function)
+    for rows, k in ((4, 1), (1, 2), (7, 3), (5, 4)):
+        start, found = torch.randn(rows, 3), []
+        for call in (function, compiled):
+            x = start.clone().requires_grad_()
+            (call(x, k) ** 2).sum().backward()
+            found.append(x.grad)
+        torch.testing.assert_close(found[1], found[0])

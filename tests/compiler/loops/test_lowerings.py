@@ -83,3 +83,14 @@ def test_bits_of_floating_point_numbers_raise_as_in_eager():
     for function in (lambda x: x & x, lambda x: x ^ 1):
         with pytest.raises(NotImplementedError):
             tc.compile(function)(torch.ones(3))
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 2, 3, -1, -2, 0, 1, 1.5, -1.5, 0.25])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_powers_of_unusual_numbers(dtype: torch.dtype, exponent: float) -> None:
+    numbers = [-torch.inf, -0.0, 0.0, torch.inf, torch.nan, -1.0, 4.0, 1e-7, 60000.0]
+    x = torch.tensor(numbers * 4).to(dtype)
+    wanted, got = x**exponent, tc.compile(lambda x: x**exponent)(x)
+    torch.testing.assert_close(got, wanted, equal_nan=True)
+    known = ~wanted.isnan()
+    assert torch.equal(got.signbit() & known, wanted.signbit() & known)

@@ -131,3 +131,11 @@ def test_an_index_out_of_range_anywhere_in_a_row_is_an_error(wrong: int, place: 
     n[1, place] = wrong
     with pytest.raises(IndexError, match="index out of range"):
         call([x, n, y])
+
+
+@pytest.mark.parametrize("shape, dim", [((3, 4), 1), ((3, 4), -2), ((), 0), ((0, 3), 1)])
+def test_index_fill_counts_negative_indices_from_the_end(shape: tuple[int, ...], dim: int) -> None:
+    for places in ([-1, 0], -1):
+        x, n, value = torch.ones(shape), torch.tensor(places), torch.tensor(2)
+        compare(lambda x, n: x.index_fill(dim, n, 3), (x, n))
+        compare(lambda x, n, value: x.index_fill(dim, n, value), (x, n, value))
