@@ -38,6 +38,7 @@ from tc.minifier.oracle import Oracle, OracleError, Server
 from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
 from tc.minifier.problem import Problem, Run, looks_for, record, recorded
 from tc.minifier.reduce import Reduction
+from tc.minifier.runner import WITHOUT_OWN
 from tc.minifier.subject import Subject, subject_of
 from tc.minifier.values import command as values
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
@@ -207,6 +208,8 @@ class Search:
             oracle.seconds = min(oracle.seconds, HUNG)
         first = self.alone(case, oracle)
         if not first.failed:
+            if (verdict := self._own_backend(problem)) is not None:
+                return verdict
             verdict = Verdict(
                 INCONCLUSIVE,
                 f"{problem.message}; its graph alone does not fail ({first.message or first.kind})",
@@ -244,6 +247,18 @@ class Search:
             add_element(verdict, rung.answer.detail)
         self._workaround(verdict, ladder, rung, step)
         verdict.add("next", f"tc-minify {self.label}", probes=ladder.probes + oracle.asked)
+        return verdict
+
+    def _own_backend(self, problem: Problem) -> Verdict | None:
+        """Return a verdict on a function that the script has as backend; None if not at fault."""
+        own = problem.facts.get("own_backends") or ()
+        if not own or record(self.what, self.folder, {WITHOUT_OWN: "1"}).kind != "ok":
+            return None
+        name, place = own[-1]
+        verdict = Verdict(BUG, f"{problem.message}; backend {name} of the script is at fault")
+        where = f"backend {name}, at {place}" if place else f"backend {name}"
+        verdict.add("stage", where, stage=f"backend {name}", place=place)
+        verdict.add("works if", 'backend="eager" (tried: the script is right)', workaround="eager")
         return verdict
 
     def narrowed(self, case: Case, oracle: Oracle, answer: Answer) -> Case:

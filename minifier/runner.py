@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import fx
@@ -39,6 +39,8 @@ CHECKED_CALLS = 4  # of each graph; later calls run unchecked
 #: variables that torch and the compilers read once, while they are loaded
 READ_ONCE = ("TORCH", "PYTORCH", "TC_", "TRITON", "CUDA", "OMP_", "MKL_", "KMP_", "CXX")
 GUARD_FILTER = api.GUARD_FILTER  # the option that is none of a backend's
+#: variable of a process in which backends that the script passes as functions are replaced by eager
+WITHOUT_OWN: Final = "TC_MINIFIER_WITHOUT_OWN_BACKENDS"
 FAILED = 10  # exit code of a run that found something
 NO_SCRIPT = r"/torch/|/tc/|/minifier/|/runpy\.py$|<frozen|<string>"
 
@@ -111,6 +113,7 @@ class Recorder:
         sequence: every call of a graph so far, as cases; None: they are not kept.
         tensors: the inputs of these, each name with the number of its call before it.
         raises: a failure is an exception of the program, and no file.
+        own: name and place of each backend that the script passes as a function.
     """
 
     def __init__(
@@ -133,6 +136,7 @@ class Recorder:
         self.refusal = ""
         self.compiles = 0
         self.compiler = ""
+        self.own: list[tuple[str, str]] = []
         self.notes: list[str] = []
 
     def backend(self, real: Callable[..., Any], call: Call) -> Callable[..., Any]:
@@ -153,6 +157,13 @@ class Recorder:
             return uncompiled(watched) if call.compiler == "torch" else watched
 
         return recording
+
+    def chosen(self, backend: Any) -> Any:
+        """Return the backend to use where the script passes this function; note its place."""
+        code = getattr(backend, "__code__", None)
+        place = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+        self.own.append((getattr(backend, "__name__", type(backend).__name__), place))
+        return _as_captured if WITHOUT_OWN in os.environ else backend
 
     def changed(self) -> dict[str, str]:
         """Return what the script set of the variables that are read once."""
@@ -188,6 +199,10 @@ class Recorder:
         draft = path.with_suffix(".part")
         draft.write_text(json.dumps(problem))
         draft.replace(path)
+
+
+def _as_captured(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    return gm.forward
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -346,6 +361,7 @@ def problem_of(outcome: Outcome, recorder: Recorder) -> dict[str, Any]:
         "compiles": recorder.compiles, "compiler": recorder.compiler, "random": recorder.random,
         "rounding": recorder.rounding, "refused": recorder.refused, "refusal": recorder.refusal,
         "threads": torch.get_num_threads(), "environment": recorder.changed(),
+        "own_backends": recorder.own,
     }  # fmt: skip
 
 
@@ -404,6 +420,8 @@ def _recording(
         recorder.compiles += 1
         recorder.compiler = compiler
         recorder.note_begin()
+        if callable(options.get("backend")):
+            options = {**options, "backend": recorder.chosen(options["backend"])}
         kept = tuple(
             (name, repr(value))
             for name, value in options.items()

@@ -102,6 +102,28 @@ def test_faults_of_each_stage(fault: str, stage: str, step: str, line: str, tmp_
     assert line in [where.rpartition(":")[2] for where in found["lines"]]
 
 
+OWN_BACKEND = """
+import torch
+import tc
+
+def mine(gm, inputs):
+    if any(node.target is torch.cos for node in gm.graph.nodes):
+        raise KeyError("no cos here")
+    return gm.forward
+
+tc.compile(lambda x: torch.cos(x), backend=mine)(torch.randn(3))
+"""
+
+
+def test_a_backend_that_the_script_defines_is_named(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(OWN_BACKEND)
+    done = tool("tc.minifier.bisect", "script.py", "--json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["verdict"], found["stage"]) == ("bug", "backend mine")
+    assert found["place"].endswith("script.py:5") and found["workaround"] == "eager"
+
+
 @pytest.mark.slow
 def test_the_ladder_of_torch(tmp_path: Path) -> None:
     written(tmp_path, BLOCKS, "torch")
