@@ -10,6 +10,7 @@ result of another only at the same position, which is checked by comparing flat 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -112,6 +113,7 @@ class _Fusion:
         made_at: buffer -> the slot that makes it.
         number_at: number or symbol that is not given -> the first slot that defines it.
         read_at: buffer -> the last slot that reads it.
+        touched_at: buffer -> the slots that made or read it when they were last changed.
         wall: the last slot that is no group; groups before it do not move.
         check: the last slot that only raises an error if a condition is false: nodes after it may
             depend on the condition, and join no group before it.
@@ -128,6 +130,7 @@ class _Fusion:
         self.made_at: dict[str, int] = {}
         self.number_at: dict[str, int] = {}
         self.read_at: dict[str, int] = {}
+        self.touched_at: defaultdict[str, set[int]] = defaultdict(set)
         self.wall = self.check = -1
         self.decisions: list[Decision] = []
 
@@ -151,6 +154,8 @@ class _Fusion:
         self.made_at.update(dict.fromkeys(results, place))
         for name in read:
             self.read_at[name] = max(place, self.read_at.get(name, place))
+        for name in results | read:
+            self.touched_at[name].add(place)
 
     def join(self, node: Nest) -> bool:
         """Add a node to the last group that it can join, if there is one."""
@@ -159,11 +164,10 @@ class _Fusion:
         if self.number_at:
             places += [self.number_at.get(name, -1) for name in _numbers(node)]
         earliest = max((self.check, *places))
-        for place in range(len(self.slots) - 1, max(earliest, 0) - 1, -1):
+        common = {place for name in wanted for place in self.touched_at[name]}
+        for place in sorted((p for p in common if p >= earliest), reverse=True):
             group = self.slots[place]
             if not isinstance(group, Group):
-                continue
-            if wanted.isdisjoint(group.writes()) and wanted.isdisjoint(group.reads()):
                 continue
             fused = self._fused(group, node)
             if fused is not None:
