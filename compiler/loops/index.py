@@ -9,9 +9,11 @@ numbers may be negative.
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Union
+from typing import Any, TypeVar, Union, cast
 from weakref import WeakValueDictionary
 
 Monomial = tuple["Atom", ...]
@@ -19,8 +21,12 @@ Term = tuple[Monomial, int]
 SYMBOLS = ("size", "number")
 NAMED = (*SYMBOLS, "var")
 IndexLike = Union["Index", int]
-#: results kept of one operation: the layers of a model ask for the same few hundred
-REMEMBERED = 1 << 14
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def remembered(function: Function) -> Function:
+    """Keep results of an operation: the layers of a model ask for the same few hundred."""
+    return cast(Function, lru_cache(1 << 14, typed=True)(function))
 
 
 class Atom:
@@ -101,27 +107,40 @@ class Index:
         """Return the loop variables in it."""
         return frozenset(atom for atom in self.atoms() if atom.kind == "var")
 
+    @remembered
     def __add__(self, other: IndexLike) -> Index:
         other = as_index(other)
         if not other.terms:
             return self
         if not self.terms:
             return other
-        return _sum(self, other)
+        total = dict(self.terms)
+        for monomial, coefficient in other.terms:
+            total[monomial] = total.get(monomial, 0) + coefficient
+        return _recombine(_from_dict(total))
 
+    @remembered
     def __mul__(self, other: IndexLike) -> Index:
         other = as_index(other)
         if other is ONE or not self.terms:
             return self
         if self is ONE or not other.terms:
             return other
-        return _product(self, other)
+        total: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in other.terms:
+                monomial = left + right
+                if left and right:
+                    monomial = tuple(sorted(monomial, key=_text))
+                total[monomial] = total.get(monomial, 0) + a * b
+        return _recombine(_from_dict(total))
 
+    @remembered
     def __neg__(self) -> Index:
-        return _negative(self)
+        return Index(tuple((monomial, -coefficient) for monomial, coefficient in self.terms))
 
     def __sub__(self, other: IndexLike) -> Index:
-        return self + _negative(as_index(other))
+        return self + -as_index(other)
 
     def __radd__(self, other: int) -> Index:
         return self + other
@@ -148,8 +167,7 @@ _atoms: WeakValueDictionary[tuple[str, str, tuple[Index, ...]], Atom] = WeakValu
 _indexes: WeakValueDictionary[tuple[Term, ...], Index] = WeakValueDictionary()
 
 
-def _text(atom: Atom) -> str:
-    return atom.text
+_text = operator.attrgetter("text")
 
 
 def _term_key(term: Term) -> tuple[int, str]:
@@ -163,34 +181,10 @@ def _from_dict(total: dict[Monomial, int]) -> Index:
     return Index(tuple(terms))
 
 
-@lru_cache(REMEMBERED)
-def _sum(a: Index, b: Index) -> Index:
-    total = dict(a.terms)
-    for monomial, coefficient in b.terms:
-        total[monomial] = total.get(monomial, 0) + coefficient
-    return _recombine(_from_dict(total))
-
-
-@lru_cache(REMEMBERED)
-def _product(a: Index, b: Index) -> Index:
-    total: dict[Monomial, int] = {}
-    for left, j in a.terms:
-        for right, k in b.terms:
-            monomial = left + right
-            if left and right:
-                monomial = tuple(sorted(monomial, key=_text))
-            total[monomial] = total.get(monomial, 0) + j * k
-    return _recombine(_from_dict(total))
-
-
-@lru_cache(REMEMBERED)
-def _negative(a: Index) -> Index:
-    return Index(tuple((monomial, -coefficient) for monomial, coefficient in a.terms))
-
-
-@lru_cache(REMEMBERED)
+@remembered
 def const(value: int) -> Index:
-    """Return the constant ``value``."""
+    """Return the constant ``value``; a TypeError if it is no integer."""
+    value = int(operator.index(value))
     return Index((((), value),)) if value else Index(())
 
 
@@ -203,28 +197,24 @@ def as_index(value: IndexLike) -> Index:
     return value if isinstance(value, Index) else const(value)
 
 
-def _single(atom: Atom) -> Index:
-    return Index((((atom,), 1),))
-
-
 def size(name: str) -> Index:
     """Return the symbolic size of that name."""
-    return _single(Atom("size", name, ()))
+    return symbol(Atom("size", name, ()))
 
 
 def number(name: str) -> Index:
     """Return the symbolic integer of that name, without known bounds."""
-    return _single(Atom("number", name, ()))
+    return symbol(Atom("number", name, ()))
 
 
 def symbol(atom: Atom) -> Index:
-    """Return the index that is this size or number."""
-    return _single(atom)
+    """Return the index that is this atom alone."""
+    return Index((((atom,), 1),))
 
 
 def var(name: str, extent: IndexLike) -> Index:
     """Return the loop variable of that name, running from 0 up to ``extent``."""
-    return _single(Atom("var", name, (as_index(extent),)))
+    return symbol(Atom("var", name, (as_index(extent),)))
 
 
 def atom_of(index: Index) -> Atom | None:
@@ -243,10 +233,7 @@ def extent(variable: Index) -> Index:
 
 def product(sizes: Iterator[Index] | tuple[Index, ...] | list[Index]) -> Index:
     """Return product of sizes."""
-    total = ONE
-    for factor in sizes:
-        total = total * factor
-    return total
+    return math.prod(sizes, start=ONE)
 
 
 # ---------------------------------------------------------------- bounds
@@ -272,16 +259,13 @@ def _lowest(atom: Atom) -> int | None:
         return 0
     if atom.kind == "floordiv":
         return 0 if is_at_least(atom.args[0], 0) else None
-    bounds = [lower_bound(arg) for arg in atom.args]
+    known = [bound for arg in atom.args if (bound := lower_bound(arg)) is not None]
     if atom.kind == "max":
-        known = [bound for bound in bounds if bound is not None]
-        return max(known) if known else None
-    return (
-        None if any(bound is None for bound in bounds) else min(b for b in bounds if b is not None)
-    )
+        return max(known, default=None)
+    return min(known) if len(known) == len(atom.args) else None
 
 
-@lru_cache(REMEMBERED)
+@remembered
 def lower_bound(index: Index) -> int | None:
     """Return an integer the index never falls below (sizes being positive), if one is found."""
     for _ in range(8):
@@ -360,7 +344,7 @@ def _divide(numerator: Index, denominator: Index) -> tuple[Index, Index]:
     return _from_dict(quotient), rest
 
 
-@lru_cache(REMEMBERED)
+@remembered
 def floordiv(a: Index, b: Index) -> Index:
     """``a // b`` for positive ``b``, as Python rounds."""
     x, y = a.constant, b.constant
@@ -369,7 +353,7 @@ def floordiv(a: Index, b: Index) -> Index:
     if b is ONE or a is ZERO:
         return a
     if y == 0:
-        return _single(Atom("floordiv", "", (a, b)))
+        return symbol(Atom("floordiv", "", (a, b)))
     quotient, rest = _divide(a, b)
     if rest is ZERO or (is_at_least(rest, 0) and is_less(rest, b)):
         return quotient
@@ -380,10 +364,10 @@ def floordiv(a: Index, b: Index) -> Index:
         outer, left = _divide(inner.args[1], b)
         if left is ZERO:
             return quotient + mod(floordiv(inner.args[0], b), outer)
-    return quotient + _single(Atom("floordiv", "", (rest, b)))
+    return quotient + symbol(Atom("floordiv", "", (rest, b)))
 
 
-@lru_cache(REMEMBERED)
+@remembered
 def mod(a: Index, b: Index) -> Index:
     """``a % b`` for positive ``b``, as Python rounds."""
     x, y = a.constant, b.constant
@@ -392,14 +376,14 @@ def mod(a: Index, b: Index) -> Index:
     if b is ONE:
         return ZERO
     if y == 0:
-        return _single(Atom("mod", "", (a, b)))
+        return symbol(Atom("mod", "", (a, b)))
     _, rest = _divide(a, b)
     if rest is ZERO or (is_at_least(rest, 0) and is_less(rest, b)):
         return rest
     inner = atom_of(rest)
     if inner is not None and inner.kind == "mod" and _divide(inner.args[1], b)[1] is ZERO:
         return mod(inner.args[0], b)
-    return _single(Atom("mod", "", (rest, b)))
+    return symbol(Atom("mod", "", (rest, b)))
 
 
 def minimum(a: Index, b: Index) -> Index:
@@ -408,7 +392,7 @@ def minimum(a: Index, b: Index) -> Index:
         return a
     if is_at_least(a - b, 0):
         return b
-    return _single(Atom("min", "", tuple(sorted((a, b), key=repr))))
+    return symbol(Atom("min", "", tuple(sorted((a, b), key=repr))))
 
 
 def maximum(a: Index, b: Index) -> Index:
@@ -417,7 +401,7 @@ def maximum(a: Index, b: Index) -> Index:
         return a
     if is_at_least(b - a, 0):
         return b
-    return _single(Atom("max", "", tuple(sorted((a, b), key=repr))))
+    return symbol(Atom("max", "", tuple(sorted((a, b), key=repr))))
 
 
 def _recombine(index: Index) -> Index:
@@ -445,7 +429,7 @@ def substitute(index: Index, values: Mapping[Atom, Index]) -> Index:
     return _substituted(index, tuple(values.items()))
 
 
-@lru_cache(REMEMBERED)
+@remembered
 def _substituted(index: Index, items: tuple[tuple[Atom, Index], ...]) -> Index:
     values = dict(items)
     kept = tuple(term for term in index.terms if not _touches(term[0], values))
@@ -464,19 +448,18 @@ def _substituted(index: Index, items: tuple[tuple[Atom, Index], ...]) -> Index:
 
 def _touches(monomial: Monomial, values: Mapping[Atom, Index]) -> bool:
     """Return whether a substitution affects a product."""
-    for atom in monomial:
-        if atom in values:
-            return True
-        if atom.kind not in NAMED and any(not arg.atoms().isdisjoint(values) for arg in atom.args):
-            return True
-    return False
+    return any(
+        atom in values
+        or (atom.kind not in NAMED and any(not a.atoms().isdisjoint(values) for a in atom.args))
+        for atom in monomial
+    )
 
 
 def _substitute_atom(atom: Atom, values: Mapping[Atom, Index]) -> Index:
     if atom in values:
         return values[atom]
     if atom.kind in NAMED:
-        return _single(atom)
+        return symbol(atom)
     return COMBINE[atom.kind](*(substitute(arg, values) for arg in atom.args))
 
 

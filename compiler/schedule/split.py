@@ -67,7 +67,8 @@ def _as_index(value: Expr) -> Index | None:
     if value.op == "index":
         index: Index = value.data[0]
         return index
-    return ix.const(value.data[0]) if value.op == "const" else None
+    is_whole = value.op == "const" and type(value.data[0]) is int
+    return ix.const(value.data[0]) if is_whole else None
 
 
 def _turning_point(test: Expr, variable: Index) -> Index | None:

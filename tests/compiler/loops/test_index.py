@@ -157,3 +157,11 @@ def test_regrouped_keeps_row_order(sizes: list[int], random) -> None:  # type: i
         for index, n in zip(found, sizes, strict=True):
             at = at * n + ix.evaluate(index, scope)
         assert at == flat
+
+
+def test_a_constant_is_an_integer() -> None:
+    two = ix.const(2)
+    with pytest.raises(TypeError):
+        ix.const(2.0)  # type: ignore[arg-type]
+    assert ix.const(True) is ix.ONE and type(ix.const(True).constant) is int
+    assert ix.const(2) is two and type(two.constant) is int
