@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from tc.trace.compiles import GIVEN_UP
 from tc.trace.findings.advice import ROWS
 from tc.trace.findings.breaks import PHRASES as BREAKS
-from tc.trace.findings.errors import GIVEN_UP
 from tc.trace.findings.recompiles import PHRASES as RECOMPILES
 from tc.trace.part import TOO_OFTEN
 from tc.trace.reader import (

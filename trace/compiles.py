@@ -27,6 +27,10 @@ FRAMEWORK: Final = re.compile(
 LIBRARY: Final = re.compile(FRAMEWORK.pattern + r"|[/\\](?:site|dist)-packages[/\\]")
 
 
+# A break that PyTorch cannot resume from: the frame runs in Python, nothing else failed.
+GIVEN_UP: Final = re.compile(r"[Ss]kipping the (?:frame|function) and falling back to eager")
+
+
 class Placed(Protocol):
     """Something with a place in a file."""
 
@@ -212,6 +216,7 @@ class Compile:
     failure: Failure | None = None
     left_in: str = ""  # the step under way where the log of a process that has ended ends
     skipped: str = ""
+    given_up: Failure | None = None  # of a frame that runs in Python because of a graph break
     cache: str = ""
     symbols: dict[str, str] = field(default_factory=dict)
     alias: str = ""

@@ -476,44 +476,6 @@ def test_what_a_limit_costs_is_foretold_too(tmp_path: Path) -> None:
     assert "(review, guard replayed)" in str(again)
 
 
-def test_a_break_in_a_loop_is_no_use_of_fullgraph(tmp_path: Path) -> None:
-    reason = (
-        "Data-dependent branching\n*** While handling this graph break, another graph break "
-        "occurred: ***\ngraph break in loop\n  Explanation: a graph break in a for/while loop. "
-        "Skipping the frame and falling back to eager, as graph breaks in loops are not supported."
-    )
-    metrics = {
-        "co_name": "f", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
-        "fail_type": "Unsupported", "fail_reason": reason,
-        "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
-    }  # fmt: skip
-    found = torch_log(tmp_path, START, ({"compilation_metrics": metrics, **IDS}, None))
-    (finding,) = found.findings
-    assert (finding.code, finding.where.line, len(found.failures)) == ("TC109", 5, 1)
-    assert not any("fullgraph" in fix for fix in finding.fix)
-
-
-def test_a_break_in_a_block_is_no_use_of_fullgraph(tmp_path: Path) -> None:
-    metrics = {
-        "co_name": "f", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
-        "fail_type": "Unsupported", "fail_reason": "Unsupported Tensor.item() call",
-        "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
-    }  # fmt: skip
-    broke = (
-        "Graph break in user code at /home/me/m.py:5\nGraph Break Reason: Failed to handle graph "
-        "break gracefully. Skipping the function and falling back to eager. Graph break "
-        "encountered:\n\nUnsupported Tensor.item() call\n"
-    )
-    note = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
-    found = torch_log(
-        tmp_path, START, (note, broke), ({"compilation_metrics": metrics, **IDS}, None)
-    )
-    (finding,) = [one for one in found.findings if one.code == "TC109"]
-    assert (finding.where.line, len(found.failures), len(found.breaks)) == (5, 1, 1)
-    assert finding.title == "f runs in Python: it breaks where it cannot be entered again"
-    assert not any("fullgraph" in fix for one in found.findings for fix in one.fix)
-
-
 def test_the_time_of_a_resume_function_counts_for_one_break(tmp_path: Path) -> None:
     text = "Graph break in user code at /home/me/m.py:5\nReason: print\nUser code traceback:\n"
     text += '  File "/home/me/m.py", line 5, in f\n    print(x)\n'
