@@ -275,6 +275,7 @@ class _Builder:
                 compiled.alias = _module_name(self.session, compiled)
         _name_refused(ordered)
         _name_methods(ordered)
+        _number_resumes(ordered)
         self.session.compiles = [one for one in ordered if one.started]
         self.session.loose = [one for one in ordered if not one.started and one.artifacts]
         return self.session
@@ -492,6 +493,22 @@ def _name_methods(compiles: Sequence[Compile]) -> None:
                 names[compiled.lane, compiled.frame_id] = name
     for compiled in compiles:
         compiled.alias = compiled.alias or names.get((compiled.lane, compiled.frame_id), "")
+
+
+def _number_resumes(compiles: Sequence[Compile]) -> None:
+    """Number resume functions of one name: PyTorch calls those of both sides of a branch alike.
+
+    They are code objects of their own, and so are frames of their own, until a reset.
+    """
+    frames: dict[tuple[Lane, str, str, str], list[str]] = {}
+    for one in compiles:
+        if one.line_of_resume:
+            frame = one.frame_id.rpartition("/")[2]
+            turn = frame.rpartition("~")[0]
+            known = frames.setdefault((one.lane, turn, one.file, one.function), [])
+            if frame not in known:
+                known.append(frame)
+            one.twin = known.index(frame)
 
 
 def _module_name(session: Session, compiled: Compile) -> str:
