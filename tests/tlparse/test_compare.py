@@ -130,6 +130,20 @@ def test_a_miss_is_explained_by_the_nearest_entry(tmp_path: Path) -> None:
     assert finding.title == "cache missed: 1 of 3 key parts differ"
 
 
+def test_the_same_graph_of_other_lines_is_no_finding(tmp_path: Path) -> None:
+    """Nobody can keep the lines of two functions the same."""
+    text = HEAD + json.dumps({"str": ["/home/me/m.py", 1]}) + "\n"
+    for number, lines in enumerate(("a", "b")):
+        start = {"stack": [{"line": number, "name": "f", "filename": 1}]}
+        text += record({"dynamo_start": start}, number=number)
+        key = {"hit": False, "key": lines, "parts": {"graph": "g", "lines": lines, "torch": "2"}}
+        text += artifact("tc_cache", json.dumps(key), number)
+    (tmp_path / "dedicated_log_torch_trace_a.log").write_text(text)
+    (miss,) = misses(load(tmp_path))
+    assert [one.name for one in miss.changes] == ["lines"]
+    assert diagnose(load(tmp_path)).finding("TC402") is None
+
+
 def test_a_new_graph_has_to_miss_and_is_no_finding(tmp_path: Path) -> None:
     folder = run(tmp_path / "a")
     log = folder / "dedicated_log_torch_trace_a.log"
