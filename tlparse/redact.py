@@ -1,7 +1,7 @@
 """A trace goes in; a copy comes out that keeps structure, operators and times, and no secrets.
 
 What differs in the trace differs in the copy: each line, literal, folder and name has a number of
-its own. The causes of a run are told apart by what their lines and values say, so that a copy in
+its own. Causes of a run differ by what their lines and values say, so that a copy in
 which these were all alike would have other causes.
 """
 

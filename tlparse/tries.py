@@ -196,8 +196,8 @@ class _Tries:
             self.trials.append(Trial((finding.id,), text, UNTRIED, why))
             return
         after = self.after(change, f"a fix of {finding.id}: {text}")
-        state, told = self.compared(after, *_judge(finding, self.before, after))
-        self.trials.append(Trial((finding.id,), text, state, told, change.patch))
+        state, gave = self.compared(after, *_judge(finding, self.before, after))
+        self.trials.append(Trial((finding.id,), text, state, gave, change.patch))
         if state in (HELPED, NO_HELP):
             rank = state == HELPED, -after.findings.get(finding.id, 0)
             if finding.id not in self.promising or rank > self.promising[finding.id][0]:
@@ -212,12 +212,12 @@ class _Tries:
             self.known[key] = self.program.again(change)
         return self.known[key]
 
-    def compared(self, after: Outcome, state: str, told: str) -> tuple[str, str]:
+    def compared(self, after: Outcome, state: str, gave: str) -> tuple[str, str]:
         """Return what came of a run, its results looked at: others count as no help."""
         if state == FAILED:
-            return state, told
+            return state, gave
         word, other = self.results(after)
-        return (OTHERWISE if other else state), f"{told}, {word}"
+        return (OTHERWISE if other else state), f"{gave}, {word}"
 
     def results(self, after: Outcome) -> tuple[str, bool]:
         """Say whether a run printed what the program prints without any edit, and if it did not."""
@@ -248,9 +248,9 @@ class _Tries:
         ]
         lower = any(new < old for _, old, new in pairs)
         state = FAILED if after.error else HELPED if lower else NO_HELP
-        told = ", ".join(f"{word} {old} → {new}" for word, old, new in pairs if old or new)
-        state, told = self.compared(after, state, after.error or told)
-        self.trials.append(Trial(names, "", state, told, change.patch))
+        gave = ", ".join(f"{word} {old} → {new}" for word, old, new in pairs if old or new)
+        state, gave = self.compared(after, state, after.error or gave)
+        self.trials.append(Trial(names, "", state, gave, change.patch))
 
 
 def tried(program: Program, diagnosis: Diagnosis) -> list[Trial]:

@@ -125,11 +125,11 @@ def diagnose(session: Session) -> Diagnosis:
         found = row.find(facts)
         events[name] = [one for one in found if isinstance(one, Event)]
         ready[row.order] += [one for one in found if isinstance(one, Finding)]
-    told = merged(events)
+    left = merged(events)
     causes: list[Finding] = []
     for order in Order:
         names = [name for name, row in FINDINGS.items() if row.order is order]
-        listed = gather(event for name in names for event in told[name]) + ready[order]
+        listed = gather(event for name in names for event in left[name]) + ready[order]
         if order is Order.TIME:  # among the causes, by what each cost: equal ones stay behind
             first = next((n for n, one in enumerate(causes) if one.kind.order is Order.CAUSES), -1)
             first = len(causes) if first < 0 else first
@@ -143,7 +143,7 @@ def diagnose(session: Session) -> Diagnosis:
         breaks=events["graph_breaks"],
         recompiles=again,
         failures=[one for name, row in FINDINGS.items() if row.order is Order.FAILURES
-                  for one in told[name]],
+                  for one in left[name]],
         skips=events["skips"],
         limits=events["limits"],
         misses=facts.misses,
