@@ -14,6 +14,7 @@ from typing import Any
 
 _HEAD = re.compile(rb"^[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ +(\d+) [^:\n]+:\d+\] (\{.*)$")
 _SKIPS = ("SkipFrame", "SkipCodeRecursiveException", "ShortenTraceback")
+_GIVEN_UP = re.compile(r"[Ss]kipping the (?:frame|function) and falling back to eager")
 _CACHES = re.compile(r"(fx_graph|aotautograd)_cache_(hit|miss|bypass)")
 
 
@@ -42,6 +43,7 @@ def _of_log(rows: list[tuple[int, dict[str, Any], bytes]]) -> Counter[str]:
     ours = any(_name(row) == "tc_version" for _, row, _ in rows)
     asked: set[tuple[int, str]] = set()  # compiles that are recompiles, until they begin
     failed: set[tuple[int, str, int]] = set()
+    left: set[tuple[int, str, int]] = set()  # to Python, because of a break
     turn = 0
     begun: set[tuple[int, str]] = set()
     for pid, row, payload in rows:
@@ -56,6 +58,8 @@ def _of_log(rows: list[tuple[int, dict[str, Any], bytes]]) -> Counter[str]:
             asked.add((pid, at))
         elif name == ("tc_graph_break" if ours else "dynamo_graph_break_reason"):
             total["breaks"] += 1
+            if _GIVEN_UP.search(payload.decode("utf-8", "replace")):
+                left.add((pid, at, turn))
         elif name == "tc_cache":
             total["tc hit" if json.loads(payload)["hit"] else "tc miss"] += 1
         elif name == "tc_graph_cache_bypass":
@@ -67,14 +71,16 @@ def _of_log(rows: list[tuple[int, dict[str, Any], bytes]]) -> Counter[str]:
             if event["name"] == "compile_fx_aot" and event["ph"] in "BX":
                 total["compiles"] += 1
         elif "compilation_metrics" in row and (kind := row["compilation_metrics"].get("fail_type")):
-            if kind not in _SKIPS:
+            if _GIVEN_UP.search(str(row["compilation_metrics"].get("fail_reason"))):
+                left.add((pid, at, turn))
+            elif kind not in _SKIPS:
                 failed.add((pid, at, turn))
         elif name in ("tc_error", "dynamo_error"):
             failed.add((pid, at, turn))
         elif name == "make_fx_fail_partial" and "frame_id" not in row:
             total["failures"] += 1
     # A compile that was asked for, and never began, was refused: the limit was reached.
-    total["failures"] += len({(pid, at) for pid, at, _ in failed} & begun)
+    total["failures"] += len({(pid, at) for pid, at, _ in failed - left} & begun)
     return total
 
 

@@ -159,7 +159,16 @@ DEMOS = (
 )  # fmt: skip
 
 #: Recipes that ask for no edit: the answer is that there is nothing to do.
-NOTHING_TO_DO = (R.SMALL, R.FEW, R.BOTH_GRADS, R.STRUCTURES, R.MODES, R.TRAIN_EVAL, R.CASTS)
+NOTHING_TO_DO = (
+    R.SMALL,
+    R.FEW,
+    R.SIDES,
+    R.BOTH_GRADS,
+    R.STRUCTURES,
+    R.MODES,
+    R.TRAIN_EVAL,
+    R.CASTS,
+)
 #: Recipes for what depends on the moment, so that no run can be made to show it.
 BY_CHANCE = (R.WARM_UP, R.LOCK)
 

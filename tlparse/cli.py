@@ -65,8 +65,12 @@ def load(
 
 
 def _redacted(trace: str, what: str, all_runs: bool) -> Diagnosis:
-    """Read a redacted copy, so that nothing after this point knows the original."""
+    """Read a redacted copy, so that nothing after this point knows the original.
+
+    Which fixes are advised also depends on the program's files: these are still looked at.
+    """
     from tc.tlparse.redact import KINDS, redact
+    from tc.trace.branches import seen_through
     from tc.trace.findings import diagnose
     from tc.trace.session import load as read
 
@@ -78,8 +82,9 @@ def _redacted(trace: str, what: str, all_runs: bool) -> Diagnosis:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the report reads texts from it
     copy = Path(folder) / "redacted"
     copy.mkdir()
-    redact(trace, kinds, copy)
-    return diagnose(read(copy, all_runs=all_runs))
+    redactor = redact(trace, kinds, copy)
+    with seen_through(redactor.original):
+        return diagnose(read(copy, all_runs=all_runs))
 
 
 def beside(trace: str) -> Path:

@@ -14,7 +14,7 @@ from tc.tlparse.across import graph_text, kernel_text
 from tc.tlparse.hunks import Hunk, hunks
 from tc.tlparse.settings import configured
 from tc.tlparse.summary import phases_of
-from tc.trace.cachekeys import KeyRing, Miss, cache_events, explain, keyed
+from tc.trace.cachekeys import Entry, KeyRing, Miss, cache_events, explain, keyed
 from tc.trace.compiles import Artifact, Compile
 from tc.trace.findings import Diagnosis, Finding
 from tc.trace.findings.matching import Row, match
@@ -257,16 +257,17 @@ def _by_function(session: Session) -> dict[_Function, list[Compile]]:
             known.add(one.home[1])
     begins = {key: sorted(found) for key, found in lines.items()}
     groups: dict[_Function, list[Compile]] = {}
-    resumes: dict[tuple[str, str, int], list[int]] = {}
+    resumes: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
     for one in session.compiles:
         name, file = _name_and_file(one)
         number = max(bisect_right(begins[name, file], one.home[1]) - 1, 0)
         rest = 0
         if _RESUMED.search(one.title):
             parts = resumes.setdefault((name, file, number), [])
-            if one.line_of_resume not in parts:
-                parts.append(one.line_of_resume)
-            rest = 1 + parts.index(one.line_of_resume)
+            part = one.line_of_resume, one.twin
+            if part not in parts:
+                parts.append(part)
+            rest = 1 + parts.index(part)
         lane = f" · {one.lane.label}" if one.lane.label.startswith("rank") else ""
         groups.setdefault(_Function(name + lane, file, number, rest), []).append(one)
     return groups
@@ -372,6 +373,13 @@ def _misses(a: Session, b: Session, new: Compile, ring: KeyRing) -> list[Miss]:
             continue
         ring.entries.pop()  # only A's entries are to be compared with
         nearest = None if entry.hit else ring.nearest(entry)
-        if nearest is not None:
+        if nearest is not None and not _missed_in_both(ring, entry):
             found.append(explain(ring, b, entry, a, nearest))
     return found
+
+
+def _missed_in_both(ring: KeyRing, entry: Entry) -> bool:
+    """Return whether A looked for the very entry and missed it as well: nothing differs then."""
+    return any(
+        one.cache == entry.cache and one.bits == entry.bits and not one.hit for one in ring.entries
+    )

@@ -18,6 +18,7 @@ from tc.trace.fixes import NO_FIX
 from tc.trace.words import count
 
 _SCHEMA: Final = 1
+_NOTHING: Final = "TC910"  # a log without any compile: whatever is counted in it is 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class _Verdict:
         rows: what is counted, how often it happened, and how often it may; None: any number.
         new: findings that the baseline does not know.
         present: findings that should be gone.
+        empty: why there was nothing to count; empty if there was.
     """
 
     rows: tuple[tuple[str, int, int | None], ...]
@@ -93,6 +95,7 @@ class _Verdict:
     matched: Matched | None
     new: Sequence[Finding]
     present: Sequence[Finding]
+    empty: str = ""
 
     @property
     def over(self) -> list[tuple[str, int, int | None]]:
@@ -102,7 +105,7 @@ class _Verdict:
     @property
     def ok(self) -> bool:
         """Whether the run may pass."""
-        return not (self.over or self.new or self.present)
+        return not (self.over or self.new or self.present or self.empty)
 
 
 def check(
@@ -133,6 +136,7 @@ def check(
         matched,
         [one for one in found if one.id in fresh],
         still,
+        next((one.title for one in diagnosis.findings if one.code == _NOTHING), ""),
     )
     if form == "json":
         print(json.dumps(_as_json(verdict, absent), indent=1))
@@ -141,9 +145,11 @@ def check(
 
         unwanted = {one.id: one for one in (*verdict.new, *verdict.present)}
         asked = baseline is not None or bool(absent)
-        print(junit(verdict.rows, list(unwanted.values()), asked))
+        print(junit(verdict.rows, list(unwanted.values()), asked, verdict.empty))
     else:
         say("\n".join(_as_text(verdict, absent)))
+    if verdict.empty:
+        print(f"tc-report: check failed: {verdict.empty}", file=sys.stderr)
     for name, number, most in verdict.over:
         print(
             f"tc-report: check failed: {count(number, name.removesuffix('s'))}, allowed {most}",
@@ -169,11 +175,13 @@ def _as_json(verdict: _Verdict, absent: Sequence[str]) -> dict[str, Any]:
         ]
     if absent:
         result["present_findings"] = [one.to_json() for one in verdict.present]
+    if verdict.empty:
+        result["nothing_to_check"] = verdict.empty
     return {"schema": _SCHEMA, "ok": verdict.ok, **result}
 
 
 def _as_text(verdict: _Verdict, absent: Sequence[str]) -> list[str]:
-    lines = []
+    lines = [f"FAILED {verdict.empty}"] if verdict.empty else []
     for name, number, most in verdict.rows:
         if most is not None:
             word = "ok" if number <= most else "FAILED"

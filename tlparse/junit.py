@@ -15,7 +15,10 @@ _SUITE: Final = "tc-report"
 
 
 def junit(
-    limits: Sequence[tuple[str, int, int | None]], unwanted: Sequence[Finding], asked: bool
+    limits: Sequence[tuple[str, int, int | None]],
+    unwanted: Sequence[Finding],
+    asked: bool,
+    empty: str = "",
 ) -> str:
     """Return a test suite: a case for each limit, and one for each unwanted finding.
 
@@ -24,6 +27,7 @@ def junit(
         unwanted: findings that the baseline does not know, or that should be gone.
         asked: whether there was a baseline, or findings that should be gone; if none of the
             findings is unwanted, one case says so.
+        empty: why there was nothing to count, if so.
     """
     suite = Element("testsuite", name=_SUITE)
     properties = SubElement(suite, "properties")
@@ -33,6 +37,9 @@ def junit(
             case = SubElement(suite, "testcase", classname=_SUITE, name=f"{name} <= {most}")
             if number > most:
                 _fail(case, f"{number} {name}, allowed {most}", "")
+    if empty:
+        case = SubElement(suite, "testcase", classname=_SUITE, name="a compile was recorded")
+        _fail(case, empty, "")
     for one in unwanted:
         case = SubElement(suite, "testcase", classname=f"{_SUITE}.{one.code}", name=_text(one.id))
         if one.where.file:

@@ -1,4 +1,9 @@
-"""A trace goes in; a copy comes out that keeps structure, operators and times, and no secrets."""
+"""A trace goes in; a copy comes out that keeps structure, operators and times, and no secrets.
+
+What differs in the trace differs in the copy: each line, literal, folder and name has a number of
+its own. Causes of a run differ by what their lines and values say, so that a copy in
+which these were all alike would have other causes.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from tc.trace.compiles import GIVEN_UP, LIBRARY
 from tc.trace.findings.advice import ROWS
 from tc.trace.findings.breaks import PHRASES as BREAKS
-from tc.trace.findings.errors import GIVEN_UP
 from tc.trace.findings.recompiles import PHRASES as RECOMPILES
 from tc.trace.part import TOO_OFTEN
 from tc.trace.reader import (
@@ -29,13 +34,16 @@ from tc.trace.runs import rank_in_name
 
 KINDS: Final = ("source", "paths", "names")
 HIDDEN: Final = "…"
+_HIDDEN: Final = re.compile(rf"{HIDDEN}(\d+)\b")
+_RENAMED: Final = re.compile(r"\bname\d+\b")
+_MOVED: Final = re.compile(r"^(/folder\d+(?:/site-packages)?)([/\\])")
 _PATH: Final = re.compile(r"(?<![\w.:])/[\w.+@~-]+(?:/[\w.+@~-]+)+|\b[A-Za-z]:\\[^\s\"':*?<>|]+")
 _LIBRARY: Final = re.compile(r"^.*[/\\](?:(?:site|dist)-packages|lib)[/\\](?=torch|python\d)")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
 _OPERATORS: Final = re.compile(r"\b(?:torch|aten|prims|inductor|extern_kernels)(?:\.\w+)+")
 _GUARDED: Final = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]((?:\.[\w.]+|\[['\"]\w+['\"]\])*)")
-_QUOTED_CODE: Final = re.compile(r"(, code: ).*$", re.MULTILINE)
-_COMMENT: Final = re.compile(r"# (?!File:).*?(\s+# \S+:\d+ in \S+)")
+_QUOTED_CODE: Final = re.compile(r"(, code: )(.*)$", re.MULTILINE)
+_COMMENT: Final = re.compile(r"# (?!File:)(.*?)(\s+# \S+:\d+ in \S+)")
 _FRAME: Final = re.compile(
     r'^(?P<head>\s*File "(?P<file>[^"\n]+)", line \d+, in (?P<fn>\S+)\n)'
     r"(?P<code>[^\n]*)(?P<carets>\n[ ^~]+(?=\n|\Z))?",
@@ -44,7 +52,7 @@ _FRAME: Final = re.compile(
 _CLASS: Final = re.compile(
     r"(?:<class |, )['\"](?!torch\.|builtins\.)([A-Za-z_]\w*(?:\.\w+)+)['\"]"
 )
-_LITERAL: Final = re.compile(r"((?:==|!=|\bis|\bin) )(['\"])(?:(?!\2).)*\2")
+_LITERAL: Final = re.compile(r"((?:==|!=|\bis|\bin) )(['\"])((?:(?!\2).)*)\2")
 _SOURCE_KEYS: Final = frozenset(("loc", "source_line", "text"))
 _NAMED_KEYS: Final = frozenset(
     ("sizes", "preToPost", "postToPre", "cppCodeToPost", "postToCppCode")
@@ -81,6 +89,7 @@ class Redactor:
         self._names: dict[str, str] = {}
         self._folders: dict[str, str] = {}
         self._lines: set[str] = set()
+        self._hidden: dict[str, int] = {}
         self._pattern: re.Pattern[str] | None = None
 
     # --- first pass: what there is to hide ------------------------------------------------------
@@ -162,15 +171,15 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return a text without what is to be hidden."""
         if "source" in self.kinds:
-            text = _QUOTED_CODE.sub(rf"\1{HIDDEN}", text)
-            text = _FRAME.sub(lambda m: f"{m['head']}    {HIDDEN}", text)
-            text = _COMMENT.sub(rf"# {HIDDEN}\1", text)
+            text = _QUOTED_CODE.sub(lambda m: f"{m[1]}{self._hide(m[2])}", text)
+            text = _FRAME.sub(lambda m: f"{m['head']}    {self._hide(m['code'])}", text)
+            text = _COMMENT.sub(lambda m: f"# {self._hide(m[1])}{m[2]}", text)
             rows = text.split("\n")
-            text = "\n".join(HIDDEN if row.strip() in self._lines else row for row in rows)
+            text = "\n".join(self._hide(r) if r.strip() in self._lines else r for r in rows)
         if "paths" in self.kinds:
             text = _PATH.sub(self._path, text)
         if "names" in self.kinds:
-            text = _LITERAL.sub(rf"\1\2{HIDDEN}\2", text)
+            text = _LITERAL.sub(lambda m: f"{m[1]}{m[2]}{self._hide(m[3])}{m[2]}", text)
             if self._pattern is not None:
                 text = self._pattern.sub(lambda match: self._names[match[0]], text)
         return text
@@ -181,18 +190,37 @@ class Redactor:
         if library:
             return path[library.end() :]
         folder, slash, name = path.replace("\\", "/").rpartition("/")
-        known = self._folders.setdefault(folder, f"/folder{len(self._folders) + 1}")
+        packages = "/site-packages" if LIBRARY.search(path) else ""  # whose code it is, stays
+        known = self._folders.setdefault(folder, f"/folder{len(self._folders) + 1}{packages}")
         return f"{known}{slash}{name}"
+
+    def _hide(self, text: str) -> str:
+        """Return what is written in place of a line or a literal, the same for the same."""
+        text = text.strip()
+        if not text or _HIDDEN.fullmatch(text):
+            return text
+        return f"{HIDDEN}{self._hidden.setdefault(text, len(self._hidden) + 1)}"
+
+    def original(self, text: str) -> str:
+        """Return the path, name or line that something in the copy is written in place of."""
+        lines, names, folders = (
+            {new: old for old, new in table.items()}
+            for table in (self._hidden, self._names, self._folders)
+        )
+        text = _HIDDEN.sub(lambda m: lines.get(int(m[1]), m[0]), text)
+        if "names" in self.kinds:
+            text = _RENAMED.sub(lambda m: names.get(m[0], m[0]), text)
+        return _MOVED.sub(lambda m: f"{folders.get(m[1], m[1])}{m[2]}", text)
 
     def value(self, value: Any, key: str = "") -> Any:
         """Return plain values without what is to be hidden."""
         if isinstance(value, str):
             if "source" in self.kinds and key in _SOURCE_KEYS and value:
-                return HIDDEN
+                return self._hide(value)
             if "source" in self.kinds and key == "fix" and value.startswith(("- ", "+ ")):
-                return f"{value[:2]}{HIDDEN}"
+                return f"{value[:2]}{self._hide(value[2:])}"
             if "names" in self.kinds and key in ("old", "new") and value.startswith(("'", '"')):
-                return f"'{HIDDEN}'"
+                return f"'{self._hide(value[1:-1])}'"
             inner = _inner(value)
             return self.text(value) if inner is None else json.dumps(self.value(inner))
         if isinstance(value, list):
@@ -221,8 +249,11 @@ def _inner(text: str) -> Any:
     return found if isinstance(found, (dict, list)) else None
 
 
-def redact(path: str, kinds: Iterable[str], folder: Path) -> None:
-    """Write redacted copies of all logs of a trace into a folder."""
+def redact(path: str, kinds: Iterable[str], folder: Path) -> Redactor:
+    """Write redacted copies of all logs of a trace into a folder; return who knows what was what.
+
+    Only to choose among the fixes: see `tc.trace.branches.seen_through`.
+    """
     sources = [Source(name) for name in find_logs(path)]
     redactor = Redactor(kinds)
     for index, source in enumerate(sources):
@@ -237,6 +268,7 @@ def redact(path: str, kinds: Iterable[str], folder: Path) -> None:
             for record in read_records(source, index, Defects()):
                 log.write(_written(record, redactor))
         source.close()
+    return redactor
 
 
 def _written(record: Record, redactor: Redactor) -> str:

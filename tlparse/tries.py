@@ -24,7 +24,7 @@ from tc.trace.compiles import graphs_of
 from tc.trace.findings import Diagnosis, Finding, diagnose
 from tc.trace.reader import Unreadable
 from tc.trace.session import load
-from tc.trace.trials import FAILED, HELPED, NO_HELP, UNTRIED, Trial
+from tc.trace.trials import FAILED, HELPED, NO_HELP, OTHERWISE, UNTRIED, Trial
 
 MOST_RUNS: Final = 20
 _TRIED: Final = ("break", "skipped", "recompile", "refused")  # marks of findings
@@ -196,11 +196,9 @@ class _Tries:
             self.trials.append(Trial((finding.id,), text, UNTRIED, why))
             return
         after = self.after(change, f"a fix of {finding.id}: {text}")
-        state, told = _judge(finding, self.before, after)
-        if state != FAILED:
-            told += f", {self.results(after)}"
-        self.trials.append(Trial((finding.id,), text, state, told, change.patch))
-        if state != FAILED:
+        state, gave = self.compared(after, *_judge(finding, self.before, after))
+        self.trials.append(Trial((finding.id,), text, state, gave, change.patch))
+        if state in (HELPED, NO_HELP):
             rank = state == HELPED, -after.findings.get(finding.id, 0)
             if finding.id not in self.promising or rank > self.promising[finding.id][0]:
                 self.promising[finding.id] = rank, change
@@ -214,8 +212,15 @@ class _Tries:
             self.known[key] = self.program.again(change)
         return self.known[key]
 
-    def results(self, after: Outcome) -> str:
-        """Say whether a run printed what the program prints without any edit."""
+    def compared(self, after: Outcome, state: str, gave: str) -> tuple[str, str]:
+        """Return what came of a run, its results looked at: others count as no help."""
+        if state == FAILED:
+            return state, gave
+        word, other = self.results(after)
+        return (OTHERWISE if other else state), f"{gave}, {word}"
+
+    def results(self, after: Outcome) -> tuple[str, bool]:
+        """Say whether a run printed what the program prints without any edit, and if it did not."""
         while len(self.plain) < 2:
             if self.plain and same(self.plain[0], after.output):
                 break
@@ -223,12 +228,12 @@ class _Tries:
             self.plain.append(self.program.again(Change()).output)
         first = self.plain[0]
         if not first.strip():
-            return "it prints no results to compare"
+            return "it prints no results to compare", False
         if same(first, after.output):
-            return "same results"
+            return "same results", False
         if not same(first, self.plain[1]):
-            return "its results differ from run to run"
-        return f"OTHER RESULTS: {difference(first, after.output)}"
+            return "its results differ from run to run", False
+        return f"OTHER RESULTS: {difference(first, after.output)}", True
 
     def all_at_once(self) -> None:
         """Try the best fix of each finding at the same time."""
@@ -243,10 +248,9 @@ class _Tries:
         ]
         lower = any(new < old for _, old, new in pairs)
         state = FAILED if after.error else HELPED if lower else NO_HELP
-        told = ", ".join(f"{word} {old} → {new}" for word, old, new in pairs if old or new)
-        if not after.error:
-            told += f", {self.results(after)}"
-        self.trials.append(Trial(names, "", state, after.error or told, change.patch))
+        gave = ", ".join(f"{word} {old} → {new}" for word, old, new in pairs if old or new)
+        state, gave = self.compared(after, state, after.error or gave)
+        self.trials.append(Trial(names, "", state, gave, change.patch))
 
 
 def tried(program: Program, diagnosis: Diagnosis) -> list[Trial]:

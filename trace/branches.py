@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import Enum
 from functools import lru_cache
 from typing import Final
@@ -63,6 +65,25 @@ _OF_NUMBERS: Final = "capture_scalar_outputs"
 _OF_ASSERTIONS: Final = "for an assertion"
 
 
+_original: Final[ContextVar[Callable[[str], str]]] = ContextVar("original", default=str)
+
+
+@contextmanager
+def seen_through(original: Callable[[str], str]) -> Iterator[None]:
+    """Look at the files that the paths of a redacted trace are written in place of.
+
+    Otherwise a redacted report would advise other things than the one it is a copy of.
+
+    Args:
+        original: gives back a path, a name or a line.
+    """
+    token = _original.set(original)
+    try:
+        yield
+    finally:
+        _original.reset(token)
+
+
 def fixes_at(code: str, file: str, line: int, source: str, known: Sequence[str]) -> tuple[str, ...]:
     """Return the ways out of a graph break.
 
@@ -80,6 +101,7 @@ def fixes_at(code: str, file: str, line: int, source: str, known: Sequence[str])
 
 def what_it_does(file: str, line: int, source: str = "") -> Does | None:
     """Return what the branch at a line does; None if there is none, or its source is not known."""
+    file, source = map(_original.get(), (file, source))
     text = linecache.getline(file, line).strip()
     if not text or (source.strip() and source.strip() not in text):
         return None
@@ -157,6 +179,7 @@ def is_tested(file: str, line: int, name: str) -> bool:
     Args:
         name: as the user writes it, `self.scale`. Only where the source is at hand.
     """
+    file, name = map(_original.get(), (file, name))
     tree = _tree(file, len(linecache.getlines(file)))
     for parents in _branches(tree) if tree is not None else ():
         test = getattr(parents[-1], "test", None)

@@ -31,6 +31,7 @@ _DECODER: Final = json.JSONDecoder()
 _AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 _MOST_PARTS: Final = 40
 _OURS_PASSED: Final = "tc_graph_cache_bypass"
+_OF_PROGRAM: Final = ("gm", "inputs", "lines", "kind")
 _RIVALS: Final = 2000  # how many earlier entries a miss is compared with
 
 Part = tuple[str, str, str]
@@ -61,8 +62,8 @@ class Change:
 
     @property
     def about_the_program(self) -> bool:
-        """Whether it is the graph or its inputs that differ, not settings or the machine."""
-        return self.name == "gm" or self.name.startswith(("graph", "example_inputs", "inputs"))
+        """Whether it is the graph, its lines or inputs that differ, not settings or the machine."""
+        return self.name in _OF_PROGRAM or self.name.startswith(("graph", "example_inputs"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,10 @@ FRAMEWORK: Final = re.compile(
 LIBRARY: Final = re.compile(FRAMEWORK.pattern + r"|[/\\](?:site|dist)-packages[/\\]")
 
 
+# A break that PyTorch cannot resume from: the frame runs in Python, nothing else failed.
+GIVEN_UP: Final = re.compile(r"[Ss]kipping the (?:frame|function) and falling back to eager")
+
+
 class Placed(Protocol):
     """Something with a place in a file."""
 
@@ -212,9 +216,11 @@ class Compile:
     failure: Failure | None = None
     left_in: str = ""  # the step under way where the log of a process that has ended ends
     skipped: str = ""
+    given_up: Failure | None = None  # of a frame that runs in Python because of a graph break
     cache: str = ""
     symbols: dict[str, str] = field(default_factory=dict)
     alias: str = ""
+    twin: int = 0  # which of the resume functions that share its name, in one process
     asked: tuple[str, int] = ("", 0)  # where such a one came upon a value out of tensor data
     call: str = ""  # the user's line that asked for it, where no frame did
     calls: Calls | None = None  # None: not counted, or never called
@@ -298,12 +304,14 @@ class Compile:
 def by_function(compiles: Iterable[Compile]) -> dict[tuple[str, str, int], list[Compile]]:
     """Group compiles by the function they are of, in order of first compile.
 
-    Modules behind one wrapper of torch's are distinguished by class and by where they were called.
+    Modules behind one wrapper of torch's are distinguished by class and by where they were called,
+    resume functions of one name by their number.
     """
     groups: dict[tuple[str, str, int], list[Compile]] = {}
     wrapped: dict[tuple[int, str], tuple[str, str, int]] = {}
     for compiled in compiles:
-        key = compiled.function, compiled.file, compiled.line
+        number = f" ({compiled.twin + 1})" if compiled.twin else ""
+        key = compiled.function + number, compiled.file, compiled.line
         if compiled.alias and FRAMEWORK.search(compiled.file):
             frame = compiled.lane.index, compiled.frame_id
             key = wrapped.setdefault(frame, (compiled.alias, *compiled.home))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tc.trace.recipes import recipe_of
-from tc.trace.trials import FAILED, HELPED, NO_HELP, UNTRIED, Trial
+from tc.trace.trials import FAILED, HELPED, NO_HELP, OTHERWISE, UNTRIED, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _row(kind: str, safe: bool, pattern: str) -> tuple[str, bool, re.Pattern[str
     return kind, safe, re.compile(pattern)
 
 
-_ORDER: Final = (HELPED, UNTRIED, NO_HELP, FAILED)
+_ORDER: Final = (HELPED, UNTRIED, NO_HELP, OTHERWISE, FAILED)
 NO_FIX: Final = "no edit is known"
 REPLAYED: Final = "guard replayed"
 UNCHECKED: Final = "unchecked"
@@ -104,7 +104,8 @@ def fixes_of(
 ) -> tuple[Fix, ...]:
     """Return the ways in order; lines that start with `- ` or `+ ` in a row are one patch.
 
-    Those that helped when they were tried come first, those that did not come last.
+    Those that helped when they were tried come first, those that did not come last; one with which
+    the program printed something else did not help, whatever it saved.
     """
     known: Mapping[str, Trial] = {one.text: one for one in trials}
     ways: list[Fix] = []

@@ -166,6 +166,9 @@ def steps_of(session: Session, compiled: Compile) -> list[Step]:
     if compiled.failure:
         kind = compiled.failure.type
         steps.append(_step("failure", f"failed to compile it: {kind}", kind, compiled))
+    elif compiled.given_up:
+        kind = compiled.given_up.type
+        steps.append(_step("failure", "left it to Python, because of a break", kind, compiled))
     return steps
 
 

@@ -25,6 +25,7 @@ class Kind(enum.Enum):
     NUMBER = "number"
     ONE_NUMBER = "a number to or from 0 or 1"
     TESTED = "a number that the code tests"
+    SIDES = "a dynamic number that the code tests"
     BOOL = "bool"
     STRING = "string"
     CONSTANT = "another constant"
@@ -139,6 +140,9 @@ WHERE: Final = Recipe(
 FEW: Final = Recipe(
     "nothing to do if it takes few values: each has a graph of its own, compiled once", "call", True
 )
+SIDES: Final = Recipe(
+    "nothing to do: each side of the test has a graph of its own, compiled once", "call", True
+)
 BRANCHES: Final = Recipe("or choose outside: write and compile a function for each value of {name}")
 NEUTRAL: Final = Recipe(
     "give {name} a tensor on every call: a neutral one (zeros, ones) in place of None", settles=True
@@ -209,6 +213,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.ONE_NUMBER, Place.MODULE): (BUFFER, UNSPEC_INT),
     (Kind.ONE_NUMBER, ANY): (ZERO_D,),
     (Kind.TESTED, ANY): (FEW, WHERE),
+    (Kind.SIDES, ANY): (SIDES, WHERE),
     (Kind.BOOL, ANY): (FEW, WHERE),
     (Kind.STRING, ANY): _EACH_VALUE,
     (Kind.CONSTANT, ANY): _EACH_VALUE,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tc.trace.cells import place
-from tc.trace.compiles import FRAMEWORK, Artifact, Compile, Failure, Frame, Lane
+from tc.trace.compiles import FRAMEWORK, GIVEN_UP, Artifact, Compile, Failure, Frame, Lane
 from tc.trace.kinds import kind_of
 from tc.trace.notebook import Shown, View
 from tc.trace.part import Key, Part, read_part, shared
@@ -275,6 +275,7 @@ class _Builder:
                 compiled.alias = _module_name(self.session, compiled)
         _name_refused(ordered)
         _name_methods(ordered)
+        _number_resumes(ordered)
         self.session.compiles = [one for one in ordered if one.started]
         self.session.loose = [one for one in ordered if not one.started and one.artifacts]
         return self.session
@@ -387,6 +388,7 @@ def _join(early: Compile, late: Compile) -> None:
         early.function, early.file, early.line = late.function, late.file, late.line
     early.failure = late.failure or early.failure
     early.skipped = late.skipped or early.skipped
+    early.given_up = late.given_up or early.given_up
     early.cache = late.cache or early.cache
     early.calls = late.calls or early.calls
     early.alias, early.call = early.alias or late.alias, early.call or late.call
@@ -429,6 +431,21 @@ def _settle(compiled: Compile) -> None:
         last = next((row for row in reversed(errors[-1].data.splitlines()) if row.strip()), "")
         kind, _, reason = last.partition(": ")
         compiled.failure = Failure(type=kind.rpartition(".")[2] or "Error", reason=reason)
+    _keep_failures(compiled)
+
+
+def _keep_failures(compiled: Compile) -> None:
+    """Take a frame that was given up because of a break for what it is: skipped, not failed.
+
+    PyTorch records both alike. All that counts failures reads `Compile.failure`.
+    """
+    failure = compiled.failure
+    broke = next(iter(compiled.noted("dynamo_graph_break_reason")), None)
+    if failure is not None and GIVEN_UP.search(
+        f"{failure.reason}\n{broke.data if broke is not None else ''}"
+    ):
+        compiled.given_up, compiled.failure = failure, None
+        compiled.skipped = failure.reason or failure.type
 
 
 #: the line that operations below it are of, in a printed graph; a call of an operator in one
@@ -476,6 +493,22 @@ def _name_methods(compiles: Sequence[Compile]) -> None:
                 names[compiled.lane, compiled.frame_id] = name
     for compiled in compiles:
         compiled.alias = compiled.alias or names.get((compiled.lane, compiled.frame_id), "")
+
+
+def _number_resumes(compiles: Sequence[Compile]) -> None:
+    """Number resume functions of one name: PyTorch calls those of both sides of a branch alike.
+
+    They are code objects of their own, and so are frames of their own, until a reset.
+    """
+    frames: dict[tuple[Lane, str, str, str], list[str]] = {}
+    for one in compiles:
+        if one.line_of_resume:
+            frame = one.frame_id.rpartition("/")[2]
+            turn = frame.rpartition("~")[0]
+            known = frames.setdefault((one.lane, turn, one.file, one.function), [])
+            if frame not in known:
+                known.append(frame)
+            one.twin = known.index(frame)
 
 
 def _module_name(session: Session, compiled: Compile) -> str:

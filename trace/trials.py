@@ -13,9 +13,10 @@ from tc.trace.files import replace_file
 FILE: Final = "fix_trials.json"
 HELPED: Final = "helped"
 NO_HELP: Final = "no help"
+OTHERWISE: Final = "other results"
 FAILED: Final = "failed"
 UNTRIED: Final = "untried"
-_STATES: Final = (HELPED, NO_HELP, FAILED, UNTRIED)
+_STATES: Final = (HELPED, NO_HELP, OTHERWISE, FAILED, UNTRIED)
 _SCHEMA: Final = 1
 
 
@@ -27,7 +28,8 @@ class Trial:
         findings: ids of the findings that it is meant to fix.
         text: the fix, as the finding has it; of several together empty.
         state: `helped`: the program ended as before, with fewer breaks or recompiles; `no help`:
-            it ended as before, with as many; `failed`: it ended otherwise; `untried`.
+            it ended as before, with as many; `other results`: it ended as before, and printed
+            something else; `failed`: it ended otherwise; `untried`.
         outcome: `breaks 4 → 2`, or the reason.
         patch: lines of the user's source that were tried: `- old`, `+ new`.
     """
@@ -41,7 +43,7 @@ class Trial:
     @property
     def mark(self) -> str:
         """`ran with the edit: breaks 4 → 2`: what a reader has to know of it."""
-        checked = "ran with the edit" if self.state in (HELPED, NO_HELP) else "unchecked"
+        checked = "ran with the edit" if self.state in (HELPED, NO_HELP, OTHERWISE) else "unchecked"
         return f"{checked}: {self.outcome}"
 
     def to_json(self) -> dict[str, Any]:

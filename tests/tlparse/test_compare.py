@@ -14,6 +14,7 @@ from tc.tlparse import difftext
 from tc.tlparse.__main__ import main
 from tc.tlparse.compare import DIFFERS, IDENTICAL, Comparison, compare
 from tc.tlparse.hunks import hunks
+from tc.tlparse.summary import headline
 from tc.trace.cachekeys import misses
 from tc.trace.findings import diagnose
 from tc.trace.plaintext import plain_code
@@ -129,6 +130,20 @@ def test_a_miss_is_explained_by_the_nearest_entry(tmp_path: Path) -> None:
     assert finding.title == "cache missed: 1 of 3 key parts differ"
 
 
+def test_the_same_graph_of_other_lines_is_no_finding(tmp_path: Path) -> None:
+    """Nobody can keep the lines of two functions the same."""
+    text = HEAD + json.dumps({"str": ["/home/me/m.py", 1]}) + "\n"
+    for number, lines in enumerate(("a", "b")):
+        start = {"stack": [{"line": number, "name": "f", "filename": 1}]}
+        text += record({"dynamo_start": start}, number=number)
+        key = {"hit": False, "key": lines, "parts": {"graph": "g", "lines": lines, "torch": "2"}}
+        text += artifact("tc_cache", json.dumps(key), number)
+    (tmp_path / "dedicated_log_torch_trace_a.log").write_text(text)
+    (miss,) = misses(load(tmp_path))
+    assert [one.name for one in miss.changes] == ["lines"]
+    assert diagnose(load(tmp_path)).finding("TC402") is None
+
+
 def test_a_new_graph_has_to_miss_and_is_no_finding(tmp_path: Path) -> None:
     folder = run(tmp_path / "a")
     log = folder / "dedicated_log_torch_trace_a.log"
@@ -228,3 +243,48 @@ def test_runs_of_two_versions_compare_what_they_share(tmp_path: Path) -> None:
     assert reported.across and [one.state for one in reported.functions] == [IDENTICAL]
     assert difftext.verdict(reported).startswith("all captured graphs and the lines of kernels are")
     assert reported.settings == (("pytorch_version", "2.12.0", "2.13.1+cpu"),)
+
+
+def resumed(folder: Path, *names: str) -> Path:
+    """Write a log in which a function is resumed after a break; each a frame of its own."""
+    folder.mkdir()
+    text = HEAD + json.dumps({"str": ["/home/me/m.py", 1]}) + "\n"
+    for number, name in enumerate(("branch", *names)):
+        ids = {"frame_id": number, "frame_compile_id": 0, "attempt": 0}
+        start = {"stack": [{"line": 3, "name": name, "filename": 1}]}
+        text += HEAD + json.dumps({"dynamo_start": start, **ids}) + "\n"
+    (folder / "dedicated_log_torch_trace_a.log").write_text(text)
+    return folder
+
+
+def test_both_sides_of_a_branch_pair_whatever_they_are_called(tmp_path: Path) -> None:
+    """PyTorch calls the resume functions of both sides alike; tc names each by its line."""
+    head = "torch_dynamo_resume_in_branch_at_"
+    one_name = resumed(tmp_path / "b", f"{head}3", f"{head}3")
+    reported = compared(resumed(tmp_path / "a", f"{head}4", f"{head}5"), one_name)
+    pairs = [
+        (one.name, [(pair.a and pair.a.id, pair.b and pair.b.id) for pair in one.compiles])
+        for one in reported.functions
+    ]
+    assert pairs == [
+        ("branch", [("0/0", "0/0")]),
+        ("branch (rest 1)", [("1/0", "1/0")]),
+        ("branch (rest 2)", [("2/0", "2/0")]),
+    ]
+    assert " of 3 functions" in headline(reported.b)
+
+
+def test_a_run_has_nothing_to_say_of_itself(tmp_path: Path) -> None:
+    a = run(tmp_path / "a", compiles=2)
+    for other in (a, run(tmp_path / "b", compiles=2)):
+        (function,) = compared(a, other).functions
+        assert [miss for one in function.compiles for miss in one.misses] == []
+
+
+def test_a_miss_of_what_a_run_had_is_told(tmp_path: Path) -> None:
+    a = run(tmp_path / "a")
+    log = a / "dedicated_log_torch_trace_a.log"
+    log.write_text(log.read_text().replace("fx_graph_cache_miss", "fx_graph_cache_hit"))
+    ((compiled,),) = (one.compiles for one in compared(a, run(tmp_path / "b")).functions)
+    (said,) = difftext.keys_sentence(compiled)
+    assert said.endswith("0 of 3 key parts differ from A, so A's entry could have served")

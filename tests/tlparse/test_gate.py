@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from real_traces import unpacked
+from torch_log import torch_log
 
 from tc.tlparse.__main__ import main
 
@@ -69,6 +70,17 @@ def test_no_baseline_is_one_sentence(
     code, out, err = check(capsys, (unpacked() / "simple"), "--baseline", known)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "--write-baseline" in err
+
+
+@pytest.mark.parametrize("form", ["text", "json", "junit"])
+def test_a_log_without_any_compile_does_not_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    torch_log(tmp_path, ({"artifact": {"name": "torch_version", "encoding": "json"}}, "{}"))
+    code, out, err = check(capsys, tmp_path, "--max-graph-breaks", 0, "--format", form)
+    assert code == 1
+    assert "no compile was recorded: TC_TRACE=DIR records those of tc.compile" in out
+    assert "check failed: no compile was recorded" in err
 
 
 def test_a_limit_below_zero_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from real_traces import unpacked
 from torch_log import artifact, ids, start, torch_log
 
+from tc.tlparse import cli
 from tc.tlparse.__main__ import main
 from tc.tlparse.redact import KINDS, redact
 from tc.trace.findings import Diagnosis, diagnose
@@ -74,6 +75,14 @@ def copy_of(path: Path, target: Path, kinds: tuple[str, ...] = KINDS) -> tuple[s
     return text, diagnose(load(target))
 
 
+def causes(diagnosis: Diagnosis) -> list[tuple[object, ...]]:
+    """Return what a redacted report must say of the causes as the report itself does."""
+    return sorted(  # causes of one cost are listed by their ids, which differ
+        (one.code, one.where.line, one.count, str([(way.kind, way.safe) for way in one.fixes]))
+        for one in diagnosis.findings
+    )
+
+
 def test_no_secret_is_left(tmp_path: Path) -> None:
     text, told = copy_of(trace(tmp_path / "in"), tmp_path / "out")
     assert [secret for secret in SECRETS if secret in text] == []
@@ -115,7 +124,7 @@ def test_counts_and_times_of_real_logs_stay(tmp_path: Path, name: str) -> None:
     assert after.session.defects.counts == {}
     for told in ("breaks", "recompiles", "failures", "limits", "misses"):
         assert len(getattr(after, told)) == len(getattr(before, told))
-    assert [one.code for one in after.findings] == [one.code for one in before.findings]
+    assert causes(after) == causes(before)
     seconds = [one.seconds for one in before.session.compiles]
     assert [one.seconds for one in after.session.compiles] == pytest.approx(seconds)
 
@@ -130,6 +139,42 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert [secret for secret in SECRETS if secret in told] == []
     assert main([str(path), "--redact=all"]) == 2
     assert "source,paths,names" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kinds", [*KINDS, ",".join(KINDS)])
+def test_causes_stay_apart_and_keep_their_advice(tmp_path: Path, kinds: str) -> None:
+    """Two lines of one function are two causes; files that are at hand are still looked at."""
+    source = ["def launch(missile, target, mode):", "    print(missile)", "    y = missile + 1",
+              "    print(y)", "    if target > 2:", "        y = y * target",
+              "    return y"]  # fmt: skip
+    file = tmp_path / "acme.py"
+    file.write_text("\n".join(source))
+    metrics = {"co_name": "launch", "co_filename": str(file), "co_firstlineno": 1}
+    rows: list[Any] = []
+    for number, line in enumerate((2, 4)):
+        text = f"Graph break in user code at {file}:{line}\nReason: builtin: print\n"
+        text += f'User code traceback:\n  File "{file}", line {line}, in launch\n'
+        rows += [start(0, number, "launch"),
+                 artifact(0, "dynamo_graph_break_reason", f"{text}{source[line - 1]}\n", number),
+                 ({"compilation_metrics": metrics, **ids(0, number)}, None)]  # fmt: skip
+    for number, (name, value) in enumerate((("target", "3"), ("mode", "'a'"), ("mode", "'b'")), 2):
+        reason = f"0/{number - 1}: L['{name}'] == {value}"
+        rows += [start(0, number, "launch"), artifact(0, "recompile_reasons", reason, number),
+                 ({"compilation_metrics": metrics, **ids(0, number)}, None)]  # fmt: skip
+    log = tmp_path / "log"
+    log.mkdir()
+    torch_log(log, *rows)
+    plain, hidden = cli.load(str(log)), cli.load(str(log), redact=kinds)
+    assert len(plain.findings) == 4 and causes(hidden) == causes(plain)
+    values = [cause.old for one in hidden.recompiles for cause in one.causes]
+    assert len(set(values)) == 3
+
+
+def test_a_library_stays_one(tmp_path: Path) -> None:
+    row = {"str": ["/opt/dist-packages/acme/core.py", 1]}
+    torch_log(tmp_path, (row, None), start(0))
+    text, _ = copy_of(tmp_path / "dedicated_log_torch_trace_x.log", tmp_path / "out")
+    assert "acme" not in text and "/site-packages/" in text
 
 
 def test_words_that_the_report_reads_are_not_taken_for_names(tmp_path: Path) -> None:

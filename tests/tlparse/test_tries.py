@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,33 @@ def test_the_number_of_runs_is_bounded(
     assert any(
         row["outcome"] == "the program was run 1 times for more expensive ones" for row in rows
     )
+
+
+def test_a_fix_with_other_results_is_no_help_and_not_combined() -> None:
+    """However many breaks it saves; another fix of the same finding takes its place."""
+    causes = {"TC101-0000": 1, "TC104-0000": 1}
+    before = Outcome(breaks=2, graphs=3, findings=causes, output="1.0\n2.0")
+    asked: list[set[str]] = []
+
+    class Fake:
+        def again(self, change: Change) -> Outcome:
+            rows = change.modules.get("tc.compiler.options", ())
+            asked.append({row["path"][-1] for row in rows})
+            marks = " ".join(change.marks)
+            shown = "1.0" if "bad" in marks else before.output
+            return Outcome(breaks=2 - len(change.marks), output=shown)
+
+    tried = tries._Tries(Fake(), before)  # type: ignore[arg-type]
+    one, other = finding(), replace(finding(), code="TC104", id="TC104-0000")
+    tried.one(one, "tc.config.bad = True")
+    tried.one(one, "tc.config.good = True")
+    tried.one(other, "tc.config.worse_bad = True")
+    tried.all_at_once()
+    assert [row.state for row in tried.trials] == ["other results", "helped", "other results"]
+    assert "OTHER RESULTS: '2.0' is gone" in tried.trials[0].outcome
+    tried.one(other, "tc.config.fine = True")
+    tried.all_at_once()
+    assert asked[-1] == {"good", "fine"} and tried.trials[-1].state == "helped"
 
 
 # ------------------------------------------------------------------------------- what is changed

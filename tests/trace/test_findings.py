@@ -476,44 +476,6 @@ def test_what_a_limit_costs_is_foretold_too(tmp_path: Path) -> None:
     assert "(review, guard replayed)" in str(again)
 
 
-def test_a_break_in_a_loop_is_no_use_of_fullgraph(tmp_path: Path) -> None:
-    reason = (
-        "Data-dependent branching\n*** While handling this graph break, another graph break "
-        "occurred: ***\ngraph break in loop\n  Explanation: a graph break in a for/while loop. "
-        "Skipping the frame and falling back to eager, as graph breaks in loops are not supported."
-    )
-    metrics = {
-        "co_name": "f", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
-        "fail_type": "Unsupported", "fail_reason": reason,
-        "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
-    }  # fmt: skip
-    found = torch_log(tmp_path, START, ({"compilation_metrics": metrics, **IDS}, None))
-    (finding,) = found.findings
-    assert (finding.code, finding.where.line, len(found.failures)) == ("TC109", 5, 1)
-    assert not any("fullgraph" in fix for fix in finding.fix)
-
-
-def test_a_break_in_a_block_is_no_use_of_fullgraph(tmp_path: Path) -> None:
-    metrics = {
-        "co_name": "f", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
-        "fail_type": "Unsupported", "fail_reason": "Unsupported Tensor.item() call",
-        "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
-    }  # fmt: skip
-    broke = (
-        "Graph break in user code at /home/me/m.py:5\nGraph Break Reason: Failed to handle graph "
-        "break gracefully. Skipping the function and falling back to eager. Graph break "
-        "encountered:\n\nUnsupported Tensor.item() call\n"
-    )
-    note = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
-    found = torch_log(
-        tmp_path, START, (note, broke), ({"compilation_metrics": metrics, **IDS}, None)
-    )
-    (finding,) = [one for one in found.findings if one.code == "TC109"]
-    assert (finding.where.line, len(found.failures), len(found.breaks)) == (5, 1, 1)
-    assert finding.title == "f runs in Python: it breaks where it cannot be entered again"
-    assert not any("fullgraph" in fix for one in found.findings for fix in one.fix)
-
-
 def test_the_time_of_a_resume_function_counts_for_one_break(tmp_path: Path) -> None:
     text = "Graph break in user code at /home/me/m.py:5\nReason: print\nUser code traceback:\n"
     text += '  File "/home/me/m.py", line 5, in f\n    print(x)\n'
@@ -583,3 +545,48 @@ def test_what_a_break_hands_on_is_mended_at_the_break(tmp_path: Path, fix: str) 
     assert found.fix == ("fix the graph break before it: then no value is passed across it",)
     assert found.why.endswith("left behind (was 1, then 2)")
     assert found.reason == "___stack2"
+
+
+TESTED = "def g(x, flag):\n    return x * flag if flag > 2 else x + flag\n"
+
+
+def test_a_dynamic_number_that_is_tested_has_a_graph_for_each_side(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(TESTED)
+    rows: list[Any] = [start(0)]
+    reasons = ("0/0: flag == 5", "0/1: flag <= 2  # return x * flag  # m.py:2 in g")
+    for number, reason in enumerate(reasons, 1):
+        metrics = {"co_name": "g", "co_filename": str(file), "co_firstlineno": 1}
+        symbol = {"symbol": "s0", "val": str(number), "source": "L['flag']"}
+        tree = f"+- LAMBDA_GUARD: L['flag'] <= {number}  # return x * flag"
+        rows += [artifact(0, "recompile_reasons", reason, number), start(0, number),
+                 ({"create_symbol": symbol, **ids(0, number)}, None),
+                 ({"dynamo_cpp_guards_str": {}, **ids(0, number)}, tree),
+                 ({"compilation_metrics": metrics, **ids(0, number)}, None)]  # fmt: skip
+    made = [one for one in torch_log(tmp_path, *rows).findings if one.code == "TC201"]
+    assert "a branch on flag took the other side" in [one.title for one in made]
+    asked = next(one for one in made if "branch" in one.title)
+    assert (asked.where.line, asked.fix[0].startswith("the code asks whether flag <= 2")) == (
+        2,
+        True,
+    )
+
+
+def test_a_condition_is_placed_at_its_own_line(tmp_path: Path) -> None:
+    file = str(tmp_path / "m.py")
+    Path(file).write_text("@compile\n" + TESTED)
+    asked = ev.RecompileCause(
+        "flag", "flag <= 2", "2", "3", "a condition on sizes", "", False, file, 3
+    )
+    first = ev.RecompileCause(
+        "flag", "same(L['flag'], 1)", "1", "2", "a constant in the graph", "", True, file, 3
+    )
+    log = Compiler(tmp_path).start()
+    for number, cause in enumerate((first, asked), 1):
+        log.say(ev.Recompile("g", file, 1, CompileId(0, number - 1), (cause,)), number).start(
+            number
+        )
+    found = [one for one in log.end().findings if one.code == "TC201"]
+    assert {one.where.line for one in found} == {3}
+    assert found[0].title == "flag was a constant in the graph"
+    assert found[0].fix[0].startswith("nothing to do: each side of the test has a graph")

@@ -7,7 +7,7 @@ from tc.trace.findings.advice import ROWS
 from tc.trace.findings.model import Cause
 from tc.trace.findings.remedies import remedy
 from tc.trace.fixes import Fix, fix_of, fixes_of
-from tc.trace.trials import FAILED, HELPED, NO_HELP, UNTRIED, Trial
+from tc.trace.trials import FAILED, HELPED, NO_HELP, OTHERWISE, UNTRIED, Trial
 
 MARKED = "tc.mark_dynamic(x, 0) before the first call"
 SAFE = {
@@ -82,8 +82,9 @@ def test_as_plain_values() -> None:
 
 
 def test_what_was_tried_counts_more_than_what_was_replayed() -> None:
-    texts = ("pad x", MARKED, "write it otherwise", "dynamic=True")
+    texts = ("pad x", "guard it", MARKED, "write it otherwise", "dynamic=True")
     trials = [
+        Trial(("TC1-a",), "guard it", OTHERWISE, "breaks 2 → 1, OTHER RESULTS: 'a' is gone"),
         Trial(("TC1-a",), "pad x", NO_HELP, "breaks 2 → 2"),
         Trial(("TC1-a",), MARKED, UNTRIED, "not at hand"),
         Trial(("TC1-a",), "write it otherwise", FAILED, "it raises"),
@@ -94,8 +95,9 @@ def test_what_was_tried_counts_more_than_what_was_replayed() -> None:
         ("dynamic=True", "safe, ran with the edit: breaks 2 → 1", True),
         (MARKED, "safe, guard replayed", True),
         ("pad x", "review, ran with the edit: breaks 2 → 2", False),
+        ("guard it", "review, ran with the edit: breaks 2 → 1, OTHER RESULTS: 'a' is gone", False),
         ("write it otherwise", "review, unchecked: it raises", False),
     ]
     assert ways[0].patch == "- a\n+ b"
-    untried = fixes_of(texts[1:2], trials=trials)
+    untried = fixes_of(texts[2:3], trials=trials)
     assert untried[0].mark == "safe, unchecked: not at hand"

@@ -95,6 +95,20 @@ def test_a_log_of_unread_work_is_never_green(tmp_path: Path) -> None:
     assert "nothing needs attention" not in text(found, "x")
 
 
+@pytest.mark.parametrize(
+    ("version", "instead"),
+    [("torch_version", "TC_TRACE=DIR records those of tc.compile"),
+     ("tc_version", "TORCH_TRACE=DIR records those of torch.compile")],
+)  # fmt: skip
+def test_a_log_without_any_compile_is_never_green(
+    tmp_path: Path, version: str, instead: str
+) -> None:
+    found = torch_log(tmp_path, ({"artifact": {"name": version, "encoding": "json"}}, "{}"))
+    (finding,) = found.findings
+    assert (finding.code, finding.title) == ("TC910", f"no compile was recorded: {instead}")
+    assert "nothing needs attention" not in text(found, "x")
+
+
 def test_a_break_that_gives_up_the_function_is_one_cause(tmp_path: Path) -> None:
     broke = "Graph break in user code at /home/me/train.py:4\nGraph Break Reason: Tensor.item()\n"
     metrics = {
@@ -125,11 +139,14 @@ def test_a_break_that_gives_up_the_function_is_one_cause(tmp_path: Path) -> None
         ("Please specify via CC environment variable.",
          "set CC to a compiler, as the message asks"),
         ("  Hint: Set `torch._dynamo.config.capture_scalar_outputs = True` to include it.",
-         "set torch._dynamo.config.capture_scalar_outputs = True to include it"),
+         "torch._dynamo.config.capture_scalar_outputs = True"),
+        ("  Hint: Remove the `torch._dynamo.graph_break()` call.",
+         "remove the call of graph_break()"),
     ],
 )  # fmt: skip
 def test_the_remedy_that_the_compiler_names_comes_first(words: str, first: str) -> None:
-    known = ("torch._dynamo.config.capture_scalar_outputs = True", "write it otherwise")
+    known = ("torch._dynamo.config.capture_scalar_outputs = True",
+             "remove the call of graph_break()", "write it otherwise")  # fmt: skip
     reported = first_of(words, known)
     assert reported[0] == first
     assert reported[-1] == "write it otherwise"

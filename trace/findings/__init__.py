@@ -46,7 +46,9 @@ class Diagnosis(Shown):
     """All that is known of a run: its session, what happened, and why.
 
     Attributes:
-        breaks, failures, skips, limits: each happening, in order.
+        breaks, skips, limits: each happening, in order.
+        failures: each compile that failed: the happenings behind the findings of `Order.FAILURES`,
+            so that no count of failures can be of anything that is not shown as one.
         recompiles: each recompile with its causes, refusals included.
         misses: each cache miss, compared with the nearest earlier entry.
         ranks: which ranks did the same, and where the others first did otherwise.
@@ -71,6 +73,7 @@ class Diagnosis(Shown):
         marks.update((id(event.compiled), "break") for event in self.breaks)
         marks.update((id(one.compiled), "refused") for one in self.recompiles if one.refused)
         marks.update((id(event.compiled), "skipped") for event in self.skips)
+        marks.update((id(event.compiled), "error") for event in self.failures)
         object.__setattr__(self, "_marks", marks)
 
     @property
@@ -85,8 +88,6 @@ class Diagnosis(Shown):
 
     def status(self, compiled: Compile) -> str:
         """What became of a compile: error, skipped, break, recompile, cached or ok."""
-        if compiled.failure is not None:
-            return "error"
         if id(compiled) in self._marks:
             return self._marks[id(compiled)]
         return "cached" if compiled.cache == "hit" else "ok"
@@ -124,11 +125,11 @@ def diagnose(session: Session) -> Diagnosis:
         found = row.find(facts)
         events[name] = [one for one in found if isinstance(one, Event)]
         ready[row.order] += [one for one in found if isinstance(one, Finding)]
-    told = merged(events)
+    left = merged(events)
     causes: list[Finding] = []
     for order in Order:
         names = [name for name, row in FINDINGS.items() if row.order is order]
-        listed = gather(event for name in names for event in told[name]) + ready[order]
+        listed = gather(event for name in names for event in left[name]) + ready[order]
         if order is Order.TIME:  # among the causes, by what each cost: equal ones stay behind
             first = next((n for n, one in enumerate(causes) if one.kind.order is Order.CAUSES), -1)
             first = len(causes) if first < 0 else first
@@ -141,13 +142,14 @@ def diagnose(session: Session) -> Diagnosis:
         session,
         breaks=events["graph_breaks"],
         recompiles=again,
-        failures=events["failures"],
+        failures=[one for name, row in FINDINGS.items() if row.order is Order.FAILURES
+                  for one in left[name]],
         skips=events["skips"],
         limits=events["limits"],
         misses=facts.misses,
         ranks=facts.ranks,
         findings=causes,
-    )
+    )  # fmt: skip
 
 
 def _trials_of(session: Session, name: str) -> tuple[Trial, ...]:

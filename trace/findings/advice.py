@@ -160,9 +160,10 @@ ROWS: Final = (
     ),
     _row(
         (88, 89, 57, 111, 50, 51),
-        r"[Oo]bserved exception|raise[sd]? ",
+        r"[Oo]bserved exception(?:[\s\S]*?raised exception (?:ExceptionVariable\(<class ')?(\w+))?"
+        r"|raise[sd]? ",
         "TC131",
-        "the code raises an exception",
+        "the code raises {}",
         "an exception that leaves the compiled function is raised in eager mode",
         "return a flag in place of raising, or check before the compiled function",
     ),
@@ -243,14 +244,29 @@ OTHER: Final = Advice(
 )
 
 
-def advise(gb_id: int | None, text: str) -> tuple[Advice, str]:
+# What a title names where the compiler's words do not name it.
+_UNNAMED: Final = {"TC101": "item", "TC104": "a builtin", "TC131": "an exception"}
+_GB: Final = re.compile(r"\bgb(\d{4})\b", re.IGNORECASE)
+
+
+def gb_id(text: str) -> int | None:
+    """Return the first of PyTorch's ids that a text names."""
+    match = _GB.search(text)
+    return int(match[1]) if match else None
+
+
+def row_of(number: int | None, text: str) -> Advice | None:
+    """Return the row for a break: that of its id, or where it has none, that of its words."""
+    if number is not None:
+        return next((row for row in ROWS if number in row.ids), None)
+    return next((row for row in ROWS if row.pattern.search(text)), None)
+
+
+def advise(number: int | None, text: str) -> tuple[Advice, str]:
     """Return the row for a break and its title, with the detail filled in."""
-    row = next((row for row in ROWS if gb_id is not None and gb_id in row.ids), None)
-    if row is None and gb_id is None:
-        row = next((row for row in ROWS if row.pattern.search(text)), None)
+    row = row_of(number, text)
     if row is None:
         return OTHER, OTHER.title
     match = row.pattern.search(text)
     detail = next((group for group in match.groups() if group), "") if match else ""
-    default = "a builtin" if "{}" in row.title else ""
-    return row, row.title.replace("{}", detail or default)
+    return row, row.title.replace("{}", detail or _UNNAMED.get(row.code, ""))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tc.trace.branches import fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Note, own
-from tc.trace.findings.advice import OTHER, ROWS, advise
+from tc.trace.findings.advice import OTHER, ROWS, advise, gb_id
 from tc.trace.findings.codes import OTHER_BREAK, Code
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
@@ -20,7 +20,6 @@ from tc.trace.session import Session, all_compiles
 _PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
 _REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)$", re.MULTILINE)
 _OUTER: Final = re.compile(r"^Encountered graph break|^Graph break .*:$")
-_GB: Final = re.compile(r"\bgb(\d{4})\b", re.IGNORECASE)
 _EXPLAIN: Final = re.compile(r"^\s*Explanation: (.*)$", re.MULTILINE)
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _CARETS: Final = re.compile(r"^\s*\^+\s*$")
@@ -131,7 +130,7 @@ def _restarts(compiled: Compile, told: list[str]) -> Iterator[Event]:
         head = text.strip().partition("\n")[0]
         if not _LOOKS_LIKE_BREAK.search(text) or any(head in other for other in told):
             continue
-        advice, title = advise(_gb_id(text), text)
+        advice, title = advise(gb_id(text), text)
         yield Event(
             code=advice.code,
             title=title if advice.code != OTHER_BREAK else _sentence(head),
@@ -190,8 +189,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     stack = _user_stack(text)
     place = _PLACE.search(text)
     reason = _reason(text)
-    gb_id = _gb_id(text)
-    advice, title = advise(gb_id, text)
+    number = gb_id(text)
+    advice, title = advise(number, text)
     own_home = Where(*compiled.own_place, function=compiled.alias or compiled.function)
     where = own(stack) or (stack[-1] if stack and not compiled.frames else own_home)
     if place and not stack:
@@ -211,13 +210,13 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         why=why,
         fix=fix,
         where=where,
-        reason=f"{gb_id or ''} {reason}".strip(),
+        reason=f"{number or ''} {reason}".strip(),
         compiled=compiled,
         place=note.place,
         time=note.time,
         artifact=note.artifact,
         evidence=_evidence(text),
-        reference=f"GB{gb_id:04}" if gb_id is not None else "",
+        reference=f"GB{number:04}" if number is not None else "",
         stack=tuple(stack),
         named=(stack[-1].file, stack[-1].function) if stack else None,
     )
@@ -233,11 +232,6 @@ def _reason(text: str) -> str:
     if said and _OUTER.match(said[0]) and len(said) > 1:
         return said[1]
     return said[0] if said else "graph break"
-
-
-def _gb_id(text: str) -> int | None:
-    match = _GB.search(text)
-    return int(match[1]) if match else None
 
 
 def _user_stack(text: str) -> list[Where]:

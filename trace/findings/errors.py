@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tc.trace.compiles import LIBRARY, Compile, Failure, Note
-from tc.trace.findings.advice import ROWS
+from tc.trace.compiles import LIBRARY, Compile, Failure
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
@@ -50,10 +49,6 @@ _FIXES: Final = (
     (re.compile(r"OutOfMemory|out of memory"), ("use a smaller batch, or free memory first",)),
 )  # fmt: skip
 
-# A break that PyTorch cannot resume from: the frame runs in Python, nothing else failed.
-GIVEN_UP: Final = re.compile(r"[Ss]kipping the (?:frame|function) and falling back to eager")
-_IN_LOOP: Final = re.compile(r"graph break in loop|for/while loop")
-
 _DAMAGE: Final = {
     "truncated": ("TC901", "the trace was cut off", "the program ended while it wrote"),
     "bad_json": ("TC902", "records that cannot be parsed", "their JSON is broken"),
@@ -84,10 +79,6 @@ def failures(facts: Facts) -> list[Event]:
     for compiled in all_compiles(facts.session):
         failure = compiled.failure
         if failure is None:
-            continue
-        broke = next(iter(compiled.noted("dynamo_graph_break_reason")), None)
-        if GIVEN_UP.search(f"{failure.reason}\n{broke.data if broke is not None else ''}"):
-            events.append(_given_up(compiled, failure, broke))
             continue
         notes = compiled.noted("tc_error", "dynamo_error")
         note = notes[-1] if notes else None
@@ -122,33 +113,6 @@ def _title(compiled: Compile, failure: Failure) -> str:
     if failure.stage:
         return f"{failure.stage} failed: {failure.type}"
     return f"compile failed: {failure.type}"
-
-
-def _given_up(compiled: Compile, failure: Failure, broke: Note | None) -> Event:
-    """A frame that runs in Python because of a break inside a loop or a block."""
-    row = next(row for row in ROWS if row.code == "TC109")
-    function = compiled.alias or compiled.function
-    if _IN_LOOP.search(failure.reason):
-        where, why, fix = "it breaks inside a loop", row.why, row.fix
-    else:
-        where = "it breaks where it cannot be entered again"
-        why = "the break is inside a try or with block, say, and the rest cannot be compiled apart"
-        fix = ("fix the break at this line", "move what breaks out of the block")
-    return Event(
-        code=row.code,
-        title=f"{compiled.title} runs in Python: {where}",
-        why=why,
-        fix=fix,
-        where=Where(failure.file, failure.line, function=function) if failure.file
-        else Where(*compiled.home, function=function),
-        reason="given up",
-        compiled=compiled,
-        place=broke.place if broke else "",
-        time=broke.time if broke else "",
-        artifact=broke.artifact if broke else -1,
-        evidence=failure.reason.strip(),
-        seconds=compiled.seconds,
-    )  # fmt: skip
 
 
 def _last_reason(text: str) -> str:

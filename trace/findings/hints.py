@@ -15,6 +15,7 @@ _EMPTY: Final = re.compile(
     r"|third-party|seems like it should",
     re.IGNORECASE,
 )
+_MEANT: Final = re.compile(r"\bconfig\.(\w+)|\b(\w+)\(\)")
 _MOST: Final = 3
 #: why an operator without a fake kernel cannot be compiled
 NO_FAKE: Final = "the compiler cannot know the shape of its result without running it"
@@ -65,12 +66,21 @@ def without_fake(text: str) -> str:
 
 
 def first_of(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the remedies in a message, then those that we know and it does not name."""
-    named = remedies_in(text)
-    settings = {word for one in named for word in re.findall(r"config\.(\w+)", one)}
-    rest = [one for one in known
-            if not settings.intersection(re.findall(r"config\.(\w+)", one))]  # fmt: skip
-    return tuple(dict.fromkeys((*named, *rest)))
+    """Return the remedies in a message, then the others that we know.
+
+    One that sets or calls the same as one that we know is that one.
+    """
+    named = []
+    for one in remedies_in(text):
+        alike = [ours for ours in known if _means(one) & _means(ours)]
+        # the same in our own words has its marks, and can be tried
+        named += alike or [one]
+    return tuple(dict.fromkeys((*named, *known)))
+
+
+def _means(text: str) -> set[str]:
+    """What a remedy sets, or which call it is about."""
+    return {setting or call for setting, call in _MEANT.findall(text)}
 
 
 def _plain(hint: str) -> str:

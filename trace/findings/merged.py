@@ -16,6 +16,7 @@ from tc.trace.findings.model import Event
 _REFUSED: Final = re.compile(r"Unsupported|GraphBreak")
 _BEFORE_IT_RUNS: Final = "a graph break before it runs"  # tc's words
 _GIVEN_UP: Final = "TC109"
+_RAISES: Final = "TC131"  # as a skip: the break is all there is to say, and names the exception
 _FAILED: Final = "TC900"
 
 
@@ -29,13 +30,16 @@ def merged(found: Found) -> Found:
     of_compile: dict[int, list[Event]] = {}
     for one in breaks:
         of_compile.setdefault(id(one.compiled), []).append(one)
-    failed, taken = _failures(found["failures"], of_compile)
+    failed, taken = _with_breaks(found["failures"], of_compile)
+    skips, given_up = _with_breaks(skips, of_compile)
+    taken |= given_up
     kept = [one for one in breaks if id(one.compiled) not in taken]
     more: dict[int, Event] = {}  # id of a break -> what follows from it
     left, alone = [], []
     for skip in skips:
         mine = of_compile.get(id(skip.compiled), ())
-        if mine and skip.reason.startswith(_BEFORE_IT_RUNS) and id(skip.compiled) not in taken:
+        follows = skip.reason.startswith(_BEFORE_IT_RUNS) or skip.code == _RAISES
+        if mine and follows and id(skip.compiled) not in taken:
             more[id(mine[-1])] = skip
         else:
             left.append(skip)
@@ -57,12 +61,12 @@ def merged(found: Found) -> Found:
     }
 
 
-def _failures(
-    failures: Sequence[Event], of_compile: dict[int, list[Event]]
+def _with_breaks(
+    events: Sequence[Event], of_compile: dict[int, list[Event]]
 ) -> tuple[list[Event], set[int]]:
-    """Return the failures, those caused by a break with its fixes, and the compiles of these."""
+    """Return the events, those caused by a break with its fixes, and the compiles of these."""
     found, taken = [], set()
-    for one in failures:
+    for one in events:
         mine = of_compile.get(id(one.compiled), ())
         caused = one.code == _GIVEN_UP or (one.code == _FAILED and _REFUSED.search(one.title))
         if mine and caused:
@@ -92,6 +96,7 @@ def _with(one: Event, skip: Event | None, lost: float) -> Event:
             one,
             why=f"{one.why}; because of it, {skip.title}",
             python_calls=skip.python_calls,
+            seconds=one.seconds + skip.seconds,
         )
     if not lost:
         return one

@@ -11,7 +11,7 @@ from tc.trace.findings.model import Event, Recompile, Where
 from tc.trace.findings.remedies import remedy
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ranks import Divergence, Ranks, Step, compare_ranks
-from tc.trace.recipes import FEW, recipe_of
+from tc.trace.recipes import FEW, SIDES, recipe_of
 from tc.trace.session import Session, all_compiles
 
 _FIXES: Final = {
@@ -150,7 +150,7 @@ def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event
         named_so = compiled.alias or compiled.function
         known = remedy(causes[0], producer, named_so, at=at)[2]
         # A graph for each value is nothing that ranks can have.
-        fixes = (*[text for text in known if recipe_of(text) is not FEW][:1], *fixes)
+        fixes = (*[text for text in known if recipe_of(text) not in (FEW, SIDES)][:1], *fixes)
     return Event(
         code="TC601",
         title=_title(one, step),

@@ -18,7 +18,7 @@ from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import UNREACHABLE, leading_source
 from tc.trace.places import file_name
 from tc.trace.reader import parse_json
-from tc.trace.recipes import CONDITION, FEW, MARK, Kind, recipe_of, sort_of
+from tc.trace.recipes import CONDITION, FEW, MARK, SIDES, Kind, recipe_of, sort_of
 from tc.trace.session import Session, all_compiles
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
@@ -40,6 +40,10 @@ _LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$"
 _LENGTH_NOT: Final = re.compile(r"^len\((?P<source>.+?)\) != (?P<old>\d+)$")
 _EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) (?:==|is) (?P<old>[^=].*)$")
 _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
+_COMPARED: Final = re.compile(
+    r"^(?P<source>[A-Za-z_][\w.\[\]'\"]*) (?:<|<=|>|>=|!=) -?[\d.]+$"
+    r"|^-?[\d.]+ (?:<|<=|>|>=|!=) (?P<other>[A-Za-z_][\w.\[\]'\"]*)$"
+)
 _GONE: Final = re.compile(r"Cache line invalidated because (?P<source>.+) got deallocated")
 _EMPTY: Final = re.compile(r"^not (?P<source>[\w.\[\]'\"]+)$")
 _RACED: Final = re.compile(r"Unexpected recompilation:")
@@ -173,7 +177,9 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
         guard = str(row.get("guard") or "")
         told = str(row.get("kind"))
         if told == CONDITION:
-            causes.append(Cause(source, guard, str(row.get("new", "")), "shape", guard))
+            place = _place(row)
+            new = str(row.get("new", ""))
+            causes.append(Cause(source, guard, new, "shape", guard, False, *place))
             continue
         causes.append(
             Cause(
@@ -183,13 +189,19 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
                 kind=sort_of(source, told),
                 guard=guard,
                 now_dynamic=bool(row.get("now_dynamic")),
-                file=str(row.get("file") or ""),
-                line=row["line"] if isinstance(row.get("line"), int) else 0,
+                file=_place(row)[0],
+                line=_place(row)[1],
             )
         )
     # What lies inside of an input that is another thing now cannot be reached: no cause by itself.
     plain = [cause for cause in causes if not cause.new.startswith(UNREACHABLE)]
     return tuple(plain or causes)
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, int]:
+    """The line of the user's that made the guard matter."""
+    line = row.get("line")
+    return str(row.get("file") or ""), line if isinstance(line, int) else 0
 
 
 def _rows(text: str) -> list[str]:
@@ -255,6 +267,9 @@ def parse_reason(text: str) -> Cause:
         return Cause(
             f"{name}.shape[{match['index']}]", guardtext.readable(guard), "", "shape", guard
         )
+    if match := _COMPARED.match(guard):
+        source = guardtext.readable(match["source"] or match["other"])
+        return Cause(source, guardtext.readable(guard), "", "shape", guard)
     return Cause(guardtext.readable(guard)[:80] or "unknown", "", "", "other", guard)
 
 
@@ -307,7 +322,7 @@ def recompiled(facts: Facts) -> list[Event]:
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
         title, why, fix = remedy(lead, producer, named_so, sizes, at)
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
-            fix = tuple(text for text in fix if recipe_of(text) is not FEW)
+            fix = tuple(text for text in fix if recipe_of(text) not in (FEW, SIDES))
         if _of(one, lead) in special:  # to mark a size of 0 or 1 as dynamic is an error
             fix = tuple(text for text in fix if recipe_of(text) is not MARK)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
@@ -342,11 +357,15 @@ def _of(one: Recompile, cause: Cause) -> tuple[int, str, str]:
 
 
 def _in_vain(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
-    """Return the inputs that were made dynamic and are compiled for again all the same."""
+    """Return the inputs that were made dynamic and are compiled for again all the same.
+
+    Not those of which a condition failed: they stay dynamic, on the other side of it.
+    """
     dynamic: set[tuple[int, str, str]] = set()
     again: set[tuple[int, str, str]] = set()
     for one in found:
-        again |= {_of(one, cause) for cause in one.causes} & dynamic
+        again |= {_of(one, cause) for cause in one.causes
+                  if subject_about(cause).kind is not Kind.CONDITION} & dynamic  # fmt: skip
         dynamic |= {_of(one, cause) for cause in one.causes if cause.now_dynamic}
     return again
 

@@ -31,7 +31,7 @@ def remedy(
     """
     subject = subject_about(cause, function)
     if subject.kind in (Kind.NUMBER, Kind.ONE_NUMBER) and is_tested(*at, subject.name):
-        subject = replace(subject, kind=Kind.TESTED)
+        subject = replace(subject, kind=Kind.SIDES if cause.now_dynamic else Kind.TESTED)
     title, why = _ROWS[subject.kind](subject, cause)
     if subject.kind is Kind.GROWS and len(together) > 1:
         title = f"{grouped(together)} grow together"
@@ -87,6 +87,15 @@ def _tested(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source} is a constant in the graph",
         f"a test in the code goes one way or the other by it, so its value counts{change}",
+    )
+
+
+def _sides(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
+    return (
+        f"{cause.source} was a constant in the graph",
+        f"its first value was built into the compiled code{change}; the new compile takes every "
+        "value by which the test in the code goes the same way",
     )
 
 
@@ -196,7 +205,7 @@ def _other(subject: Subject, cause: Cause) -> tuple[str, str]:
 _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.SIZE: _size, Kind.ONE: _one, Kind.GROWS: _grows,
     Kind.NUMBER: _constant, Kind.ONE_NUMBER: _constant,
-    Kind.TESTED: _tested, Kind.BOOL: _constant, Kind.STRING: _constant,
+    Kind.TESTED: _tested, Kind.SIDES: _sides, Kind.BOOL: _constant, Kind.STRING: _constant,
     Kind.CONSTANT: _constant, Kind.NONE: _none, Kind.TRAINING: _training,
     Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor, Kind.DEVICE: _tensor,
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from tc.trace.compiles import Calls, Compile, calls_in_python
+from tc.trace.compiles import Calls, Compile, Failure, calls_in_python
+from tc.trace.findings.advice import ROWS, advise, gb_id, row_of
 from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.session import all_compiles
 
 _TITLE = "{} runs in Python"
+_IN_LOOP: Final = re.compile(r"graph break in loop|for/while loop")
+_RAISES: Final = "TC131"
 _APART: Final = "take this line out of the compiled function: what is left of it has kernels then"
 
 
@@ -118,6 +122,8 @@ def unreplayed(facts: Facts) -> list[Event]:
 
 
 def _of(compiled: Compile) -> list[Event]:
+    if compiled.given_up is not None:
+        return [_given_up(compiled, compiled.given_up)]
     events = []
     for note in compiled.noted("tc_frame_skipped"):
         if note.data.get("harmless"):
@@ -159,3 +165,36 @@ def _of(compiled: Compile) -> list[Event]:
             )
         )
     return events
+
+
+def _given_up(compiled: Compile, failure: Failure) -> Event:
+    """A frame that runs in Python because of a break in a loop or a block, or an exception."""
+    broke = next(iter(compiled.noted("dynamo_graph_break_reason")), None)
+    function = compiled.alias or compiled.function
+    row = next(row for row in ROWS if row.code == "TC109")
+    text = f"{failure.reason}\n{broke.data if broke is not None else ''}"
+    cause = row_of(gb_id(failure.reason), failure.reason)
+    if _IN_LOOP.search(text):
+        title, why, fix = "it breaks inside a loop", row.why, row.fix
+    elif cause is not None and cause.code == _RAISES:
+        row, title, fix = cause, "", cause.fix
+        why = f"{advise(gb_id(failure.reason), failure.reason)[1]}: {cause.why}"
+    else:
+        title = "it breaks where it cannot be entered again"
+        why = "the break is inside a try or with block, say, and the rest cannot be compiled apart"
+        fix = ("fix the break at this line", "move what breaks out of the block")
+    return Event(
+        code=row.code,
+        title=_TITLE.format(compiled.title) + (f": {title}" if title else ""),
+        why=why,
+        fix=fix,
+        where=Where(failure.file, failure.line, function=function) if failure.file
+        else Where(*compiled.home, function=function),
+        reason="given up",
+        compiled=compiled,
+        place=broke.place if broke else "",
+        time=broke.time if broke else "",
+        artifact=broke.artifact if broke else -1,
+        evidence=failure.reason.strip(),
+        seconds=compiled.seconds,
+    )  # fmt: skip

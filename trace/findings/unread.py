@@ -1,5 +1,5 @@
-"""A session goes in; what compiled autograd captured again, and what nobody here understands, come
-out."""
+"""A session goes in; what compiled autograd captured again, that nothing was compiled, and what
+nobody here understands, come out."""
 
 from __future__ import annotations
 
@@ -19,6 +19,47 @@ _REASONS: Final = "compiled_autograd_compile_reasons"
 _LEAST: Final = 0.1  # seconds
 _SHARE: Final = 0.05
 _MOST_NAMED: Final = 5
+
+
+_EMPTY: Final = {  # by what wrote the log: whose compiles it has none of, and the way to others
+    "torch": "TC_TRACE=DIR records those of tc.compile",
+    "tc": "TORCH_TRACE=DIR records those of torch.compile",
+}
+
+
+@finding(
+    Code(
+        "TC910",
+        "no compile was recorded: the log says nothing about the program",
+        "`TC_TRACE=DIR` records a program that uses `tc.compile`, `TORCH_TRACE=DIR` one that uses "
+        "`torch.compile`",
+    ),
+    order=Order.DAMAGE,
+)
+def nothing_recorded(facts: Facts) -> list[Finding]:
+    """Return one finding if there is nothing to judge: that is no clean bill of health."""
+    session = facts.session
+    noted = any(one.notes for one in session.loose)  # of an export, say
+    if session.compiles or facts.recompiles or noted or unread(facts):
+        return []
+    name = cause_id("TC910", "", "", "no compile")
+    return [
+        Finding(
+            code="TC910",
+            id=name,
+            title=f"no compile was recorded: {_EMPTY[session.producer]}",
+            where=Where(),
+            why="the program compiled nothing, or another compiler than the one that wrote the log "
+            "compiled it: what is not in the log was not looked at",
+            fix=("trace the program with the variable of its compiler: TC_TRACE=DIR for "
+                 "tc.compile, TORCH_TRACE=DIR for torch.compile",),
+            count=1,
+            cost="",
+            seconds=0.0,
+            occurrences=(),
+            next=f"tc-report show {name}",
+        )
+    ]  # fmt: skip
 
 
 @finding(

@@ -1,0 +1,93 @@
+"""Frames that PyTorch gives up because of a graph break: skipped, and no failed compiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tc_log import Compiler
+from torch_log import IDS, START, torch_log
+
+from tc.trace import events as ev
+from tc.trace.findings import Order
+
+
+def test_a_break_in_a_loop_is_no_use_of_fullgraph(tmp_path: Path) -> None:
+    reason = (
+        "Data-dependent branching\n*** While handling this graph break, another graph break "
+        "occurred: ***\ngraph break in loop\n  Explanation: a graph break in a for/while loop. "
+        "Skipping the frame and falling back to eager, as graph breaks in loops are not supported."
+    )
+    metrics = {
+        "co_name": "f", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
+        "fail_type": "Unsupported", "fail_reason": reason,
+        "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
+    }  # fmt: skip
+    found = torch_log(tmp_path, START, ({"compilation_metrics": metrics, **IDS}, None))
+    (finding,) = found.findings
+    assert (finding.code, finding.where.line) == ("TC109", 5)
+    assert (len(found.failures), len(found.skips)) == (0, 1)
+    assert found.status(found.session.compiles[0]) == "skipped"
+    assert not any("fullgraph" in fix for fix in finding.fix)
+
+
+def test_a_break_in_a_block_is_no_use_of_fullgraph(tmp_path: Path) -> None:
+    metrics = {
+        "co_name": "f", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
+        "fail_type": "Unsupported", "fail_reason": "Unsupported Tensor.item() call",
+        "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
+    }  # fmt: skip
+    broke = (
+        "Graph break in user code at /home/me/m.py:5\nGraph Break Reason: Failed to handle graph "
+        "break gracefully. Skipping the function and falling back to eager. Graph break "
+        "encountered:\n\nUnsupported Tensor.item() call\n"
+    )
+    note = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
+    found = torch_log(
+        tmp_path, START, (note, broke), ({"compilation_metrics": metrics, **IDS}, None)
+    )
+    (finding,) = [one for one in found.findings if one.code == "TC109"]
+    assert (finding.where.line, len(found.failures), len(found.breaks)) == (5, 0, 1)
+    assert finding.title == "f runs in Python: it breaks where it cannot be entered again"
+    assert not any("fullgraph" in fix for one in found.findings for fix in one.fix)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_raised_exception_is_no_block(tmp_path: Path, noted: bool) -> None:
+    reason = (
+        "Observed exception\n  Explanation: Dynamo found no exception handler.\n\n"
+        "  Developer debug context: raised exception RuntimeError('mine')\n\n"
+        " For more details: https://x/gb/gb0088.html\n"
+    )
+    metrics = {
+        "co_name": "f", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
+        "fail_type": "Unsupported", "fail_reason": reason,
+        "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
+    }  # fmt: skip
+    given_up = "Skipping the function and falling back to eager. Graph break encountered:\n\n"
+    if not noted:
+        metrics["fail_reason"] = given_up + reason
+    broke = (
+        "Graph break in user code at /home/me/m.py:5\nGraph Break Reason: Failed to handle graph "
+        f"break gracefully. {given_up}{reason}\n"
+    )
+    note = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
+    rows = [(note, broke)] if noted else []
+    found = torch_log(tmp_path, START, *rows, ({"compilation_metrics": metrics, **IDS}, None))
+    (finding,) = found.findings
+    assert (finding.code, finding.where.line) == ("TC131", 5)
+    assert "the code raises RuntimeError" in f"{finding.title} {finding.why}"
+    assert "f runs in Python" in f"{finding.title} {finding.why}"
+    assert not any("block" in text for text in (finding.why, *finding.fix))
+    assert (len(found.failures), len(found.skips)) == (0, 1)
+
+
+def test_failed_compiles_are_those_that_are_shown_as_such(tmp_path: Path) -> None:
+    found = (
+        Compiler(tmp_path)
+        .start()
+        .say(ev.CompileError("codegen", "KeyError", "no 'sin'", "/home/me/model.py", 4, ""))
+        .end()
+    )
+    shown = [one for one in found.findings if one.kind.order is Order.FAILURES]
+    assert len(found.failures) == sum(one.count for one in shown) == 1
