@@ -13,6 +13,7 @@ from typing import Final
 from tc.minifier import writer
 from tc.minifier.console import Parser, Usage, split_rest
 from tc.minifier.subject import Subject, subject_of
+from tc.trace.files import is_replaceable
 
 HELP: Final = """\
 Make the smallest program that fails like a script of yours.
@@ -133,7 +134,7 @@ def positive(value: float | None, name: str) -> float | None:
 def output_of(name: str, subject: Subject) -> Path:
     """Return where the result goes; nothing of the user's is written over."""
     output = Path(name)
-    folder = output.resolve().parent
+    folder = Path(os.path.realpath(output)).parent  # of what a link names
     if not folder.is_dir():
         raise Usage(f"there is no folder {folder} to write {output.name} to")
     if output.is_dir():
@@ -142,6 +143,8 @@ def output_of(name: str, subject: Subject) -> Path:
         raise Usage(f"{folder} cannot be written to")
     if subject.file is not None and output.resolve() == subject.file.resolve():
         raise Usage(f"{output} is the script itself")
+    if not is_replaceable(output):  # it is run, and read again
+        raise Usage(f"{output} is no regular file; name another with -o")
     if output.exists() and not writer.is_of_minifier(output):
         raise Usage(f"{output} is there already and not of tc-minify's; name another with -o")
     history = output.with_suffix(".history")

@@ -23,6 +23,8 @@ from tc.tlparse.cli import (
     UNREADABLE,
     USAGE,
     beside,
+    beside_report,
+    is_file,
     load,
     say,
     write,
@@ -302,23 +304,26 @@ def _report(options: argparse.Namespace) -> int:
     from tc.tlparse import summary
     from tc.tlparse.report import render, split_blocks
 
-    diagnosis = _load(options)
     target = Path(options.output) if options.output else beside(options.trace)
+    if options.split and not is_file(target):
+        raise Usage(f"--split writes texts beside the report: {target} has to be a file")
+    diagnosis = _load(options)
     if options.split:
         data = target.with_name(f"{target.stem}_data")
         write_folder(data, split_blocks(diagnosis))
         write(target, render(diagnosis, data.name))
     else:
         write(target, render(diagnosis))
+    out = beside_report(target)
     if options.json:
-        print(json.dumps({**summary.as_json(diagnosis), "report": str(target)}, indent=1))
+        print(json.dumps({**summary.as_json(diagnosis), "report": str(target)}, indent=1), file=out)
     else:
-        say(summary.text(diagnosis, options.trace))
-        say(f"report: {target}")
+        say(summary.text(diagnosis, options.trace), out)
+        say(f"report: {target}", out)
     if options.open:
         import webbrowser
 
-        webbrowser.open(target.resolve().as_uri())
+        webbrowser.open(target.absolute().as_uri())  # a link is kept: texts lie beside it
     return OK
 
 
@@ -393,12 +398,13 @@ def _diff(options: argparse.Namespace) -> int:
         from tc.tlparse import diffpage
 
         write(Path(options.html), [diffpage.render(comparison, options.a, options.b)])
+    out = beside_report(Path(options.html or "."))
     if options.json:
-        print(json.dumps(difftext.as_json(comparison), indent=1))
+        print(json.dumps(difftext.as_json(comparison), indent=1), file=out)
     else:
-        say(difftext.text(comparison, options.a, options.b))
+        say(difftext.text(comparison, options.a, options.b), out)
         if options.html:
-            say(f"page: {options.html}")
+            say(f"page: {options.html}", out)
     return GATE_FAILED if options.exit_code and comparison.differs else OK
 
 

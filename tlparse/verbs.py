@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tc.tlparse.cli import USAGE, load, say, write
+from tc.tlparse.cli import USAGE, beside_report, load, say, write
 from tc.tlparse.usage import Usage
 from tc.trace.reader import Unreadable
 
@@ -132,12 +132,13 @@ def _report(diagnosis: Diagnosis, where: Path, target: Path, as_json: bool, show
     from tc.tlparse.report import render
 
     write(target, render(diagnosis))
+    out = beside_report(target)
     if as_json:
         result = {**summary.as_json(diagnosis), "trace": str(where), "report": str(target)}
-        print(json.dumps(result, indent=1))
+        print(json.dumps(result, indent=1), file=out)
     else:
-        say(summary.text(diagnosis, str(where)))
-        say(f"report: {target}")
+        say(summary.text(diagnosis, str(where)), out)
+        say(f"report: {target}", out)
     if show:
         import webbrowser
 

@@ -23,6 +23,7 @@ from tc.minifier.values.compare import Comparison, Pair
 from tc.minifier.values.log import Event, Log, NoLog
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
+from tc.trace.files import replace_file
 
 RECORDER: Final = Path(__file__).with_name("recorder.py")
 EAGER: Final = ("eager", "moved")  # how a program is run, see `HELP`
@@ -102,10 +103,12 @@ def record(own: Sequence[str], rest: Sequence[str]) -> int:
     with Workplace("tc-bisect", True) as place:
         made = Run(subject, place.folder, options.seconds or SECONDS, python_of(options.python))
         log = made.record(options.how)
-        shutil.copyfile(log, draft := output.with_name(output.name + ".part"))
-        draft.replace(output)
-    found = Log.read(output)
-    size = output.stat().st_size / 1e6
+        found, size = Log.read(log), log.stat().st_size / 1e6
+        with log.open("rb") as content:
+            try:
+                replace_file(output, iter(lambda: content.read(1 << 20), b""))
+            except OSError as error:
+                raise Usage(f"cannot write {output}: {error.strerror}") from error
     print(f"{output}: {len(found.events)} values, {size:.1f} MB", file=sys.stderr)
     return 0 if not found.end.get("error") else 1
 

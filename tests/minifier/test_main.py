@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -39,6 +40,7 @@ from tc.minifier.__main__ import main
         (["SCRIPT", "-o", "FOLDER"], "is a folder"),
         (["SCRIPT", "-o", "MINE"], "not of tc-minify's"),
         (["SCRIPT", "-o", "FOLDER/a.py"], "not of tc-minify's"),
+        (["SCRIPT", "-o", "PIPE"], "is no regular file"),
         (["BROKEN"], "is no Python program"),
         (["BINARY"], "is not a text"),
     ],
@@ -48,7 +50,9 @@ def test_wrong_usage_is_one_sentence(
 ) -> None:
     script = written(tmp_path, SMALL)
     names = {"SCRIPT": script, "FOLDER": tmp_path / "d", "MINE": tmp_path / "mine.py",
-             "BROKEN": tmp_path / "broken.py", "BINARY": tmp_path / "binary.py"}  # fmt: skip
+             "BROKEN": tmp_path / "broken.py", "BINARY": tmp_path / "binary.py",
+             "PIPE": tmp_path / "p"}  # fmt: skip
+    os.mkfifo(tmp_path / "p")
     (tmp_path / "d" / "a.history").mkdir(parents=True)
     (tmp_path / "mine.py").write_text("x = 1\n")
     (tmp_path / "broken.py").write_text("def f(:\n")
@@ -150,3 +154,13 @@ def test_ctrl_c_keeps_the_best(tmp_path: Path) -> None:
     assert "interrupted" in errors
     compile(output.read_text(), "minified.py", "exec")
     assert not list(tmp_path.glob(".*.part"))
+
+
+def test_the_result_goes_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "a.py").write_text("x = 1\ny = 'mark'\nz = 3\n")
+    (tmp_path / "out.py").symlink_to(Path("far", "real.py"))
+    assert main([str(tmp_path / "a.py"), "--check", "grep -q mark {}",
+                 "-o", str(tmp_path / "out.py")]) == 0  # fmt: skip
+    assert (tmp_path / "out.py").is_symlink() and os.listdir(tmp_path / "far") == ["real.py"]
+    assert "mark" in (tmp_path / "far" / "real.py").read_text()
