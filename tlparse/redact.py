@@ -15,6 +15,7 @@ from tc.trace.findings.advice import ROWS
 from tc.trace.findings.breaks import PHRASES as BREAKS
 from tc.trace.findings.errors import GIVEN_UP
 from tc.trace.findings.recompiles import PHRASES as RECOMPILES
+from tc.trace.parsed import parse_json
 from tc.trace.part import TOO_OFTEN
 from tc.trace.reader import (
     TRACE_PREFIX,
@@ -22,7 +23,6 @@ from tc.trace.reader import (
     Record,
     Source,
     find_logs,
-    parse_json,
     read_records,
 )
 from tc.trace.runs import rank_in_name
