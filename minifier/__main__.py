@@ -18,7 +18,6 @@ from tc.minifier.console import (
     USAGE,
     Progress,
     Usage,
-    crash_text,
     fail,
     require_torch,
     stoppable,
@@ -31,22 +30,17 @@ from tc.minifier.oracle import OracleError
 from tc.minifier.problem import NotReproduced
 from tc.minifier.script_job import ScriptJob
 from tc.minifier.workplace import Workplace
+from tc.trace.delivery import Undelivered, crash_report, delivered
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-minify and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] in ("-h", "--help"):
-        if arguments:
-            sys.stdout.write(HELP)
-            return OK
-        return fail("tc-minify", USAGE, "name a script; try tc-minify --help")
-    if arguments == ["--version"]:
-        print(f"tc-minify {__version__} · python {platform.python_version()}")
-        return OK
     with stoppable():
         try:
-            return _run(parsed(arguments))
+            return delivered(lambda: _answered(arguments))
+        except Undelivered as error:
+            return fail("tc-minify", USAGE, str(error))
         except Usage as error:
             return fail("tc-minify", USAGE, f"{error}; try tc-minify --help")
         except NotReproduced as error:
@@ -58,7 +52,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         except OSError as error:
             return fail("tc-minify", INTERNAL, str(error))
         except Exception as error:
-            return fail("tc-minify", INTERNAL, crash_text("tc-minify", error))
+            return fail("tc-minify", INTERNAL, crash_report("tc-minify", error))
+
+
+def _answered(arguments: Sequence[str]) -> int:
+    """Follow the arguments; returns the exit code."""
+    if not arguments:
+        raise Usage("name a script")
+    if arguments[0] in ("-h", "--help"):
+        sys.stdout.write(HELP)
+        return OK
+    if list(arguments) == ["--version"]:
+        print(f"tc-minify {__version__} · python {platform.python_version()}")
+        return OK
+    return _run(parsed(arguments))
 
 
 def _run(options: Options) -> int:

@@ -9,11 +9,11 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
-import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from tc.trace.delivery import complain, is_terminal
 
 OK: Final = 0
 NOT_REPRODUCED: Final = 1
@@ -74,7 +74,7 @@ class Progress:
     """Says on stderr what is being done; on a terminal one line that changes."""
 
     def __init__(self) -> None:
-        self.live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self.live = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
 
     def line(self, text: str) -> None:
         """A line that stays."""
@@ -87,7 +87,7 @@ class Progress:
 
     def _print(self, text: str, end: str) -> None:
         clear = "\r\x1b[K" if self.live else ""
-        print(f"{clear}{text}", end=end, file=sys.stderr, flush=True)
+        complain(f"{clear}{text}", end)
 
 
 def show(text: object, end: str = "\n") -> None:
@@ -100,15 +100,8 @@ def show(text: object, end: str = "\n") -> None:
 
 def fail(tool: str, code: int, text: str) -> int:
     """Print on stderr what went wrong; returns the exit code."""
-    print(f"{tool}: {text}", file=sys.stderr)
+    complain(f"{tool}: {text}")
     return code
-
-
-def crash_text(tool: str, error: Exception) -> str:
-    """Store the traceback of a failure of the tool itself; returns the message."""
-    with tempfile.NamedTemporaryFile("w", prefix=f"{tool}-", suffix=".txt", delete=False) as file:
-        file.write("".join(traceback.format_exception(error)))
-    return f"internal error, {type(error).__name__}: {error}; the traceback is in {file.name}"
 
 
 @contextlib.contextmanager

@@ -8,8 +8,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,6 +29,7 @@ from tc.tlparse.cli import (
     write_folder,
 )
 from tc.tlparse.usage import Usage
+from tc.trace.delivery import Undelivered, complain, crash_report, delivered
 from tc.trace.reader import STDIN, Unreadable
 from tc.trace.words import did_you_mean
 
@@ -116,18 +115,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     collecting = gc.isenabled()
     gc.disable()  # one pass that makes no cycles: looking for some would take a tenth of it
     try:
-        return _run(arguments)
+        return delivered(lambda: _run(arguments))
+    except Undelivered as error:
+        return _fail(USAGE, str(error))
     except Usage as error:
         return _fail(USAGE, f"{error}; try tc-report --help")
     except Unreadable as error:
         return _fail(UNREADABLE, str(error))
     except KeyboardInterrupt:
         return _fail(INTERRUPTED, "interrupted")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     except Exception as error:
-        return _fail(INTERNAL, _crash(error))
+        return _fail(INTERNAL, crash_report("tc-report", error))
     finally:
         if collecting:
             gc.enable()
@@ -472,16 +470,8 @@ _RUN: Final = {
 
 
 def _fail(code: int, sentence: str) -> int:
-    sys.stderr.write(f"tc-report: {' '.join(sentence.split())}\n")
+    complain(f"tc-report: {' '.join(sentence.split())}")
     return code
-
-
-def _crash(error: Exception) -> str:
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="tc-report-crash-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        traceback.print_exception(error, file=file)
-    return f"internal error ({type(error).__name__}: {error}); please report it with {file.name}"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from tc.tlparse.usage import Usage
+from tc.trace.delivery import complain
 from tc.trace.files import is_replaceable, is_stdout, replace_file
 from tc.trace.reader import STDIN
 
@@ -60,7 +61,7 @@ def load(
             f"{kind.replace('_', ' ')} {n}"
             for kind, n in sorted(diagnosis.session.defects.counts.items())
         )
-        print(f"tc-report: warning: the trace is damaged: {kinds}", file=sys.stderr)
+        complain(f"tc-report: warning: the trace is damaged: {kinds}")
     return diagnosis
 
 

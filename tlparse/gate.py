@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from tc.tlparse.cli import GATE_FAILED, OK, say, write
 from tc.tlparse.usage import Usage
+from tc.trace.delivery import complain
 from tc.trace.findings import Diagnosis, Finding, is_timed
 from tc.trace.findings.codes import OF_THE_TRACE
 from tc.trace.findings.matching import Matched, Row, match
@@ -145,14 +145,13 @@ def check(
     else:
         say("\n".join(_as_text(verdict, absent)))
     for name, number, most in verdict.over:
-        print(
-            f"tc-report: check failed: {count(number, name.removesuffix('s'))}, allowed {most}",
-            file=sys.stderr,
+        complain(
+            f"tc-report: check failed: {count(number, name.removesuffix('s'))}, allowed {most}"
         )
     for word, ones in (("new", verdict.new), ("still there", still)):
         if ones:
             ids = " ".join(one.id for one in ones[:5]) + (" …" if len(ones) > 5 else "")
-            sys.stderr.write(f"tc-report: check failed: {len(ones)} {word}: {ids}\n")
+            complain(f"tc-report: check failed: {len(ones)} {word}: {ids}")
     return OK if verdict.ok else GATE_FAILED
 
 

@@ -8,12 +8,12 @@ import platform
 import shlex
 import sys
 import tempfile
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tc import __version__
+from tc.trace.delivery import Undelivered, complain, crash_report, delivered
 from tc.trace.reader import STDIN, Unreadable, find_logs
 
 if TYPE_CHECKING:
@@ -78,18 +78,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-tui and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        return delivered(lambda: _run(arguments))
+    except Undelivered as error:
+        return _fail(USAGE, str(error))
     except _Usage as error:
         return _fail(USAGE, f"{error}; try tc-tui --help")
     except Unreadable as error:
         return _fail(UNREADABLE, str(error))
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     except KeyboardInterrupt:
         return _fail(INTERRUPTED, "interrupted")
     except Exception as error:
-        return _fail(INTERNAL, _crash(error))
+        return _fail(INTERNAL, crash_report("tc-tui", error))
 
 
 def _run(arguments: list[str]) -> int:
@@ -198,7 +197,7 @@ def _split(options: argparse.Namespace, terminal: bool, table: Table) -> int:
             raise _Usage(f"--split: {name} is no trace, and there is none at {trace} that has it")
         if trace not in read:
             if terminal:
-                sys.stderr.write(f"tc-tui: reading {trace} …\n")
+                complain(f"tc-tui: reading {trace} …")
             read[trace] = Feed(trace, all_runs=options.all).read()
         command = f"tc-tui {shlex.quote(trace)}"
         if trace == name:
@@ -244,16 +243,8 @@ def _write(text: str) -> None:
 
 def _fail(code: int, sentence: str) -> int:
     sentence = " ".join(sentence.split()).removeprefix("tc-tui: ")
-    sys.stderr.write(sentence + "\n" if sentence.startswith("tc-tui") else f"tc-tui: {sentence}\n")
+    complain(sentence if sentence.startswith("tc-tui") else f"tc-tui: {sentence}")
     return code
-
-
-def _crash(error: Exception) -> str:
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="tc-tui-crash-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        traceback.print_exception(error, file=file)
-    return f"internal error ({type(error).__name__}: {error}); please report it with {file.name}"
 
 
 if __name__ == "__main__":

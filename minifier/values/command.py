@@ -23,6 +23,7 @@ from tc.minifier.values.compare import Comparison, Pair
 from tc.minifier.values.log import Event, Log, NoLog
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
+from tc.trace.delivery import complain
 from tc.trace.files import replace_file
 
 RECORDER: Final = Path(__file__).with_name("recorder.py")
@@ -109,7 +110,7 @@ def record(own: Sequence[str], rest: Sequence[str]) -> int:
                 replace_file(output, iter(lambda: content.read(1 << 20), b""))
             except OSError as error:
                 raise Usage(f"cannot write {output}: {error.strerror}") from error
-    print(f"{output}: {len(found.events)} values, {size:.1f} MB", file=sys.stderr)
+    complain(f"{output}: {len(found.events)} values, {size:.1f} MB")
     return 0 if not found.end.get("error") else 1
 
 
