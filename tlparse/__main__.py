@@ -375,6 +375,7 @@ def _show(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from tc.tlparse import gate
 
+    gate.refuse_unknown(options.absent)
     known = gate.Baseline.read(options.baseline) if options.baseline else None
     diagnosis = _load(options)
     failures = options.max_failures
