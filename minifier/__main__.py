@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tc import __version__
-from tc.minifier.check import Command, Interpreter, ProgramOracle
+from tc.minifier.check import NOT_RUN, Command, Interpreter, ProgramOracle
 from tc.minifier.console import (
     INTERNAL,
     INTERRUPTED,
@@ -139,6 +139,9 @@ def of_program(options: Options, setting: Setting) -> int:
 
     job = ScriptJob(setting, oracle, verify)
     if not job.begin(subject.text, max(options.runs, 1)):
+        why = NOT_RUN.get(job.answer.detail.get("code", 0)) if options.check else None
+        if why:
+            raise Usage(f"--check: the command {why}: {options.check}")
         how = job.answer.message or "it ends well"
         raise NotReproduced(f"{subject.label} does not fail: {how}")
     setting.note(f"it fails: {job.answer.message}")

@@ -41,6 +41,7 @@ from tc.minifier.subject import Subject, subject_of
 from tc.minifier.values import command as values
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
+from tc.trace.arguments import seconds, whole_number
 from tc.trace.delivery import Undelivered, crash_report, delivered
 
 VERBS: Final = ("record", "compare")  # see `tc.minifier.values.command`
@@ -114,15 +115,11 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-m", dest="module", action="store_true")
     for name in ("--json", "--issue", "--own-caches"):
         parser.add_argument(name, action="store_true")
-    parser.add_argument("--seconds", type=float)
-    parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument("--seconds", type=seconds)
+    parser.add_argument("--runs", type=whole_number(0), default=0)
     options = parser.parse_args(own)
     if options.json and options.issue:
         raise Usage("--json and --issue are two forms of one output; give one")
-    if options.seconds is not None and not options.seconds > 0:
-        raise Usage("--seconds must be above zero")
-    if options.runs < 0:
-        raise Usage("--runs must be above zero")
     options.rest = rest
     subject_of(options.script, rest, options.module)
     return options

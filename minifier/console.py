@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib.util
 import os
@@ -13,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tc.trace import arguments
 from tc.trace.delivery import complain, is_terminal
+from tc.trace.words import count as counted
 
 OK: Final = 0
 NOT_REPRODUCED: Final = 1
@@ -26,12 +27,10 @@ class Usage(Exception):
     """The command was not understood; the text says why."""
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(arguments.Parser):
     """A parser whose errors are one sentence."""
 
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Report a wrong argument."""
-        raise Usage(message)
+    usage_error = Usage
 
 
 def split_rest(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -96,6 +95,11 @@ def show(text: object, end: str = "\n") -> None:
         print(text, end=end, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def agreeing(graphs: int) -> str:
+    """`1 graph agrees`, `2 graphs agree`."""
+    return f"{counted(graphs, 'graph')} agree{'s' if graphs == 1 else ''}"
 
 
 def fail(tool: str, code: int, text: str) -> int:

@@ -13,6 +13,7 @@ from typing import Final
 from tc.minifier import writer
 from tc.minifier.console import Parser, Usage, split_rest
 from tc.minifier.subject import Subject, subject_of
+from tc.trace.arguments import seconds, whole_number
 from tc.trace.files import is_replaceable
 
 HELP: Final = """\
@@ -90,7 +91,7 @@ def parsed(arguments: Sequence[str]) -> Options:
     own, rest = split_rest(arguments)
     found = _parser().parse_args(own)
     subject = subject_of(found.script, rest, found.module)
-    limit = positive(found.seconds, "--seconds")
+    limit = found.seconds
     output = output_of(found.output, subject)
     if found.check is not None and found.python:
         raise Usage("--check and --python exclude each other: let the command name its Python")
@@ -99,8 +100,8 @@ def parsed(arguments: Sequence[str]) -> Options:
     options = Options(
         subject=subject, output=output, json=found.json, issue=found.issue,
         seconds=limit or 120.0, first_seconds=limit or FIRST,
-        budget=positive(found.budget, "--budget") or float("inf"),
-        runs=int(positive(found.runs, "--runs") or 0), check=found.check or "",
+        budget=found.budget or float("inf"),
+        runs=found.runs or 0, check=found.check or "",
         python=python_of(found.python), own_caches=found.own_caches,
         keep_history=found.history, resume=found.resume,
     )  # fmt: skip
@@ -117,18 +118,11 @@ def _parser() -> Parser:
     for name in ("--json", "--issue", "--own-caches", "--history", "--resume"):
         parser.add_argument(name, action="store_true")
     for name in ("--seconds", "--budget"):
-        parser.add_argument(name, type=float)
-    parser.add_argument("--runs", type=int)
+        parser.add_argument(name, type=seconds)
+    parser.add_argument("--runs", type=whole_number(1))
     for name in ("--check", "--python"):
         parser.add_argument(name)
     return parser
-
-
-def positive(value: float | None, name: str) -> float | None:
-    """Return a number that must be above zero."""
-    if value is not None and not value > 0:
-        raise Usage(f"{name} must be above zero")
-    return value
 
 
 def output_of(name: str, subject: Subject) -> Path:

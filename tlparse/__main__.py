@@ -29,6 +29,7 @@ from tc.tlparse.cli import (
     write_folder,
 )
 from tc.tlparse.usage import Usage
+from tc.trace.arguments import Parser, whole_number
 from tc.trace.delivery import Undelivered, complain, crash_report, delivered
 from tc.trace.reader import STDIN, Unreadable
 from tc.trace.words import did_you_mean
@@ -41,6 +42,7 @@ _FORMS: Final = {
     "check": ("text", "json", "junit"),
 }
 VERBS: Final = ("summary", "show", "check", "diff", "upgrade", "run", "serve", "explain")
+_LAST_PORT: Final = (1 << 16) - 1
 _HELP: Final = """\
 Explain a compiler run: where graphs broke, what recompiled and why, where the time went.
 
@@ -103,10 +105,8 @@ exit codes:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Report a wrong argument in one sentence."""
-        raise Usage(message)
+class _Parser(Parser):
+    usage_error = Usage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -205,7 +205,7 @@ def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
         parser.set_defaults(redact="")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--jobs", type=_positive, metavar="N")
+    parser.add_argument("--jobs", type=whole_number(1), metavar="N")
     parser.add_argument("--cluster", metavar="ADDRESS", default="")
     if verb in _FORMS:
         parser.add_argument("--format", choices=_FORMS[verb], default="text")
@@ -214,9 +214,9 @@ def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
         parser.add_argument("--open", action="store_true")
         parser.add_argument("--split", action="store_true")
     if verb == "check":
-        parser.add_argument("--max-graph-breaks", type=_count, metavar="N")
-        parser.add_argument("--max-recompiles", type=_count, metavar="N")
-        parser.add_argument("--max-failures", type=_count, metavar="N")
+        parser.add_argument("--max-graph-breaks", type=whole_number(0), metavar="N")
+        parser.add_argument("--max-recompiles", type=whole_number(0), metavar="N")
+        parser.add_argument("--max-failures", type=whole_number(0), metavar="N")
         parser.add_argument("--baseline", metavar="FILE")
         parser.add_argument("--write-baseline", metavar="FILE")
         parser.add_argument("--absent", action="append", metavar="ID", default=[])
@@ -240,35 +240,9 @@ def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_serve_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", metavar="TRACE")
-    parser.add_argument("--port", type=_port, metavar="N")
+    parser.add_argument("--port", type=whole_number(0, _LAST_PORT), metavar="N")
     parser.add_argument("--no-open", action="store_true")
     parser.add_argument("--all", action="store_true")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
-    return number
-
-
-def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 1 << 16:
-        raise ValueError(text)
-    return number
-
-
-_port.__name__ = "port"
-_count.__name__ = "number of them"
-_positive.__name__ = "positive number"  # as argparse says it: invalid positive number value
 
 
 def _load(options: argparse.Namespace, trace: str = "") -> Diagnosis:

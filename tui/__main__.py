@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tc import __version__
+from tc.trace.arguments import Parser
 from tc.trace.delivery import Undelivered, complain, crash_report, delivered
 from tc.trace.reader import STDIN, Unreadable, find_logs
 
@@ -44,7 +45,7 @@ Into a pipe or a file, the findings are printed as text, with the same exit code
 
 options:
   --follow               start even if nothing is there yet, and keep reading (key F)
-  --goto ID              a finding, a compile such as 0/2, or the name of a function
+  --goto ID              a finding, a compile such as 0/2, or a function (its name, or fn NAME)
   --all                  all runs of the folder, not the newest alone
   --split A B            two traces, compiles (0/0 0/1) or ranks (r0 r1) side by side
   --keys FILE            other keys; default: $XDG_CONFIG_HOME/tc/tui.toml, if it is there
@@ -68,10 +69,8 @@ class _Usage(Exception):
     """The command was not understood; the text says why."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Report a wrong argument in one sentence."""
-        raise _Usage(message)
+class _Parser(Parser):
+    usage_error = _Usage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -194,7 +193,10 @@ def _split(options: argparse.Namespace, terminal: bool, table: Table) -> int:
     def side(name: str) -> Side:
         trace = name if os.path.exists(name) else options.trace
         if not os.path.exists(trace):
-            raise _Usage(f"--split: {name} is no trace, and there is none at {trace} that has it")
+            raise _Usage(
+                f"--split: {name} does not exist; for a compile or a rank, name its trace as well: "
+                f"tc-tui TRACE --split {shlex.join(options.split)}"
+            )
         if trace not in read:
             if terminal:
                 complain(f"tc-tui: reading {trace} …")
@@ -222,9 +224,12 @@ def _print(trace: str, options: argparse.Namespace) -> int:
     """Print the findings where there is no terminal to show them in."""
     from tc.tui.facts import Model
     from tc.tui.feed import Feed
-    from tc.tui.printed import printed
+    from tc.tui.printed import absent, named, printed
 
-    _write(printed(Model(Feed(trace, all_runs=options.all).read()), options.goto))
+    model = Model(Feed(trace, all_runs=options.all).read())
+    if options.goto and named(model, options.goto) is None:
+        raise _Usage(absent(options.goto))
+    _write(printed(model, options.goto))
     return OK
 
 

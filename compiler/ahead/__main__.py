@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import tc
+from tc.trace.arguments import Parser, whole_number
 from tc.trace.delivery import (
     Undelivered,
     complain,
@@ -71,10 +72,8 @@ class Failed(Exception):
     """The program itself fails; the text says where."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        """Report a wrong argument."""
-        raise Usage(message)
+class _Parser(Parser):
+    usage_error = Usage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -119,12 +118,10 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(name, action="store_true")
     parser.add_argument("--mode")
     parser.add_argument("--save", metavar="FILE")
-    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--workers", type=whole_number(0))
     options = parser.parse_args(arguments)
     if options.no_grad and options.inference_mode:
         raise Usage("--no-grad and --inference-mode exclude each other; give one")
-    if options.workers is not None and options.workers < 0:
-        raise Usage("--workers must not be below zero")
     for given in (*options.size, *options.value):
         if not given.partition("=")[0].isidentifier() or "=" not in given:
             raise Usage(f"{given!r} is not NAME=...")

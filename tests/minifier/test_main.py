@@ -26,11 +26,13 @@ from tc.minifier.__main__ import main
         (["nowhere.py", "--fast"], "unrecognized arguments: --fast"),
         (["SCRIPT", "-o", "no/such/folder/x.py"], "there is no folder"),
         (["SCRIPT", "-o", "SCRIPT"], "is the script itself"),
-        (["SCRIPT", "--seconds", "0"], "--seconds must be above zero"),
-        (["SCRIPT", "--seconds", "nan"], "--seconds must be above zero"),
-        (["SCRIPT", "--runs", "-3"], "--runs must be above zero"),
-        (["SCRIPT", "--runs", "x"], "invalid int value"),
+        (["SCRIPT", "--seconds", "0"], "a number of seconds above zero is needed"),
+        (["SCRIPT", "--seconds", "nan"], "a number of seconds above zero is needed"),
+        (["SCRIPT", "--runs", "-3"], "a whole number from 1 on is needed"),
+        (["SCRIPT", "--runs", "x"], "a whole number from 1 on is needed, not 'x'"),
         (["SCRIPT", "--check", " "], "--check needs a command"),
+        (["SCRIPT", "--check", "no-such-command {}"], "the command was not found: no-such"),
+        (["--fast"], "unrecognized arguments: --fast"),
         (["SCRIPT", "--check", "true", "--python", "python3"], "exclude each other"),
         (["SCRIPT", "--python", "no-such-python"], "there is no Python no-such-python"),
         (["SCRIPT", "--python", "true"], "does not run"),
@@ -125,7 +127,7 @@ def test_a_script_without_a_failure_says_so(tmp_path: Path) -> None:
     done = tool("tc.minifier", "script.py", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith(
-        "tc-minify: script.py does not fail: 1 graphs agree with eager in 1 calls; it ran "
+        "tc-minify: script.py does not fail: 1 graph agrees with eager in 1 call; it ran "
     )
     assert "--runs 20" in done.stderr and len(done.stderr.splitlines()) == 1
     assert [path.name for path in tmp_path.glob("*minified*")] == []

@@ -74,7 +74,7 @@ def test_no_baseline_is_one_sentence(
 def test_a_limit_below_zero_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = check(capsys, (unpacked() / "simple"), "--max-recompiles", "-1")
     assert code == 2
-    assert "invalid number of them value: '-1'" in err
+    assert "--max-recompiles: a whole number from 0 on is needed, not '-1'" in err
 
 
 @pytest.mark.parametrize(
