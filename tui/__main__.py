@@ -118,8 +118,7 @@ def _run(arguments: list[str]) -> int:
 
 def _parser() -> _Parser:
     parser = _Parser(prog="tc-tui", add_help=False, allow_abbrev=False)
-    named = os.environ.get("TC_TRACE") or os.environ.get("TORCH_TRACE") or "tc_trace"
-    parser.add_argument("trace", nargs="?", default=named, metavar="TRACE")
+    parser.add_argument("trace", nargs="?", default=_usual_trace(), metavar="TRACE")
     parser.add_argument("--follow", action="store_true")
     parser.add_argument("--goto", default="", metavar="ID")
     parser.add_argument("--all", action="store_true")
@@ -127,6 +126,11 @@ def _parser() -> _Parser:
     parser.add_argument("--keys", default="", metavar="FILE")
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
     return parser
+
+
+def _usual_trace() -> str:
+    """Return the trace that is read if none is named."""
+    return os.environ.get("TC_TRACE") or os.environ.get("TORCH_TRACE") or "tc_trace"
 
 
 def _keys(file: str) -> Table:
@@ -192,7 +196,9 @@ def _split(options: argparse.Namespace, terminal: bool, table: Table) -> int:
 
     def side(name: str) -> Side:
         trace = name if os.path.exists(name) else options.trace
-        if not os.path.exists(trace):
+        if not os.path.exists(trace) and trace != _usual_trace():
+            raise _Usage(f"--split: {name} is no trace, and there is none at {trace} that has it")
+        if not os.path.exists(trace):  # none was named, so that its path would say nothing
             raise _Usage(
                 f"--split: {name} does not exist; for a compile or a rank, name its trace as well: "
                 f"tc-tui TRACE --split {shlex.join(options.split)}"

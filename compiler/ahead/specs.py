@@ -116,7 +116,7 @@ class TensorInput:
         order = sorted(range(len(shape)), key=lambda d: -stride[d] if stride else d)
         try:
             made = torch.empty_permuted(shape, order, dtype=self.dtype, device=self.device)
-        except (RuntimeError, AssertionError) as error:  # of memory, or of a device
+        except (RuntimeError, AssertionError, TypeError) as error:  # memory, device, size
             text = _first_line(error)
             raise OptionError(f"a tensor of sizes {shape} cannot be made: {text}") from None
         made.requires_grad_(self.requires_grad)

@@ -90,6 +90,7 @@ def test_a_case_that_fails_gives_1(capsys):
         ("served:double --workers x", 2, "a whole number from 0 on is needed, not 'x'"),
         ("served:double --shape x=3@cdua", 2, "torch has no device 'cdua'"),
         ("served:double --shape x=3@cuda:977", 2, "torch cannot use the device 'cuda:977' here"),
+        ("served:double --shape x=99999999999999999999", 2, "cannot be made"),
         ("served:double --shape x=3@xpu", 2, "torch cannot use the device 'xpu' here"),
         ("unfit:f", 1, "importing unfit raised ZeroDivisionError"),
         ("served:breaks()", 1, "raised ValueError: no weights"),
