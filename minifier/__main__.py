@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tc import __version__
-from tc.minifier.check import Command, Interpreter, ProgramOracle
+from tc.minifier.check import NOT_RUN, Command, Interpreter, ProgramOracle
 from tc.minifier.console import (
     INTERNAL,
     INTERRUPTED,
@@ -18,7 +18,6 @@ from tc.minifier.console import (
     USAGE,
     Progress,
     Usage,
-    crash_text,
     fail,
     require_torch,
     stoppable,
@@ -31,22 +30,17 @@ from tc.minifier.oracle import OracleError
 from tc.minifier.problem import NotReproduced
 from tc.minifier.script_job import ScriptJob
 from tc.minifier.workplace import Workplace
+from tc.trace.delivery import Undelivered, crash_report, delivered
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-minify and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] in ("-h", "--help"):
-        if arguments:
-            sys.stdout.write(HELP)
-            return OK
-        return fail("tc-minify", USAGE, "name a script; try tc-minify --help")
-    if arguments == ["--version"]:
-        print(f"tc-minify {__version__} · python {platform.python_version()}")
-        return OK
     with stoppable():
         try:
-            return _run(parsed(arguments))
+            return delivered(lambda: _answered(arguments))
+        except Undelivered as error:
+            return fail("tc-minify", USAGE, str(error))
         except Usage as error:
             return fail("tc-minify", USAGE, f"{error}; try tc-minify --help")
         except NotReproduced as error:
@@ -58,7 +52,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         except OSError as error:
             return fail("tc-minify", INTERNAL, str(error))
         except Exception as error:
-            return fail("tc-minify", INTERNAL, crash_text("tc-minify", error))
+            return fail("tc-minify", INTERNAL, crash_report("tc-minify", error))
+
+
+def _answered(arguments: Sequence[str]) -> int:
+    """Follow the arguments; returns the exit code."""
+    if not arguments:
+        raise Usage("name a script")
+    if arguments[0] in ("-h", "--help"):
+        sys.stdout.write(HELP)
+        return OK
+    if list(arguments) == ["--version"]:
+        print(f"tc-minify {__version__} · python {platform.python_version()}")
+        return OK
+    return _run(parsed(arguments))
 
 
 def _run(options: Options) -> int:
@@ -132,6 +139,9 @@ def of_program(options: Options, setting: Setting) -> int:
 
     job = ScriptJob(setting, oracle, verify)
     if not job.begin(subject.text, max(options.runs, 1)):
+        why = NOT_RUN.get(job.answer.detail.get("code", 0)) if options.check else None
+        if why:
+            raise Usage(f"--check: the command {why}: {options.check}")
         how = job.answer.message or "it ends well"
         raise NotReproduced(f"{subject.label} does not fail: {how}")
     setting.note(f"it fails: {job.answer.message}")

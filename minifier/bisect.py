@@ -23,7 +23,6 @@ from tc.minifier.console import (
     Parser,
     Progress,
     Usage,
-    crash_text,
     fail,
     require_torch,
     show,
@@ -43,6 +42,8 @@ from tc.minifier.subject import Subject, subject_of
 from tc.minifier.values import command as values
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
+from tc.trace.arguments import seconds, whole_number
+from tc.trace.delivery import Undelivered, crash_report, delivered
 
 VERBS: Final = ("record", "compare")  # see `tc.minifier.values.command`
 _HELP: Final = """\
@@ -78,18 +79,11 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-bisect and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    verb = arguments[:1] and arguments[0] in VERBS
-    if not verb and (not arguments or "-h" in arguments or "--help" in arguments):
-        if arguments:
-            sys.stdout.write(_HELP)
-            return OK
-        return fail("tc-bisect", USAGE, "name a script; try tc-bisect --help")
-    if arguments == ["--version"]:
-        print(f"tc-bisect {__version__} · python {platform.python_version()}")
-        return OK
     with stoppable():
         try:
-            return values.run(arguments, searched) if verb else _run(_parsed(arguments))
+            return delivered(lambda: _answered(arguments))
+        except Undelivered as error:
+            return fail("tc-bisect", USAGE, str(error))
         except Usage as error:
             return fail("tc-bisect", USAGE, f"{error}; try tc-bisect --help")
         except OracleError as error:
@@ -97,7 +91,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             return fail("tc-bisect", INTERRUPTED, "interrupted; nothing was left behind")
         except Exception as error:
-            return fail("tc-bisect", INTERNAL, crash_text("tc-bisect", error))
+            return fail("tc-bisect", INTERNAL, crash_report("tc-bisect", error))
+
+
+def _answered(arguments: Sequence[str]) -> int:
+    """Follow the arguments; returns the exit code."""
+    if not arguments:
+        raise Usage("name a script")
+    if arguments[0] in VERBS:
+        return values.run(arguments, searched)
+    if "-h" in arguments or "--help" in arguments:
+        sys.stdout.write(_HELP)
+        return OK
+    if list(arguments) == ["--version"]:
+        print(f"tc-bisect {__version__} · python {platform.python_version()}")
+        return OK
+    return _run(_parsed(arguments))
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -107,15 +116,11 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-m", dest="module", action="store_true")
     for name in ("--json", "--issue", "--own-caches"):
         parser.add_argument(name, action="store_true")
-    parser.add_argument("--seconds", type=float)
-    parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument("--seconds", type=seconds)
+    parser.add_argument("--runs", type=whole_number(0), default=0)
     options = parser.parse_args(own)
     if options.json and options.issue:
         raise Usage("--json and --issue are two forms of one output; give one")
-    if options.seconds is not None and not options.seconds > 0:
-        raise Usage("--seconds must be above zero")
-    if options.runs < 0:
-        raise Usage("--runs must be above zero")
     options.rest = rest
     subject_of(options.script, rest, options.module)
     return options

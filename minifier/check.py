@@ -26,6 +26,8 @@ from tc.minifier.limits import TimeLimit
 from tc.minifier.oracle import Search
 
 SKIP: Final = 125
+#: what the shell says of a command that it could not run
+NOT_RUN: Final = {126: "cannot be executed", 127: "was not found"}
 VARIABLE: Final = "TC_MINIFY_FILE"  # names the candidate to the command
 
 
@@ -109,7 +111,11 @@ class Command:
             process.wait()
         if code == 0:
             return Answer("check", self.identity, f"the check holds: {self.text}")
-        return Answer("skip" if code == SKIP else "ok", message=f"the check ends with {code}")
+        return Answer(
+            "skip" if code == SKIP else "ok",
+            message=f"the check ends with {code}",
+            detail={"code": code},
+        )
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib.util
 import os
 import shutil
 import signal
 import sys
-import tempfile
-import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from tc.trace import arguments
+from tc.trace.delivery import complain, is_terminal
+from tc.trace.words import count as counted
 
 OK: Final = 0
 NOT_REPRODUCED: Final = 1
@@ -26,12 +27,10 @@ class Usage(Exception):
     """The command was not understood; the text says why."""
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(arguments.Parser):
     """A parser whose errors are one sentence."""
 
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Report a wrong argument."""
-        raise Usage(message)
+    usage_error = Usage
 
 
 def split_rest(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -74,7 +73,7 @@ class Progress:
     """Says on stderr what is being done; on a terminal one line that changes."""
 
     def __init__(self) -> None:
-        self.live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self.live = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
 
     def line(self, text: str) -> None:
         """A line that stays."""
@@ -87,7 +86,7 @@ class Progress:
 
     def _print(self, text: str, end: str) -> None:
         clear = "\r\x1b[K" if self.live else ""
-        print(f"{clear}{text}", end=end, file=sys.stderr, flush=True)
+        complain(f"{clear}{text}", end)
 
 
 def show(text: object, end: str = "\n") -> None:
@@ -98,17 +97,15 @@ def show(text: object, end: str = "\n") -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def agreeing(graphs: int) -> str:
+    """`1 graph agrees`, `2 graphs agree`."""
+    return f"{counted(graphs, 'graph')} agree{'s' if graphs == 1 else ''}"
+
+
 def fail(tool: str, code: int, text: str) -> int:
     """Print on stderr what went wrong; returns the exit code."""
-    print(f"{tool}: {text}", file=sys.stderr)
+    complain(f"{tool}: {text}")
     return code
-
-
-def crash_text(tool: str, error: Exception) -> str:
-    """Store the traceback of a failure of the tool itself; returns the message."""
-    with tempfile.NamedTemporaryFile("w", prefix=f"{tool}-", suffix=".txt", delete=False) as file:
-        file.write("".join(traceback.format_exception(error)))
-    return f"internal error, {type(error).__name__}: {error}; the traceback is in {file.name}"
 
 
 @contextlib.contextmanager

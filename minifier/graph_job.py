@@ -16,6 +16,7 @@ from tc.minifier.job import HUNG, LOADING, Result, Setting, verified
 from tc.minifier.oracle import Oracle, Server
 from tc.minifier.problem import Problem
 from tc.minifier.reduce import Reduction
+from tc.trace.words import count as counted
 
 
 class NotAlone(Exception):
@@ -93,8 +94,8 @@ class GraphJob:
         """Report an improvement, and keep it on disk."""
         steps, inputs, elements = case.cost
         self.setting.progress.now(
-            f"{name}: {steps} calls, {inputs} inputs, {elements} elements after "
-            f"{self.oracle.asked} tries"
+            f"{name}: {counted(steps, 'call')}, {counted(inputs, 'input')}, "
+            f"{counted(elements, 'element')} after {counted(self.oracle.asked, 'try')}"
         )
         self.setting.journal.improved(self.save(case), name)
 
@@ -155,4 +156,5 @@ def describe(problem: Problem) -> str:
     words = {"crash": "the compiler fails", "wrong": "wrong result", "nan": "wrong NaN or infinity",
              "timeout": "no end", "died": "the process dies"}  # fmt: skip
     calls = len(problem.case.steps) if problem.case else 0
-    return f"{words.get(problem.kind, problem.kind)} in a graph of {calls} calls: {problem.message}"
+    what = words.get(problem.kind, problem.kind)
+    return f"{what} in a graph of {counted(calls, 'call')}: {problem.message}"

@@ -18,6 +18,7 @@ from tc.minifier.journal import Journal, write_whole
 from tc.minifier.oracle import MEASURED, Search, Server
 from tc.minifier.subject import Subject
 from tc.minifier.verify import RUNS, failures
+from tc.trace.words import count as counted
 
 LOADING: Final = 15.0  # seconds more for a process that has to load torch first
 HUNG: Final = 10.0  # seconds for one try, where the failure is a hang
@@ -117,12 +118,14 @@ class Result:
             return self.code
         how = f" ({self.stopped})" if self.stopped else ""
         setting.note(
-            f"reduced {self.before} → {self.after} {self.unit} in {took:.1f} s, "
-            f"{search.asked} tries{how}"
+            f"reduced {self.before} → {counted(self.after, self.unit.removesuffix('s'))} "
+            f"in {took:.1f} s, {counted(search.asked, 'try')}{how}"
         )
-        for other, count in search.others.most_common(3):
-            setting.note(f"another failure occurred {count} times on the way: {other}")
-        setting.note(f"{setting.output}: {len(text.splitlines())} lines, {self.verdict}")
+        for other, times in search.others.most_common(3):
+            often = counted(times, "time")
+            setting.note(f"another failure occurred {often} on the way: {other}")
+        lines = counted(len(text.splitlines()), "line")
+        setting.note(f"{setting.output}: {lines}, {self.verdict}")
         if self.stopped and setting.journal.folder is not None:
             setting.progress.line("the same command with --resume continues")
         elif self.good and self.answer.kind not in ("check", "exit"):

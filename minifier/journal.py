@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -95,11 +96,15 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def write_whole(path: Path, text: str, drafts: Path | None = None) -> None:
-    """Write a file whole or not at all.
+    """Write a file whole or not at all; a link stays, and what it names is replaced.
 
     Args:
-        drafts: a folder of the same file system for what is not finished; else beside the file.
+        drafts: a folder for what is not finished, if it is on the same file system; else that is
+            beside the file.
     """
+    path = Path(os.path.realpath(path))
+    if drafts is not None and drafts.stat().st_dev != path.parent.stat().st_dev:
+        drafts = None
     draft = (drafts or path.parent) / f".{path.name}.part"
     draft.write_text(text)
     draft.replace(path)

@@ -13,6 +13,8 @@ from typing import Final
 from tc.minifier import writer
 from tc.minifier.console import Parser, Usage, split_rest
 from tc.minifier.subject import Subject, subject_of
+from tc.trace.arguments import seconds, whole_number
+from tc.trace.files import is_replaceable
 
 HELP: Final = """\
 Make the smallest program that fails like a script of yours.
@@ -89,7 +91,7 @@ def parsed(arguments: Sequence[str]) -> Options:
     own, rest = split_rest(arguments)
     found = _parser().parse_args(own)
     subject = subject_of(found.script, rest, found.module)
-    limit = positive(found.seconds, "--seconds")
+    limit = found.seconds
     output = output_of(found.output, subject)
     if found.check is not None and found.python:
         raise Usage("--check and --python exclude each other: let the command name its Python")
@@ -98,8 +100,8 @@ def parsed(arguments: Sequence[str]) -> Options:
     options = Options(
         subject=subject, output=output, json=found.json, issue=found.issue,
         seconds=limit or 120.0, first_seconds=limit or FIRST,
-        budget=positive(found.budget, "--budget") or float("inf"),
-        runs=int(positive(found.runs, "--runs") or 0), check=found.check or "",
+        budget=found.budget or float("inf"),
+        runs=found.runs or 0, check=found.check or "",
         python=python_of(found.python), own_caches=found.own_caches,
         keep_history=found.history, resume=found.resume,
     )  # fmt: skip
@@ -116,24 +118,17 @@ def _parser() -> Parser:
     for name in ("--json", "--issue", "--own-caches", "--history", "--resume"):
         parser.add_argument(name, action="store_true")
     for name in ("--seconds", "--budget"):
-        parser.add_argument(name, type=float)
-    parser.add_argument("--runs", type=int)
+        parser.add_argument(name, type=seconds)
+    parser.add_argument("--runs", type=whole_number(1))
     for name in ("--check", "--python"):
         parser.add_argument(name)
     return parser
 
 
-def positive(value: float | None, name: str) -> float | None:
-    """Return a number that must be above zero."""
-    if value is not None and not value > 0:
-        raise Usage(f"{name} must be above zero")
-    return value
-
-
 def output_of(name: str, subject: Subject) -> Path:
     """Return where the result goes; nothing of the user's is written over."""
     output = Path(name)
-    folder = output.resolve().parent
+    folder = Path(os.path.realpath(output)).parent  # of what a link names
     if not folder.is_dir():
         raise Usage(f"there is no folder {folder} to write {output.name} to")
     if output.is_dir():
@@ -142,6 +137,8 @@ def output_of(name: str, subject: Subject) -> Path:
         raise Usage(f"{folder} cannot be written to")
     if subject.file is not None and output.resolve() == subject.file.resolve():
         raise Usage(f"{output} is the script itself")
+    if not is_replaceable(output):  # it is run, and read again
+        raise Usage(f"{output} is no regular file; name another with -o")
     if output.exists() and not writer.is_of_minifier(output):
         raise Usage(f"{output} is there already and not of tc-minify's; name another with -o")
     history = output.with_suffix(".history")

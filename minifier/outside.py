@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from tc.minifier import odds
-from tc.minifier.console import OK
+from tc.minifier.console import OK, agreeing
 from tc.minifier.missing_guard import Missing, missing
 from tc.minifier.oracle import MEASURED, Server
 from tc.minifier.problem import REDUCIBLE, Problem, Run, recorded
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
+from tc.trace.words import count as counted
 
 ALL: Final = 1 << 30  # calls
 SECOND: Final = 2  # runs of a script that has failed, to see whether it always does
@@ -33,27 +34,32 @@ def without_graph(script: str, problem: Problem) -> Verdict | None:
         return Verdict(INCONCLUSIVE, f"{script} never calls tc.compile or torch.compile")
     graphs, calls = facts.get("graphs", 0), facts.get("calls", 0)
     if not calls:
-        return Verdict(INCONCLUSIVE, f"{script} compiles {graphs} graphs and calls none of them")
-    verdict = Verdict(OK, f"no bug: {graphs} graphs agree with eager in {calls} checked calls")
+        return Verdict(
+            INCONCLUSIVE, f"{script} compiles {counted(graphs, 'graph')} and calls none of them"
+        )
+    verdict = Verdict(
+        OK, f"no bug: {agreeing(graphs)} with eager in {counted(calls, 'checked call')}"
+    )
     verdict.facts.update(graphs=graphs, calls=calls)
     if facts.get("rounding"):
+        differ = "differs" if facts["rounding"] == 1 else "differ"
         verdict.add(
             "rounding",
-            f"{facts['rounding']} calls differ from eager by no more than eager itself differs "
-            "from float64, or from inputs moved by one unit in the last place",
+            f"{counted(facts['rounding'], 'call')} {differ} from eager by no more than eager "
+            "itself differs from float64, or from inputs moved by one unit in the last place",
             rounding=facts["rounding"],
         )
     if facts.get("refused"):
         verdict.add(
             "refused",
-            f"{facts['refused']} calls could not be judged: {facts['refusal']}",
+            f"{counted(facts['refused'], 'call')} could not be judged: {facts['refusal']}",
             refused=facts["refused"],
         )
     if facts.get("random"):
         verdict.add(
             "random",
-            f"{facts['random']} calls could not be judged: eager itself gives another result on "
-            "each run (random numbers, or an op that is not deterministic)",
+            f"{counted(facts['random'], 'call')} could not be judged: eager itself gives another "
+            "result on each run (random numbers, or an op that is not deterministic)",
             random=facts["random"],
         )
         if facts["random"] == calls:

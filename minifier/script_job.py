@@ -16,6 +16,7 @@ from tc.minifier.oracle import MEASURED, ScriptOracle
 from tc.minifier.passes import modules, source
 from tc.minifier.problem import NotReproduced
 from tc.minifier.verify import RUNS
+from tc.trace.words import count as counted
 
 Oracle = ScriptOracle | ProgramOracle
 Verify = Callable[[Path, int], int]
@@ -83,7 +84,9 @@ class ScriptJob:
         """Report an improvement, and keep it on disk."""
         self.best = text
         lines = len(text.splitlines())
-        self.setting.progress.now(f"{lines} lines after {self.oracle.asked} tries")
+        self.setting.progress.now(
+            f"{counted(lines, 'line')} after {counted(self.oracle.asked, 'try')}"
+        )
         self.setting.write(self.full_text())
         self.setting.journal.improved(self.full_text(), name)
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tc.minifier import odds
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case, from_json
+from tc.minifier.console import agreeing
 from tc.minifier.fresh import Fresh
 from tc.minifier.graph_job import GraphJob, NotAlone
 from tc.minifier.identity import Identity
@@ -34,6 +35,7 @@ from tc.minifier.sequence import reduced, sequence_text, with_made_inputs
 from tc.minifier.subject import after_head
 from tc.minifier.verify import failures
 from tc.minifier.workplace import Workplace
+from tc.trace.words import count as counted
 
 WATCH: Final = "from tc.minifier.runner import watch; watch()"
 
@@ -226,10 +228,8 @@ def why_not(problem: Problem, label: str) -> str:
         return f"{label} compiles no graph: nothing it calls under compile is captured"
     noise = ""
     if facts.get("random"):
-        noise = f"; {facts['random']} calls of graphs with random numbers could not be judged"
+        noise = f"; {counted(facts['random'], 'call')} with random numbers could not be judged"
     if facts.get("refused"):
-        noise += f"; {facts['refused']} calls could not be judged: {facts['refusal']}"
-    return (
-        f"{label} does not fail: {facts['graphs']} graphs agree with eager in {facts['calls']} "
-        f"calls{noise}"
-    )
+        noise += f"; {counted(facts['refused'], 'call')} could not be judged: {facts['refusal']}"
+    graphs = agreeing(facts["graphs"])
+    return f"{label} does not fail: {graphs} with eager in {counted(facts['calls'], 'call')}{noise}"

@@ -8,8 +8,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,12 +21,16 @@ from tc.tlparse.cli import (
     UNREADABLE,
     USAGE,
     beside,
+    beside_report,
+    is_file,
     load,
     say,
     write,
     write_folder,
 )
 from tc.tlparse.usage import Usage
+from tc.trace.arguments import Parser, whole_number
+from tc.trace.delivery import Undelivered, complain, crash_report, delivered
 from tc.trace.reader import STDIN, Unreadable
 from tc.trace.words import did_you_mean
 
@@ -40,6 +42,7 @@ _FORMS: Final = {
     "check": ("text", "json", "junit"),
 }
 VERBS: Final = ("summary", "show", "check", "diff", "upgrade", "run", "serve", "explain")
+_LAST_PORT: Final = (1 << 16) - 1
 _HELP: Final = """\
 Explain a compiler run: where graphs broke, what recompiled and why, where the time went.
 
@@ -102,10 +105,8 @@ exit codes:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Report a wrong argument in one sentence."""
-        raise Usage(message)
+class _Parser(Parser):
+    usage_error = Usage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -114,18 +115,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     collecting = gc.isenabled()
     gc.disable()  # one pass that makes no cycles: looking for some would take a tenth of it
     try:
-        return _run(arguments)
+        return delivered(lambda: _run(arguments))
+    except Undelivered as error:
+        return _fail(USAGE, str(error))
     except Usage as error:
         return _fail(USAGE, f"{error}; try tc-report --help")
     except Unreadable as error:
         return _fail(UNREADABLE, str(error))
     except KeyboardInterrupt:
         return _fail(INTERRUPTED, "interrupted")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     except Exception as error:
-        return _fail(INTERNAL, _crash(error))
+        return _fail(INTERNAL, crash_report("tc-report", error))
     finally:
         if collecting:
             gc.enable()
@@ -205,7 +205,7 @@ def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
         parser.set_defaults(redact="")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--jobs", type=_positive, metavar="N")
+    parser.add_argument("--jobs", type=whole_number(1), metavar="N")
     parser.add_argument("--cluster", metavar="ADDRESS", default="")
     if verb in _FORMS:
         parser.add_argument("--format", choices=_FORMS[verb], default="text")
@@ -214,9 +214,9 @@ def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
         parser.add_argument("--open", action="store_true")
         parser.add_argument("--split", action="store_true")
     if verb == "check":
-        parser.add_argument("--max-graph-breaks", type=_count, metavar="N")
-        parser.add_argument("--max-recompiles", type=_count, metavar="N")
-        parser.add_argument("--max-failures", type=_count, metavar="N")
+        parser.add_argument("--max-graph-breaks", type=whole_number(0), metavar="N")
+        parser.add_argument("--max-recompiles", type=whole_number(0), metavar="N")
+        parser.add_argument("--max-failures", type=whole_number(0), metavar="N")
         parser.add_argument("--baseline", metavar="FILE")
         parser.add_argument("--write-baseline", metavar="FILE")
         parser.add_argument("--absent", action="append", metavar="ID", default=[])
@@ -240,35 +240,9 @@ def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_serve_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", metavar="TRACE")
-    parser.add_argument("--port", type=_port, metavar="N")
+    parser.add_argument("--port", type=whole_number(0, _LAST_PORT), metavar="N")
     parser.add_argument("--no-open", action="store_true")
     parser.add_argument("--all", action="store_true")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
-    return number
-
-
-def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 1 << 16:
-        raise ValueError(text)
-    return number
-
-
-_port.__name__ = "port"
-_count.__name__ = "number of them"
-_positive.__name__ = "positive number"  # as argparse says it: invalid positive number value
 
 
 def _load(options: argparse.Namespace, trace: str = "") -> Diagnosis:
@@ -302,23 +276,26 @@ def _report(options: argparse.Namespace) -> int:
     from tc.tlparse import summary
     from tc.tlparse.report import render, split_blocks
 
-    diagnosis = _load(options)
     target = Path(options.output) if options.output else beside(options.trace)
+    if options.split and not is_file(target):
+        raise Usage(f"--split writes texts beside the report: {target} has to be a file")
+    diagnosis = _load(options)
     if options.split:
         data = target.with_name(f"{target.stem}_data")
         write_folder(data, split_blocks(diagnosis))
         write(target, render(diagnosis, data.name))
     else:
         write(target, render(diagnosis))
+    out = beside_report(target)
     if options.json:
-        print(json.dumps({**summary.as_json(diagnosis), "report": str(target)}, indent=1))
+        print(json.dumps({**summary.as_json(diagnosis), "report": str(target)}, indent=1), file=out)
     else:
-        say(summary.text(diagnosis, options.trace))
-        say(f"report: {target}")
+        say(summary.text(diagnosis, options.trace), out)
+        say(f"report: {target}", out)
     if options.open:
         import webbrowser
 
-        webbrowser.open(target.resolve().as_uri())
+        webbrowser.open(target.absolute().as_uri())  # a link is kept: texts lie beside it
     return OK
 
 
@@ -372,6 +349,7 @@ def _show(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from tc.tlparse import gate
 
+    gate.refuse_unknown(options.absent)
     known = gate.Baseline.read(options.baseline) if options.baseline else None
     diagnosis = _load(options)
     failures = options.max_failures
@@ -393,12 +371,13 @@ def _diff(options: argparse.Namespace) -> int:
         from tc.tlparse import diffpage
 
         write(Path(options.html), [diffpage.render(comparison, options.a, options.b)])
+    out = beside_report(Path(options.html or "."))
     if options.json:
-        print(json.dumps(difftext.as_json(comparison), indent=1))
+        print(json.dumps(difftext.as_json(comparison), indent=1), file=out)
     else:
-        say(difftext.text(comparison, options.a, options.b))
+        say(difftext.text(comparison, options.a, options.b), out)
         if options.html:
-            say(f"page: {options.html}")
+            say(f"page: {options.html}", out)
     return GATE_FAILED if options.exit_code and comparison.differs else OK
 
 
@@ -466,16 +445,8 @@ _RUN: Final = {
 
 
 def _fail(code: int, sentence: str) -> int:
-    sys.stderr.write(f"tc-report: {' '.join(sentence.split())}\n")
+    complain(f"tc-report: {' '.join(sentence.split())}")
     return code
-
-
-def _crash(error: Exception) -> str:
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="tc-report-crash-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        traceback.print_exception(error, file=file)
-    return f"internal error ({type(error).__name__}: {error}); please report it with {file.name}"
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from tc.tlparse.usage import Usage
-from tc.trace.files import replace_file
+from tc.trace.delivery import complain
+from tc.trace.files import is_replaceable, is_stdout, replace_file
 from tc.trace.reader import STDIN
 
 if TYPE_CHECKING:  # imported when needed: `--help` must be fast
@@ -60,7 +61,7 @@ def load(
             f"{kind.replace('_', ' ')} {n}"
             for kind, n in sorted(diagnosis.session.defects.counts.items())
         )
-        print(f"tc-report: warning: the trace is damaged: {kinds}", file=sys.stderr)
+        complain(f"tc-report: warning: the trace is damaged: {kinds}")
     return diagnosis
 
 
@@ -96,9 +97,13 @@ def beside(trace: str) -> Path:
 
 
 def write(target: Path, pieces: Iterable[bytes]) -> None:
-    """Replace the report in one step: a reader never sees half of it."""
+    """Write a file that the user named; a regular one is replaced in one step."""
     try:
         replace_file(target, pieces)
+    except BrokenPipeError:
+        if not is_stdout(target):
+            raise Usage(f"cannot write {target}: its reader has closed it") from None
+        raise  # whoever read the output has seen enough
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise Usage(f"cannot write {target}: {why}; choose another place with -o FILE") from error
@@ -106,6 +111,7 @@ def write(target: Path, pieces: Iterable[bytes]) -> None:
 
 def write_folder(target: Path, pieces: Iterable[tuple[str, bytes]]) -> None:
     """Write files to a folder that takes the place of an earlier report in one step."""
+    target = Path(os.path.realpath(target))  # a link stays, and what it names is replaced
     try:
         if target.exists() and any(not _is_of_report(one) for one in target.iterdir()):
             raise Usage(f"{target} holds other files; choose another place with -o FILE")
@@ -128,8 +134,22 @@ def _is_of_report(file: Path) -> bool:
     return file.suffix == ".js" and file.name.startswith(("block-", "code-"))
 
 
-def say(text: str) -> None:
-    """Print what this terminal can show of a text."""
+def is_file(target: Path) -> bool:
+    """Return whether a report at this place is a file, beside which others can be put."""
+    try:
+        return is_replaceable(target)
+    except OSError:
+        return True  # what is wrong with it is said where it is written
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print what this terminal can show of a text, on stdout if nothing else is named."""
     from tc.tlparse.summary import plain
 
-    print(plain(text, sys.stdout.encoding))
+    file = file or sys.stdout
+    print(plain(text, file.encoding), file=file)
+
+
+def beside_report(target: Path) -> TextIO:
+    """Return where what is said of a report goes: not into the report, where that is stdout."""
+    return sys.stderr if is_stdout(target) else sys.stdout

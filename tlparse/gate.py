@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from tc.tlparse.cli import GATE_FAILED, OK, say, write
 from tc.tlparse.usage import Usage
+from tc.tlparse.verbs import codes
+from tc.trace.delivery import complain
 from tc.trace.findings import Diagnosis, Finding, is_timed
 from tc.trace.findings.codes import OF_THE_TRACE
 from tc.trace.findings.matching import Matched, Row, match
@@ -18,7 +20,14 @@ from tc.trace.fixes import NO_FIX
 from tc.trace.words import count
 
 _SCHEMA: Final = 1
+<<<<<<< HEAD
 _NOTHING: Final = "TC910"  # a log without any compile: whatever is counted in it is 0
+=======
+#: a code, an id, or what one of these begins with
+_NAME: Final = re.compile(
+    r"TC(?:\d{1,3}|\d{3}-(?:[0-9a-f]{0,4}|[0-9a-f]{4}\.[0-9a-f.]*))", re.ASCII
+)
+>>>>>>> mend-a
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,21 @@ class Baseline:
     def match(self, found: Sequence[Finding]) -> Matched:
         """Pair what is known with what is found now."""
         return match([Row.read(row) for row in self.known.values()], [Row.of(one) for one in found])
+
+
+def refuse_unknown(names: Sequence[str]) -> None:
+    """Refuse what no finding can be called: it would be absent from every trace.
+
+    Raises:
+        Usage: one of them is neither a code nor an id, nor the start of one.
+    """
+    known = codes()
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise Usage(f"--absent takes a code (TC104) or an id (TC104-7f3a), not {name!r}")
+        code = name.partition("-")[0]
+        if not any(one.startswith(code) for one in known):
+            raise Usage(f"--absent {name}: there is no code {code}; tc-report explain lists them")
 
 
 def causes(diagnosis: Diagnosis) -> list[Finding]:
@@ -119,13 +143,13 @@ def check(
     """Print the verdict and return the exit code.
 
     Args:
-        absent: ids of findings that should be gone.
+        absent: codes and ids of findings that should be gone, or what these begin with.
         form: text, json or junit.
     """
     found = causes(diagnosis)
     matched = baseline.match(found) if baseline else None
     fresh = {one.id for one in matched.new} if matched else set()
-    still = [one for one in map(diagnosis.finding, absent) if one is not None]
+    still = list({one.id: one for name in absent for one in diagnosis.matching(name)}.values())
     verdict = _Verdict(
         (
             ("graph breaks", len(diagnosis.breaks), limits.graph_breaks),
@@ -151,14 +175,13 @@ def check(
     if verdict.empty:
         print(f"tc-report: check failed: {verdict.empty}", file=sys.stderr)
     for name, number, most in verdict.over:
-        print(
-            f"tc-report: check failed: {count(number, name.removesuffix('s'))}, allowed {most}",
-            file=sys.stderr,
+        complain(
+            f"tc-report: check failed: {count(number, name.removesuffix('s'))}, allowed {most}"
         )
     for word, ones in (("new", verdict.new), ("still there", still)):
         if ones:
             ids = " ".join(one.id for one in ones[:5]) + (" …" if len(ones) > 5 else "")
-            sys.stderr.write(f"tc-report: check failed: {len(ones)} {word}: {ids}\n")
+            complain(f"tc-report: check failed: {len(ones)} {word}: {ids}")
     return OK if verdict.ok else GATE_FAILED
 
 
@@ -190,7 +213,9 @@ def _as_text(verdict: _Verdict, absent: Sequence[str]) -> list[str]:
         lines += _against(verdict.matched, verdict.found, verdict.new)
     if absent:
         word = "FAILED" if verdict.present else "ok"
-        lines.append(f"{word:<7}findings that should be gone: {len(verdict.present)} are there")
+        number = len(verdict.present)
+        are = "is" if number == 1 else "are"
+        lines.append(f"{word:<7}findings that should be gone: {number} {are} there")
         lines += [f"       {one.id} ×{one.count}  {one.title}" for one in verdict.present]
     return lines
 

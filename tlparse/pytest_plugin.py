@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -103,16 +103,17 @@ def _limits(item: pytest.Item) -> dict[str, int] | None:
         unknown = sorted(set(mark.kwargs) - set(LIMITS))
         if mark.args or unknown:
             shown = ", ".join([*map(repr, mark.args), *unknown])
-            raise pytest.UsageError(
-                f"{item.nodeid}: the mark tc takes {', '.join(LIMITS)}, not {shown}"
-            )
+            _refuse(item, f"the mark tc takes {', '.join(LIMITS)}, not {shown}")
         for name, most in mark.kwargs.items():
             if type(most) is not int or most < 0:
-                raise pytest.UsageError(
-                    f"{item.nodeid}: {name} of the mark tc is a number from 0 on, not {most!r}"
-                )
+                _refuse(item, f"{name} of the mark tc is a number from 0 on, not {most!r}")
         limits.update(mark.kwargs)
     return limits if marks else None
+
+
+def _refuse(item: pytest.Item, why: str) -> NoReturn:
+    """Fail a test with one line, without the source of this plugin."""
+    pytest.fail(f"{item.nodeid}: {why}", pytrace=False)
 
 
 def _folder_of(item: pytest.Item, kept: str | None, stack: ExitStack) -> Path:
@@ -201,12 +202,15 @@ def _over(limits: dict[str, int], found: Sequence[Diagnosis]) -> list[str]:
 
 def _new(config: pytest.Config, found: Sequence[Diagnosis]) -> list[str]:
     """Return what the baseline does not know, in one clause."""
+    from tc.trace.words import count
+
     baseline = config.stash.get(_BASELINE, None)
     if baseline is None:
         return []
     matched = baseline.match(_causes(found))
     ids = [one.id for one in matched.new]
-    return [f"{len(ids)} findings that the baseline does not know: {' '.join(ids)}"] if ids else []
+    found_new = count(len(ids), "finding")
+    return [f"{found_new} that the baseline does not know: {' '.join(ids)}"] if ids else []
 
 
 def _causes(found: Sequence[Diagnosis]) -> list[Finding]:

@@ -20,6 +20,7 @@ from tc.trace.compiles import GIVEN_UP, LIBRARY
 from tc.trace.findings.advice import ROWS
 from tc.trace.findings.breaks import PHRASES as BREAKS
 from tc.trace.findings.recompiles import PHRASES as RECOMPILES
+from tc.trace.parsed import parse_json
 from tc.trace.part import TOO_OFTEN
 from tc.trace.reader import (
     TRACE_PREFIX,
@@ -27,7 +28,6 @@ from tc.trace.reader import (
     Record,
     Source,
     find_logs,
-    parse_json,
     read_records,
 )
 from tc.trace.runs import rank_in_name

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from tc.trace.compiles import Compile
-from tc.trace.reader import parse_json
+from tc.trace.parsed import parse_json
 from tc.trace.session import Session
 
 CONFIGS: Final = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from tc.tlparse.changes import Change, change_of, together
 from tc.tlparse.edits import NoEdit
 from tc.tlparse.outputs import difference, same
 from tc.trace.compiles import graphs_of
+from tc.trace.delivery import complain
 from tc.trace.findings import Diagnosis, Finding, diagnose
 from tc.trace.reader import Unreadable
 from tc.trace.session import load
@@ -293,4 +293,4 @@ def _judge(finding: Finding, before: Outcome, after: Outcome) -> tuple[str, str]
 
 
 def _say(text: str) -> None:
-    print(f"tc-report: {text}", file=sys.stderr, flush=True)
+    complain(f"tc-report: {text}")

@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from tc.tlparse.cli import GATE_FAILED, OK, load, say, write
 from tc.tlparse.outputs import difference, same
 from tc.tlparse.usage import Usage
 from tc.tlparse.verbs import call, fresh
+from tc.trace.delivery import complain
 from tc.trace.reader import Unreadable
 
 if TYPE_CHECKING:  # imported when needed: `--help` must be fast
@@ -114,7 +114,7 @@ def _run(python: str, words: list[str], folder: Path) -> Side:
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "torch"),
     }
     environment.pop("PYTHONHOME", None)
-    print(f"tc-report: running under {python}", file=sys.stderr, flush=True)
+    complain(f"tc-report: running under {python}")
     began = time.monotonic()
     try:
         with open(folder / "output.txt", "wb") as output:

@@ -14,8 +14,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tc.tlparse.cli import USAGE, load, say, write
+from tc.tlparse.cli import USAGE, beside_report, load, say, write
 from tc.tlparse.usage import Usage
+from tc.trace.delivery import complain
 from tc.trace.reader import Unreadable
 
 if TYPE_CHECKING:  # imported when needed: `--help` must be fast
@@ -39,20 +40,23 @@ def run(
     """Run a program with tracing on, report on it, and return its exit code.
 
     Args:
+        as_json: print JSON; what the program prints on stdout goes to stderr then.
         verify: run it again with each fix that can be tried, and report what that gave.
     """
     where = fresh(folder, "tc_trace")
     environment = {**os.environ, "TC_TRACE": str(where), "TORCH_TRACE": str(where)}
     began = time.monotonic()
     try:
-        code = call(command, environment)
+        # JSON is all that stdout holds then; a descriptor that is closed is left to the program.
+        apart = {"stdout": 2} if as_json and sys.stderr is not None else {}
+        code = call(command, environment, **apart)
     except FileNotFoundError:
         where.rmdir()
-        print(f"tc-report: {command[0]}: no such program", file=sys.stderr)
+        complain(f"tc-report: {command[0]}: no such program")
         return NOT_FOUND
     except OSError as error:
         where.rmdir()
-        print(f"tc-report: cannot run {command[0]}: {error.strerror}", file=sys.stderr)
+        complain(f"tc-report: cannot run {command[0]}: {error.strerror}")
         return NOT_EXECUTABLE
     sys.stdout.flush()
     seconds = time.monotonic() - began
@@ -63,10 +67,7 @@ def run(
         target = Path(output) if output else where / "tc_report.html"
         _report(diagnosis, where, target, as_json, show)
     except Unreadable:
-        print(
-            f"tc-report: the program wrote no trace to {where}: it compiled nothing",
-            file=sys.stderr,
-        )
+        complain(f"tc-report: the program wrote no trace to {where}: it compiled nothing")
     return code
 
 
@@ -132,12 +133,13 @@ def _report(diagnosis: Diagnosis, where: Path, target: Path, as_json: bool, show
     from tc.tlparse.report import render
 
     write(target, render(diagnosis))
+    out = beside_report(target)
     if as_json:
         result = {**summary.as_json(diagnosis), "trace": str(where), "report": str(target)}
-        print(json.dumps(result, indent=1))
+        print(json.dumps(result, indent=1), file=out)
     else:
-        say(summary.text(diagnosis, str(where)))
-        say(f"report: {target}")
+        say(summary.text(diagnosis, str(where)), out)
+        say(f"report: {target}", out)
     if show:
         import webbrowser
 
@@ -160,7 +162,7 @@ def explain(code: str, *, as_json: bool) -> int:
     name = code.upper().partition("-")[0]
     if name not in known:
         near = ", ".join(one for one in known if one[:3] == name[:3]) or ", ".join(known)
-        print(f"tc-report: no code {code}; there are: {near}", file=sys.stderr)
+        complain(f"tc-report: no code {code}; there are: {near}")
         return USAGE
     if as_json:
         print(json.dumps({"schema": 1, "code": name, **known[name]}, indent=1))

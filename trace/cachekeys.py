@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tc.trace.compiles import Artifact, Compile
-from tc.trace.reader import parse_json
+from tc.trace.parsed import parse_json
 from tc.trace.session import Session, all_compiles
 
 # Where a key is recorded: PyTorch's two caches (on a hit as on a miss), and tc's.
@@ -22,7 +22,7 @@ _LOOKUP: Final = re.compile(
     r"(?P<cache>fx_graph|aotautograd|tc_graph)_cache_(?P<found>hit|miss|bypass)"
 )
 _LONGEST_REASON: Final = 200
-_TIME_SAVED: Final = re.compile(r'"time_saved_ns": (\d+)')
+_TIME_SAVED: Final = re.compile(r'"time_saved_ns": (\d{1,30})\b')
 _LIST_BEGINS: Final = '"components": ["['
 _BETWEEN: Final = '", "['  # no string of JSON holds this: its first quote would end it
 _LIST_ENDS: Final = re.compile(r'(?<!\\)"\]')

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tc.trace.parsed import whole
 from tc.trace.words import count
 
 #: holders of a peak that are told
@@ -108,23 +109,25 @@ def step_memory(plans: Sequence[Mapping[str, Any]]) -> StepMemory:
     first = newest.get("inference") or forward
     moments, holders = list[Moment](), list[Holder]()
     if first is not None:
-        moments = [Moment(*row) for row in _rows(first, list(map(int, first["alive"])))]
+        moments = [Moment(*row) for row in _rows(first, list(map(whole, first["alive"])))]
         holders = [Holder(**one) for one in first["holders"]]
     if backward is not None:
         given = {str(one["name"]) for one in (forward or {}).get("inputs", ())}
         mine = [one for one in backward["inputs"] if str(one["name"]) not in given]
         # The results of forward are alive beside what it saved, as long as the user holds them.
-        tangents = sum(int(one["bytes"]) for one in mine if _is_tangent(one))
-        base = int(forward["kept"]) + tangents if forward else sum(int(o["bytes"]) for o in mine)
+        tangents = sum(whole(one["bytes"]) for one in mine if _is_tangent(one))
+        base = (
+            whole(forward["kept"]) + tangents if forward else sum(whole(o["bytes"]) for o in mine)
+        )
         then = [Moment(*row) for row in _rows(backward, _with_saved(backward, base, mine))]
         peak = max((one.bytes for one in moments), default=-1)
         if then and max(one.bytes for one in then) > peak:
             at = max(range(len(then)), key=lambda n: then[n].bytes)
             holders = [Holder(**one) for one in backward["holders"]]
             holders += [
-                Holder(str(one["name"]), "saved for backward", "", int(one["bytes"]))
+                Holder(str(one["name"]), "saved for backward", "", whole(one["bytes"]))
                 for one in mine
-                if int(one["freed"]) < 0 or int(one["freed"]) > at
+                if whole(one["freed"]) < 0 or whole(one["freed"]) > at
             ]
         moments += then
     return StepMemory(tuple(moments), tuple(sorted(holders, key=lambda one: -one.bytes)))
@@ -140,12 +143,12 @@ def _with_saved(
     """Return the bytes alive in each step of a backward, with what it was given until freed."""
     freed: defaultdict[int, int] = defaultdict(int)
     for one in saved:
-        if int(one["freed"]) >= 0:
-            freed[int(one["freed"])] += int(one["bytes"])
+        if whole(one["freed"]) >= 0:
+            freed[whole(one["freed"])] += whole(one["bytes"])
     alive = []
     for at, own in enumerate(plan["alive"]):
         base -= freed.get(at, 0)
-        alive.append(base + int(own))
+        alive.append(base + whole(own))
     return alive
 
 

@@ -14,12 +14,12 @@ from tc.trace.all_events import EVENTS, Event, Fact
 from tc.trace.compiles import FRAMEWORK, Artifact, Calls, Compile, Failure, Note, pack
 from tc.trace.ids import Numbering
 from tc.trace.kinds import kind_of
+from tc.trace.parsed import parse_counting, real, whole
 from tc.trace.reader import (
     Cursor,
     Defects,
     Record,
     Source,
-    parse_json,
     read_records,
     stamp_text,
 )
@@ -160,7 +160,7 @@ class PartReader:
             self.part.strings[int(number)] = str(text)
             return
         if record.event == "chromium_event":
-            event = parse_json(record.payload or b"")
+            event = self.parsed(record)
             args = event.get("args") or {}
             if event.get("name") == AOT_STEP and args.get("compile_id") in (None, "None"):
                 name = self.unframed.timed(record.pid, str(event.get("ph")))
@@ -181,19 +181,27 @@ class PartReader:
             return
         self.add_artifact(record, compiled, name)
         if name == "tc_run":
-            regions = parse_json(record.payload or b"")["regions"]
+            regions = self.parsed(record)["regions"]
             counted = self.calls.setdefault((record.pid, rank), {})
             for written, calls in map(_calls_of, regions):
                 counted[self.numbering.name(record.pid, written)] = calls
         if name == "tc_profile":
             named = functools.partial(self.numbering.name, record.pid)
             known = self.profiles.get((record.pid, rank), {})
-            made = merged(known, parse_json(record.payload or b""), named)
+            made = merged(known, self.parsed(record), named)
             self.part.step_costs[record.pid, rank] = step_cost(made)
             self.profiles[record.pid, rank] = made
         handler = getattr(self, f"on_{record.event}", None)
         if handler is not None:
             handler(record, compiled)
+
+    def parsed(self, record: Record, text: str | None = None) -> Any:
+        """Return the JSON of a payload; numbers that are none are counted as damage."""
+        value, missing = parse_counting(record.payload or b"" if text is None else text)
+        place = f"{self.source.name}:{record.line}"
+        if missing and self.part.defects.latest != place:
+            self.part.defects.add("bad_number", place, missing)
+        return value
 
     def compile_for(self, record: Record, rank: int | None) -> Compile:
         written = _compile_id(record.context)
@@ -256,7 +264,7 @@ class PartReader:
         if kind.kept and not kind.record and record.event == "artifact":
             data: Any = record.text()
             if issubclass(EVENTS.get(name, Event), Fact):
-                data = parse_json(data)
+                data = self.parsed(record, data)
                 if not isinstance(data, dict):
                     raise ValueError("no object")
                 if name == "tc_cache":
@@ -273,7 +281,7 @@ class PartReader:
                 self.part.framed.append((record.pid, frames))
 
     def version(self, name: str, record: Record) -> None:
-        data = parse_json(record.payload or b"")
+        data = self.parsed(record)
         for key, value in data.items():
             if value is not None:
                 self.part.environment[str(key)] = str(value)
@@ -332,12 +340,12 @@ class PartReader:
 
 def _calls_of(region: dict[str, Any]) -> tuple[str, Calls]:
     """Return the compile that a row of ``tc_run`` is about, and its calls."""
-    count = int(region["calls"])
+    count = whole(region["calls"])
     if region["how"] == "python":
         return str(region["compile"]), Calls(python=count)
     eager = count if region["how"] == "operations" else 0
     return str(region["compile"]), Calls(
-        count, eager, int(region["sampled"]), float(region["seconds"])
+        count, eager, whole(region["sampled"]), real(region["seconds"])
     )
 
 

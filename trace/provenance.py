@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tc.trace.compiles import FRAMEWORK, LIBRARY, Artifact, Compile
-from tc.trace.reader import parse_json
+from tc.trace.parsed import parse_json, whole
 from tc.trace.session import Session
 from tc.trace.words import distinct
 
@@ -250,7 +250,7 @@ def _quote_source(text: str, made: CodeMap) -> None:
     try:
         functions = parse_json(text)["functions"]
         for one in functions:
-            file, first, name = str(one["file"]), int(one["line"]), str(one["function"])
+            file, first, name = str(one["file"]), whole(one["line"]), str(one["function"])
             for number, row in enumerate(str(one["text"]).rstrip("\n").split("\n")):
                 made.quoted[file, first + number] = (row.rstrip(), name)
             made.coded.update((file, int(line)) for line in one["lines"])

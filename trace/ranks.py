@@ -13,8 +13,8 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from tc.trace.compiles import Compile, Lane
+from tc.trace.parsed import measured, parse_json
 from tc.trace.plaintext import plain_code
-from tc.trace.reader import parse_json
 from tc.trace.session import Session
 from tc.trace.words import count
 
@@ -322,7 +322,6 @@ def _operations(text: str) -> list[tuple[float, str, str]]:
     found = []
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict):
-            spent = row.get("estimated_runtime_ns")
-            number = float(spent) / 1e9 if isinstance(spent, (int, float)) else 0.0
+            number = (measured(row.get("estimated_runtime_ns")) or 0.0) / 1e9
             found.append((number, str(row.get("name")), str(row.get("outputs"))))
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import gzip
 import hashlib
-import json
 import mmap
 import os
 import re
@@ -13,19 +12,14 @@ import sys
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, Final, NamedTuple
 
 from tc.trace import archives
+from tc.trace.parsed import parse_counting
 from tc.trace.words import file_size
-
-orjson: Any = None
-with suppress(ImportError):  # the standard library reads the same, only slower
-    orjson = import_module("orjson")
 
 HEADER: Final = re.compile(
     rb"[VIWEC](\d{4} \d\d:\d\d:\d\d\.\d{6}) +(\d{1,640}) ([^:\n]+:\d{1,18})\] "
@@ -45,7 +39,6 @@ _NEXT_RECORD: Final = re.compile(rb"\n(?:[^\t\n\r]|\r(?!\n))")
 _MD5: Final = re.compile(r"[0-9a-f]{32}\Z")
 _SAMPLES: Final = 20
 _MOST_OPEN: Final = 200  # logs
-_decode: Final = json.JSONDecoder().raw_decode
 # What a packed log may unpack to: traces shrink to a tenth or twentieth, a bomb to a thousandth.
 _MOST_UNPACKED: Final = 1 << 28  # bytes that any log may have
 _MOST_PIPED: Final = 1 << 34  # where the packed size is not known
@@ -205,29 +198,6 @@ def stamp_text(stamp: bytes) -> str:
     return f"{stamp[:2].decode()}-{stamp[2:].decode()}"
 
 
-def parse_json(text: bytes | str) -> Any:
-    """Parse JSON as Python writes it, NaN and lone surrogates included.
-
-    Raises:
-        ValueError: it is no JSON.
-    """
-    if orjson is not None:
-        try:
-            return orjson.loads(text)
-        except ValueError:  # strict: refuses NaN, which is legal here
-            pass
-    try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "surrogatepass")
-        if text[:1] in ("{", "["):  # nothing before it: spare the search for white space
-            value, stop = _decode(text)
-            if stop == len(text):
-                return value
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-
 def payload_of(source: Source, span: Span) -> bytes:
     """Cut a payload out of its log and take off the leading TAB of each line."""
     raw = source.data[span.start : span.stop]
@@ -361,7 +331,7 @@ def _record(
     text = head[match.end() :]
     clean = text if _is_utf8(text) else text.decode("utf-8", "replace")
     try:
-        envelope = parse_json(clean)
+        envelope, missing = parse_counting(clean)
     except ValueError:
         cut = last and source.data[-1:] != b"\n" and not raw
         defects.add("truncated" if cut else "bad_json", place)
@@ -369,6 +339,8 @@ def _record(
     if not isinstance(envelope, dict):
         defects.add("bad_json", place)
         return None
+    if missing:
+        defects.add("bad_number", place, missing)
     events = envelope.keys() - CONTEXT_KEYS
     if len(events) == 1:
         (event,) = events

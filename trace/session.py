@@ -15,6 +15,7 @@ from tc.trace.cells import place
 from tc.trace.compiles import FRAMEWORK, GIVEN_UP, Artifact, Compile, Failure, Frame, Lane
 from tc.trace.kinds import kind_of
 from tc.trace.notebook import Shown, View
+from tc.trace.parsed import measured
 from tc.trace.part import Key, Part, read_part, shared
 from tc.trace.reader import STDIN, Defects, Source, Unreadable, find_logs, payload_of
 from tc.trace.runs import group
@@ -410,9 +411,9 @@ def _settle(compiled: Compile) -> None:
             )
         )
     if not compiled.steps:
-        seconds = compiled.metrics.get("entire_frame_compile_time_s")
-        if isinstance(seconds, (int, float)) and seconds > 0:
-            compiled.steps = {"entire_frame_compile": float(seconds)}
+        seconds = measured(compiled.metrics.get("entire_frame_compile_time_s"))
+        if seconds and seconds > 0:
+            compiled.steps = {"entire_frame_compile": seconds}
     for note in compiled.noted("tc_error"):
         line = note.data.get("line")
         compiled.failure = Failure(

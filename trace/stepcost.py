@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tc.trace.ids import is_resumed, plain_function
+from tc.trace.parsed import real, whole
 
 #: seconds below which a step is as short as the call of it from Python
 SHORT: Final = 5e-6
@@ -255,7 +256,7 @@ def merged(
 
 def step_cost(profile: Mapping[str, Any]) -> StepCost:
     """Return what a record of ``tc_profile`` tells."""
-    bandwidth, arithmetic = float(profile["bandwidth"]), float(profile["arithmetic"])
+    bandwidth, arithmetic = real(profile["bandwidth"]), real(profile["arithmetic"])
     programs = profile["programs"]
     labels = {(one["compile"], one["graph"]): _label(one) for one in programs}
     rows = []
@@ -265,26 +266,26 @@ def step_cost(profile: Mapping[str, Any]) -> StepCost:
         label = labels[one["compile"], one["graph"]]
         place = (
             str(one["compile"]), str(one["graph"]),
-            str(one["function"]), str(one["file"]), int(one["line"]),
+            str(one["function"]), str(one["file"]), whole(one["line"]),
         )  # fmt: skip
-        calls, seconds = int(one["calls"]), float(one["seconds"])
+        calls, seconds = whole(one["calls"]), real(one["seconds"])
         # What newer versions of tc tell is missing in the logs of older ones.
-        usual, eager, instead = (float(one.get(key, 0)) for key in ("usual", "eager", "instead"))
+        usual, eager, instead = (real(one.get(key, 0)) for key in ("usual", "eager", "instead"))
         verdict = EAGER if eager and instead > SLOWER * eager else _verdict(steps)
-        around = max(float(one.get("whole", 0)) - usual, 0.0) if usual else 0.0
+        around = max(real(one.get("whole", 0)) - usual, 0.0) if usual else 0.0
         known = Row(label, *place, False, calls, seconds, verdict, steps, usual)
         rows.append(replace(known, eager=eager, instead=instead))
         for gap in one["gaps"]:
             before = labels.get((gap["after"], gap["graph"]), "another program")
             what = f"between calls of {label}" if before == label else f"{before} → {label}"
-            times, seconds, usual = int(gap["times"]), float(gap["seconds"]), gap.get("usual", 0)
+            times, seconds, usual = whole(gap["times"]), real(gap["seconds"]), gap.get("usual", 0)
             row = Row(
-                what, *place, True, times, seconds, usual=float(usual),
+                what, *place, True, times, seconds, usual=real(usual),
                 after=(str(gap["after"]), str(gap["graph"])), around=around * times,
-                checked=int(one.get("checked", 0)), handed=int(one.get("handed", 0)),
+                checked=whole(one.get("checked", 0)), handed=whole(one.get("handed", 0)),
             )  # fmt: skip
             # One check was measured, in any weather; what usually passes there was, in many calls.
-            guards = min(float(one.get("guards", 0)) * times, row.steady)
+            guards = min(real(one.get("guards", 0)) * times, row.steady)
             rows.append(replace(row, guards=guards))
     return StepCost(tuple(sorted(rows, key=lambda row: -row.steady)), bandwidth, arithmetic)
 
@@ -298,11 +299,11 @@ def _label(program: Mapping[str, Any]) -> str:
 
 
 def _step(step: Mapping[str, Any], bandwidth: float, arithmetic: float) -> Step:
-    seconds = float(step["seconds"])
-    busy = float(step.get("busy", 0)) or seconds  # other processes are no limit of the step
+    seconds = real(step["seconds"])
+    busy = real(step.get("busy", 0)) or seconds  # other processes are no limit of the step
     limit, reached = _limit(step, busy, bandwidth, arithmetic)
     places, copies = tuple(map(str, step["places"])), bool(step.get("copies"))
-    return Step(str(step["name"]), places, seconds, limit, reached, int(step["moved"]), copies)
+    return Step(str(step["name"]), places, seconds, limit, reached, whole(step["moved"]), copies)
 
 
 def _limit(
@@ -310,12 +311,12 @@ def _limit(
 ) -> tuple[str, float]:
     if not step["line"]:
         return PYTHON, 0.0
-    moved, operations = int(step["moved"]), int(step["operations"])
+    moved, operations = whole(step["moved"]), whole(step["operations"])
     if moved < 0 or not (bandwidth and arithmetic and seconds):
         return UNKNOWN, 0.0
     if seconds < SHORT:
         return CALLS, 0.0
-    if moved and int(step.get("fresh", 0)) >= MAPPED * moved:
+    if moved and whole(step.get("fresh", 0)) >= MAPPED * moved:
         return FRESH, 0.0
     shares = {
         MEMORY: moved / seconds / bandwidth,

@@ -10,6 +10,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from tc.trace.parsed import real
+
 PHASES: Final = ("capture", "graph passes", "lowering", "build", "cache", "other")
 
 # The first row whose pattern is found in an event's name gives its phase.
@@ -76,13 +78,11 @@ class Clock:
             TypeError, KeyError, ValueError: the event is malformed.
         """
         self.events += 1
-        phase, name, at = event["ph"], str(event["name"]), float(event["ts"])
+        phase, name, at = event["ph"], str(event["name"]), real(event["ts"])
         args = event.get("args") or {}
         compile_id = str(args.get("compile_id") or "")
         compile_id = "" if compile_id == "None" else compile_id  # torch's helper threads write so
         lane = (event.get("tid"), name)
-        if not at == at or at in (float("inf"), float("-inf")):
-            raise ValueError("no time")
         self._latest = max(self._latest, at)
         if phase == "B":
             self._open.setdefault(lane, []).append((at, compile_id))
@@ -90,7 +90,7 @@ class Clock:
             start, opened_for = self._open[lane].pop()
             self.intervals.append(Interval(start, at, name, compile_id or opened_for))
         elif phase == "X":
-            self.intervals.append(Interval(at, at + float(event["dur"]), name, compile_id))
+            self.intervals.append(Interval(at, at + real(event["dur"]), name, compile_id))
 
     def copy(self) -> Clock:
         """Return the same in lists of its own."""

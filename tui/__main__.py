@@ -8,12 +8,13 @@ import platform
 import shlex
 import sys
 import tempfile
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tc import __version__
+from tc.trace.arguments import Parser
+from tc.trace.delivery import Undelivered, complain, crash_report, delivered
 from tc.trace.reader import STDIN, Unreadable, find_logs
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ Into a pipe or a file, the findings are printed as text, with the same exit code
 
 options:
   --follow               start even if nothing is there yet, and keep reading (key F)
-  --goto ID              a finding, a compile such as 0/2, or the name of a function
+  --goto ID              a finding, a compile such as 0/2, or a function (its name, or fn NAME)
   --all                  all runs of the folder, not the newest alone
   --split A B            two traces, compiles (0/0 0/1) or ranks (r0 r1) side by side
   --keys FILE            other keys; default: $XDG_CONFIG_HOME/tc/tui.toml, if it is there
@@ -68,28 +69,25 @@ class _Usage(Exception):
     """The command was not understood; the text says why."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Report a wrong argument in one sentence."""
-        raise _Usage(message)
+class _Parser(Parser):
+    usage_error = _Usage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-tui and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        return delivered(lambda: _run(arguments))
+    except Undelivered as error:
+        return _fail(USAGE, str(error))
     except _Usage as error:
         return _fail(USAGE, f"{error}; try tc-tui --help")
     except Unreadable as error:
         return _fail(UNREADABLE, str(error))
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     except KeyboardInterrupt:
         return _fail(INTERRUPTED, "interrupted")
     except Exception as error:
-        return _fail(INTERNAL, _crash(error))
+        return _fail(INTERNAL, crash_report("tc-tui", error))
 
 
 def _run(arguments: list[str]) -> int:
@@ -120,8 +118,7 @@ def _run(arguments: list[str]) -> int:
 
 def _parser() -> _Parser:
     parser = _Parser(prog="tc-tui", add_help=False, allow_abbrev=False)
-    named = os.environ.get("TC_TRACE") or os.environ.get("TORCH_TRACE") or "tc_trace"
-    parser.add_argument("trace", nargs="?", default=named, metavar="TRACE")
+    parser.add_argument("trace", nargs="?", default=_usual_trace(), metavar="TRACE")
     parser.add_argument("--follow", action="store_true")
     parser.add_argument("--goto", default="", metavar="ID")
     parser.add_argument("--all", action="store_true")
@@ -129,6 +126,11 @@ def _parser() -> _Parser:
     parser.add_argument("--keys", default="", metavar="FILE")
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
     return parser
+
+
+def _usual_trace() -> str:
+    """Return the trace that is read if none is named."""
+    return os.environ.get("TC_TRACE") or os.environ.get("TORCH_TRACE") or "tc_trace"
 
 
 def _keys(file: str) -> Table:
@@ -194,11 +196,16 @@ def _split(options: argparse.Namespace, terminal: bool, table: Table) -> int:
 
     def side(name: str) -> Side:
         trace = name if os.path.exists(name) else options.trace
-        if not os.path.exists(trace):
+        if not os.path.exists(trace) and trace != _usual_trace():
             raise _Usage(f"--split: {name} is no trace, and there is none at {trace} that has it")
+        if not os.path.exists(trace):  # none was named, so that its path would say nothing
+            raise _Usage(
+                f"--split: {name} does not exist; for a compile or a rank, name its trace as well: "
+                f"tc-tui TRACE --split {shlex.join(options.split)}"
+            )
         if trace not in read:
             if terminal:
-                sys.stderr.write(f"tc-tui: reading {trace} …\n")
+                complain(f"tc-tui: reading {trace} …")
             read[trace] = Feed(trace, all_runs=options.all).read()
         command = f"tc-tui {shlex.quote(trace)}"
         if trace == name:
@@ -223,9 +230,12 @@ def _print(trace: str, options: argparse.Namespace) -> int:
     """Print the findings where there is no terminal to show them in."""
     from tc.tui.facts import Model
     from tc.tui.feed import Feed
-    from tc.tui.printed import printed
+    from tc.tui.printed import absent, named, printed
 
-    _write(printed(Model(Feed(trace, all_runs=options.all).read()), options.goto))
+    model = Model(Feed(trace, all_runs=options.all).read())
+    if options.goto and named(model, options.goto) is None:
+        raise _Usage(absent(options.goto))
+    _write(printed(model, options.goto))
     return OK
 
 
@@ -244,16 +254,8 @@ def _write(text: str) -> None:
 
 def _fail(code: int, sentence: str) -> int:
     sentence = " ".join(sentence.split()).removeprefix("tc-tui: ")
-    sys.stderr.write(sentence + "\n" if sentence.startswith("tc-tui") else f"tc-tui: {sentence}\n")
+    complain(sentence if sentence.startswith("tc-tui") else f"tc-tui: {sentence}")
     return code
-
-
-def _crash(error: Exception) -> str:
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="tc-tui-crash-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        traceback.print_exception(error, file=file)
-    return f"internal error ({type(error).__name__}: {error}); please report it with {file.name}"
 
 
 if __name__ == "__main__":

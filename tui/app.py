@@ -22,7 +22,7 @@ from tc.tui.facts import Model, size_of, version_of
 from tc.tui.feed import Feed
 from tc.tui.keys import Table, bindings
 from tc.tui.lines import Line, line
-from tc.tui.printed import absent
+from tc.tui.printed import absent, meant
 from tc.tui.themed import ThemedApp
 from tc.tui.views.base import Place, View
 from tc.tui.views.compile import OneCompile
@@ -314,6 +314,7 @@ class TraceApp(ThemedApp):
 
     def action_goto(self, name: str) -> None:
         """Go to a finding by its id, to a compile, or to a function."""
+        name = meant(name)
         slug = name.strip("[]")
         finding = self.model.diagnosis.finding(name) if self.model.diagnosis else None
         if slug in self.model.by_slug:

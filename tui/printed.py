@@ -37,8 +37,15 @@ def _body(model: Model, goto: str) -> Iterator[str]:
         yield str(one)
 
 
+def meant(name: str) -> str:
+    """`fn step` -> `step`, `c 0/2` -> `0/2`: names as the command palette lists them."""
+    kind, _, rest = name.strip().partition(" ")
+    return rest.strip() if kind in ("fn", "c") and rest.strip() else name
+
+
 def named(model: Model, name: str) -> list[Finding] | None:
     """Return the findings of a name; None if it is the name of nothing in the trace."""
+    name = meant(name)
     one = model.diagnosis.finding(name) if model.diagnosis else None
     if one is not None:
         return [one]

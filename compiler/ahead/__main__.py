@@ -16,6 +16,14 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import tc
+from tc.trace.arguments import Parser, whole_number
+from tc.trace.delivery import (
+    Undelivered,
+    complain,
+    crash_report,
+    delivered,
+    is_terminal,
+)
 
 OK: Final = 0
 FAILED: Final = 1
@@ -64,23 +72,17 @@ class Failed(Exception):
     """The program itself fails; the text says where."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        """Report a wrong argument."""
-        raise Usage(message)
+class _Parser(Parser):
+    usage_error = Usage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-precompile and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if "-h" in arguments or "--help" in arguments:
-        sys.stdout.write(_HELP)
-        return OK
-    if arguments == ["--version"]:
-        print(f"tc-precompile {tc.__version__} · python {platform.python_version()}")
-        return OK
     try:
-        return _run(_parsed(arguments))
+        return delivered(lambda: _answered(arguments))
+    except Undelivered as error:
+        return _fail(USAGE, str(error))
     except Usage as error:
         return _fail(USAGE, f"{error}; try tc-precompile --help")
     except Failed as error:
@@ -88,12 +90,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail(INTERRUPTED, "interrupted; what was compiled is in the cache")
     except Exception as error:
-        traceback.print_exc()
-        return _fail(INTERNAL, f"internal error, {type(error).__name__}: {error}")
+        return _fail(INTERNAL, crash_report("tc-precompile", error))
+
+
+def _answered(arguments: Sequence[str]) -> int:
+    """Follow the arguments; returns the exit code."""
+    if "-h" in arguments or "--help" in arguments:
+        sys.stdout.write(_HELP)
+        return OK
+    if list(arguments) == ["--version"]:
+        print(f"tc-precompile {tc.__version__} · python {platform.python_version()}")
+        return OK
+    return _run(_parsed(arguments))
 
 
 def _fail(code: int, text: str) -> int:
-    print(f"tc-precompile: {text}", file=sys.stderr)
+    complain(f"tc-precompile: {' '.join(text.split())}")
     return code
 
 
@@ -106,12 +118,10 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(name, action="store_true")
     parser.add_argument("--mode")
     parser.add_argument("--save", metavar="FILE")
-    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--workers", type=whole_number(0))
     options = parser.parse_args(arguments)
     if options.no_grad and options.inference_mode:
         raise Usage("--no-grad and --inference-mode exclude each other; give one")
-    if options.workers is not None and options.workers < 0:
-        raise Usage("--workers must not be below zero")
     for given in (*options.size, *options.value):
         if not given.partition("=")[0].isidentifier() or "=" not in given:
             raise Usage(f"{given!r} is not NAME=...")
@@ -197,16 +207,16 @@ def _where(what: str, error: Exception) -> str:
 
 def _progress() -> Callable[[int, int, str], None]:
     """Return what shows on stderr how far the work is; on a terminal one line that changes."""
-    live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    live = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
 
     def show(done: int, of: int, text: str) -> None:
         line = f"{done} of {of}  {text}"
         if not live:
-            print(line, file=sys.stderr, flush=True)
+            complain(line)
             return
         width = shutil.get_terminal_size().columns - 1
         end = "\r\x1b[K" if done == of else ""
-        print(f"\r\x1b[K{line[:width]}{end}", end="", file=sys.stderr, flush=True)
+        complain(f"\r\x1b[K{line[:width]}{end}", "")
 
     return show
 

@@ -116,8 +116,8 @@ class TensorInput:
         order = sorted(range(len(shape)), key=lambda d: -stride[d] if stride else d)
         try:
             made = torch.empty_permuted(shape, order, dtype=self.dtype, device=self.device)
-        except RuntimeError as error:  # of memory, or of a device that is not there
-            text = str(error).partition("\n")[0]
+        except (RuntimeError, AssertionError, TypeError) as error:  # memory, device, size
+            text = _first_line(error)
             raise OptionError(f"a tensor of sizes {shape} cannot be made: {text}") from None
         made.requires_grad_(self.requires_grad)
         setattr(made, MARKS, {d: _mark(dim, case) for d, dim in enumerate(self.dims)})
@@ -316,10 +316,27 @@ def _dtype(text: str | None) -> torch.dtype:
 
 
 def _device(text: str | None) -> str:
+    """Return the name of a device that tensors can be made on.
+
+    Raises:
+        OptionError: there is none of that name, or torch cannot use it here.
+    """
     try:
-        return str(torch.device(text or "cpu"))
+        device = torch.device(text or "cpu")
     except RuntimeError:
         raise OptionError(f"torch has no device {text!r}") from None
+    try:
+        torch.empty(0, device=device)
+    except Exception as error:  # of many types: torch without it, no driver, no such number
+        raise OptionError(
+            f"torch cannot use the device {text!r} here: {_first_line(error)}"
+        ) from None
+    return str(device)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return text.rstrip(".") or type(error).__name__
 
 
 def like(tensor: torch.Tensor, dims: Iterable[Size]) -> TensorInput:

@@ -32,6 +32,7 @@ from tc.compiler.runtime import carried, store
 from tc.compiler.runtime.build import build, build_for
 from tc.compiler.runtime.mapping import Library
 from tc.trace.files import replace_file
+from tc.trace.words import count
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Saved:
 
     def __str__(self) -> str:
         return (
-            f"{len(self.graphs)} graphs, {self.libraries} libraries for "
+            f"{count(len(self.graphs), 'graph')}, {count(self.libraries, 'library')} for "
             f"{', '.join(self.levels) or 'any CPU'}; sha256 {self.sha256}"
         )
 

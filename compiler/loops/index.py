@@ -165,8 +165,6 @@ class Index:
 
 _atoms: WeakValueDictionary[tuple[str, str, tuple[Index, ...]], Atom] = WeakValueDictionary()
 _indexes: WeakValueDictionary[tuple[Term, ...], Index] = WeakValueDictionary()
-
-
 _text = operator.attrgetter("text")
 
 

@@ -23,6 +23,10 @@ from tc.minifier.values.compare import Comparison, Pair
 from tc.minifier.values.log import Event, Log, NoLog
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
+from tc.trace.arguments import seconds
+from tc.trace.delivery import complain
+from tc.trace.files import replace_file
+from tc.trace.words import count as counted
 
 RECORDER: Final = Path(__file__).with_name("recorder.py")
 EAGER: Final = ("eager", "moved")  # how a program is run, see `HELP`
@@ -102,11 +106,13 @@ def record(own: Sequence[str], rest: Sequence[str]) -> int:
     with Workplace("tc-bisect", True) as place:
         made = Run(subject, place.folder, options.seconds or SECONDS, python_of(options.python))
         log = made.record(options.how)
-        shutil.copyfile(log, draft := output.with_name(output.name + ".part"))
-        draft.replace(output)
-    found = Log.read(output)
-    size = output.stat().st_size / 1e6
-    print(f"{output}: {len(found.events)} values, {size:.1f} MB", file=sys.stderr)
+        found, size = Log.read(log), log.stat().st_size / 1e6
+        with log.open("rb") as content:
+            try:
+                replace_file(output, iter(lambda: content.read(1 << 20), b""))
+            except OSError as error:
+                raise Usage(f"cannot write {output}: {error.strerror}") from error
+    complain(f"{output}: {counted(len(found.events), 'value')}, {size:.1f} MB")
     return 0 if not found.end.get("error") else 1
 
 
@@ -171,7 +177,7 @@ def _parser(name: str) -> Parser:
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("-m", dest="module", action="store_true")
     parser.add_argument("--python")
-    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--seconds", type=seconds)
     return parser
 
 
@@ -285,7 +291,10 @@ def verdict_on(comparison: Comparison) -> Verdict:
         for note in log.notes:
             verdict.add("note", f"{name}: {note}")
         if log.end.get("dropped"):
-            verdict.add("dropped", f"{name}: {log.end['dropped']} values after the limit of a log")
+            verdict.add(
+                "dropped",
+                f"{name}: {counted(log.end['dropped'], 'value')} after the limit of a log",
+            )
     return verdict
 
 
@@ -320,7 +329,7 @@ def _add_counts(verdict: Verdict, comparison: Comparison, apart: Sequence[float]
     total = len(comparison.pairs)
     logs = (comparison.one, comparison.other)
     lonely = [sum(bool(event.dtype) for event in log.events) - total for log in logs]
-    text = f"{total} values of both runs: {total - len(apart)} equal bit by bit"
+    text = f"{counted(total, 'value')} of both runs: {total - len(apart)} equal bit by bit"
     if apart and verdict.code == OK:
         text += f", the others at most {_size(max(apart))} apart"
     verdict.add("compared", text, compared=total, equal=total - len(apart))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -25,11 +26,13 @@ from tc.minifier.__main__ import main
         (["nowhere.py", "--fast"], "unrecognized arguments: --fast"),
         (["SCRIPT", "-o", "no/such/folder/x.py"], "there is no folder"),
         (["SCRIPT", "-o", "SCRIPT"], "is the script itself"),
-        (["SCRIPT", "--seconds", "0"], "--seconds must be above zero"),
-        (["SCRIPT", "--seconds", "nan"], "--seconds must be above zero"),
-        (["SCRIPT", "--runs", "-3"], "--runs must be above zero"),
-        (["SCRIPT", "--runs", "x"], "invalid int value"),
+        (["SCRIPT", "--seconds", "0"], "a number of seconds above zero is needed"),
+        (["SCRIPT", "--seconds", "nan"], "a number of seconds above zero is needed"),
+        (["SCRIPT", "--runs", "-3"], "a whole number from 1 on is needed"),
+        (["SCRIPT", "--runs", "x"], "a whole number from 1 on is needed, not 'x'"),
         (["SCRIPT", "--check", " "], "--check needs a command"),
+        (["SCRIPT", "--check", "no-such-command {}"], "the command was not found: no-such"),
+        (["--fast"], "unrecognized arguments: --fast"),
         (["SCRIPT", "--check", "true", "--python", "python3"], "exclude each other"),
         (["SCRIPT", "--python", "no-such-python"], "there is no Python no-such-python"),
         (["SCRIPT", "--python", "true"], "does not run"),
@@ -39,6 +42,7 @@ from tc.minifier.__main__ import main
         (["SCRIPT", "-o", "FOLDER"], "is a folder"),
         (["SCRIPT", "-o", "MINE"], "not of tc-minify's"),
         (["SCRIPT", "-o", "FOLDER/a.py"], "not of tc-minify's"),
+        (["SCRIPT", "-o", "PIPE"], "is no regular file"),
         (["BROKEN"], "is no Python program"),
         (["BINARY"], "is not a text"),
     ],
@@ -48,7 +52,9 @@ def test_wrong_usage_is_one_sentence(
 ) -> None:
     script = written(tmp_path, SMALL)
     names = {"SCRIPT": script, "FOLDER": tmp_path / "d", "MINE": tmp_path / "mine.py",
-             "BROKEN": tmp_path / "broken.py", "BINARY": tmp_path / "binary.py"}  # fmt: skip
+             "BROKEN": tmp_path / "broken.py", "BINARY": tmp_path / "binary.py",
+             "PIPE": tmp_path / "p"}  # fmt: skip
+    os.mkfifo(tmp_path / "p")
     (tmp_path / "d" / "a.history").mkdir(parents=True)
     (tmp_path / "mine.py").write_text("x = 1\n")
     (tmp_path / "broken.py").write_text("def f(:\n")
@@ -121,7 +127,7 @@ def test_a_script_without_a_failure_says_so(tmp_path: Path) -> None:
     done = tool("tc.minifier", "script.py", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith(
-        "tc-minify: script.py does not fail: 1 graphs agree with eager in 1 calls; it ran "
+        "tc-minify: script.py does not fail: 1 graph agrees with eager in 1 call; it ran "
     )
     assert "--runs 20" in done.stderr and len(done.stderr.splitlines()) == 1
     assert [path.name for path in tmp_path.glob("*minified*")] == []
@@ -150,3 +156,13 @@ def test_ctrl_c_keeps_the_best(tmp_path: Path) -> None:
     assert "interrupted" in errors
     compile(output.read_text(), "minified.py", "exec")
     assert not list(tmp_path.glob(".*.part"))
+
+
+def test_the_result_goes_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "a.py").write_text("x = 1\ny = 'mark'\nz = 3\n")
+    (tmp_path / "out.py").symlink_to(Path("far", "real.py"))
+    assert main([str(tmp_path / "a.py"), "--check", "grep -q mark {}",
+                 "-o", str(tmp_path / "out.py")]) == 0  # fmt: skip
+    assert (tmp_path / "out.py").is_symlink() and os.listdir(tmp_path / "far") == ["real.py"]
+    assert "mark" in (tmp_path / "far" / "real.py").read_text()

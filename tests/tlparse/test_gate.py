@@ -86,4 +86,34 @@ def test_a_log_without_any_compile_does_not_pass(
 def test_a_limit_below_zero_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = check(capsys, (unpacked() / "simple"), "--max-recompiles", "-1")
     assert code == 2
-    assert "invalid number of them value: '-1'" in err
+    assert "--max-recompiles: a whole number from 0 on is needed, not '-1'" in err
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ZZ", "TC10x", "", "TC", "tc104", "TC104-", "TC104-zzzz", "TC777", "TC1234", "TC104-d293-"],
+)
+def test_what_no_finding_can_be_called_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = check(capsys, unpacked() / "simple", "--absent", name)
+    if name == "TC104-":  # what an id begins with
+        assert (code, err) == (0, "")
+        return
+    assert (code, out, err.count("\n")) == (2, "", 1) and "--absent" in err
+    assert check(capsys, "nowhere", "--absent", name)[0] == 2
+
+
+def test_all_that_should_be_gone_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    trace = unpacked() / "recompile"
+    main(["summary", str(trace), "--json"])
+    ids = [one["id"] for one in json.loads(capsys.readouterr().out)["findings"]]
+    ids = [one for one in ids if one.startswith("TC2")]
+    assert len(ids) > 1
+    code, out, err = check(capsys, trace, "--absent", "TC2", "--absent", ids[0])
+    assert code == 1 and f"{len(ids)} are there" in out
+    assert all(f"       {one} ×" in out for one in ids)
+    assert f"{len(ids)} still there: {' '.join(ids[:5])}" in err
+    code, out, _ = check(capsys, trace, "--absent", "TC2", "--json")
+    assert [one["id"] for one in json.loads(out)["present_findings"]] == ids
+    assert "1 is there" in check(capsys, trace, "--absent", ids[0])[1]

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -236,3 +237,36 @@ def test_the_summary_is_short(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) <= 20
     assert max(map(len, lines)) <= 100
     assert "6 recompiles" in out
+
+
+def test_reports_go_through_links_and_pipes(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    log = str(write_log(tmp_path))
+    run(capsys, log, "-o", str(tmp_path / "plain.html"))
+    whole = (tmp_path / "plain.html").read_bytes()
+    (tmp_path / "real.html").write_text("old")
+    (tmp_path / "link.html").symlink_to("real.html")
+    assert run(capsys, log, "-o", str(tmp_path / "link.html"))[0] == 0
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "real.html").read_bytes() == whole
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    assert run(capsys, log, "-o", str(pipe))[0] == 0
+    reader.join(30)
+    assert got == [whole] and pipe.is_fifo()
+    code, _, err = run(capsys, log, "-o", str(pipe), "--split")
+    assert (code, err.count("\n")) == (2, 1) and "has to be a file" in err
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
+def test_a_report_on_stdout_is_all_that_is_there(tmp_path: Path) -> None:
+    log, link = write_log(tmp_path), tmp_path / "out"
+    link.symlink_to("/proc/self/fd/1")  # never an entry of /dev
+    done = subprocess.run(
+        [sys.executable, "-m", "tc.tlparse", str(log), "-o", str(link)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("<!doctype html>") and done.stdout.rstrip().endswith("</html>")
+    assert "1 cause of graph breaks" in done.stderr

@@ -148,6 +148,9 @@ def test_each_test_has_a_folder_of_its_own_whatever_it_is_called(tmp_path: Path)
          "the mark tc takes max_graph_breaks, max_recompiles, max_failures, not max_breaks"),
         ((), "import pytest\n@pytest.mark.tc(max_recompiles='1')\ndef test(): pass\n",
          "max_recompiles of the mark tc is a number from 0 on, not '1'"),
+        ((), "import pytest\n@pytest.mark.tc(0)\ndef test(): pass\n", "max_failures, not 0"),
+        ((), "import pytest\n@pytest.mark.tc(max_failures=True)\ndef test(): pass\n",
+         "max_failures of the mark tc is a number from 0 on, not True"),
         (("--tc-baseline=none.json",), "def test(): pass\n", "cannot read none.json"),
     ],
 )  # fmt: skip
@@ -156,6 +159,9 @@ def test_mistakes_are_one_sentence(
 ) -> None:
     code, text = run(tmp_path, *options, tests=tests)
     assert code and said in text
+    # The test has failed, in one line, and nothing of the plugin is shown.
+    assert "pytest_plugin.py" not in text and "def _limits" not in text
+    assert options or ("1 failed" in text and len(text.splitlines()) < 15)
 
 
 def test_a_run_that_records_nothing_loads_nothing(tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_a_port_that_is_taken_is_a_sentence(
     ("arguments", "words"),
     [
         (["serve", "-"], "stdin cannot be read again"),
-        (["serve", "x", "--port", "70000"], "invalid port value"),
+        (["serve", "x", "--port", "70000"], "a whole number from 0 to 65535 is needed"),
         (["serve"], "TRACE"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -103,3 +104,18 @@ def test_explaining_needs_no_torch() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(make_codes.ROOT)}
     assert os.spawnve(os.P_WAIT, sys.executable, [sys.executable, "-c", code], environment) == 0
+
+
+def test_json_of_a_run_is_all_of_stdout(tmp_path: Path) -> None:
+    code = "import os, shutil, sys; print('mine'); shutil.copy(sys.argv[1], os.environ['TC_TRACE'])"
+    log = tmp_path / "dedicated_log_torch_trace_a.log"
+    ids = '"frame_id": 0, "frame_compile_id": 0, "attempt": 0'
+    log.write_text(f'V1120 09:14:22.968000 1 torch/x.py:1] {{"dynamo_start": {{}}, {ids}}}\n')
+    command = [sys.executable, "-m", "tc.tlparse", "run", "--trace", str(tmp_path / "t")]
+    done = subprocess.run(
+        [*command, "--json", "--", sys.executable, "-c", code, str(log)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["trace"] == str(tmp_path / "t")
+    assert done.stderr.startswith("mine\n")

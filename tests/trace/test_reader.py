@@ -173,10 +173,12 @@ def test_places_name_the_line(tmp_path: Path) -> None:
     assert defects.places == {"no_header": ["x.log:4", "x.log:7"]}
 
 
-def test_nan_is_legal(tmp_path: Path) -> None:
-    content = HEAD.encode() + b'{"compilation_metrics": {"a": NaN, "b": -Infinity}}\n'
+def test_numbers_that_are_not_finite_are_missing(tmp_path: Path) -> None:
+    metrics = b'{"a": NaN, "b": -Infinity, "c": 1e400, "d": 1e308}'
+    content = HEAD.encode() + b'{"compilation_metrics": ' + metrics + b"}\n"
     (one,), defects = read_bytes(tmp_path, content)
-    assert (one.value["a"] != one.value["a"], defects) == (True, {})
+    assert one.value == {"a": None, "b": None, "c": None, "d": 1e308}
+    assert defects == {"bad_number": 3}
 
 
 def test_a_huge_process_id_is_no_reason_to_stop(tmp_path: Path) -> None:

@@ -36,6 +36,10 @@ def test_version() -> None:
         (["nowhere"], 2, "nowhere does not exist"),
         (["--theme", "pink"], 2, "invalid choice"),
         (["empty"], 3, "no trace log in empty"),
+        (["trace", "--goto", "zz"], 2, "no finding, compile or function zz in this trace"),
+        (["trace", "--goto", "fn zz"], 2, "no finding, compile or function fn zz"),
+        (["--split", "trace", "nosuch"], 2, "--split: nosuch does not exist"),
+        (["trace", "--nope"], 2, "unrecognized arguments: --nope"),
         (["trace", "--follow"], 2, "--follow needs a terminal"),
         (["garbage.log"], 3, "no trace record"),
     ],
@@ -67,7 +71,9 @@ def test_into_a_pipe_the_findings_are_text(trace: Path, tmp_path: Path) -> None:
     for name in ("1/0", "helper"):
         assert "TC101-" in said("tc_trace", "--goto", name, cwd=tmp_path)
         assert "TC900-" not in said("tc_trace", "--goto", name, cwd=tmp_path)
-    assert "no finding, compile or function 9/9" in said("tc_trace", "--goto", "9/9", cwd=tmp_path)
+    assert said("tc_trace", "--goto", "fn helper", cwd=tmp_path) == said(
+        "tc_trace", "--goto", "helper", cwd=tmp_path
+    )
 
 
 def test_stdin_into_a_pipe_without_unicode(trace: Path) -> None:

@@ -8,6 +8,7 @@ const DEFECT_WORDS = {
   no_header: "lines that are no records",
   orphan_payload: "contents without a record",
   bad_utf8: "bytes that are no UTF-8",
+  bad_number: "numbers that are not finite",
   bad_record: "records of an unexpected form",
   no_event: "records without an event",
   many_events: "records with several events",

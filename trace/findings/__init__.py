@@ -112,7 +112,11 @@ class Diagnosis(Shown):
     def finding(self, name: str) -> Finding | None:
         """Return the finding of that id; the start of an id or a code will do if it is one."""
         exact = next((one for one in self.findings if one.id == name), None)
-        return exact or next((one for one in self.findings if one.id.startswith(name)), None)
+        return exact or next(iter(self.matching(name)), None)
+
+    def matching(self, name: str) -> list[Finding]:
+        """Return all findings of a code, of an id, or of the start of one of these."""
+        return [one for one in self.findings if one.id.startswith(name)] if name else []
 
 
 def diagnose(session: Session) -> Diagnosis:

@@ -57,6 +57,7 @@ _DAMAGE: Final = {
     "no_header": ("TC904", "lines that are no records", "other output was mixed in"),
     "orphan_payload": ("TC904", "contents without a record", "the record above them is damaged"),
     "bad_utf8": ("TC905", "bytes that are no UTF-8", "they are shown as U+FFFD"),
+    "bad_number": ("TC906", "numbers that are not finite", "they are read as missing"),
     "bad_record": ("TC906", "records of an unexpected form", "they are left out of the report"),
     "no_event": ("TC906", "records without an event", "they are counted and left out"),
     "many_events": ("TC906", "records with several events", "only the first was read"),

@@ -10,6 +10,7 @@ from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Recompile, Where
 from tc.trace.findings.remedies import remedy
 from tc.trace.findings.rows import Facts, finding
+from tc.trace.parsed import line_number
 from tc.trace.ranks import Divergence, Ranks, Step, compare_ranks
 from tc.trace.recipes import FEW, SIDES, recipe_of
 from tc.trace.session import Session, all_compiles
@@ -120,7 +121,7 @@ def _apart_event(compiled: Compile, note: Note, kind: str) -> Event:
         fix=tuple(fixes),
         where=Where(
             str(data.get("file") or ""),
-            int(data.get("line") or 0),
+            line_number(data.get("line")),
             function=str(data.get("function") or ""),
         ),
         reason=str(data.get("what") or ""),

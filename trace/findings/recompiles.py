@@ -16,8 +16,8 @@ from tc.trace.findings.model import Cause, Event, Recompile, Where
 from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import UNREACHABLE, leading_source
+from tc.trace.parsed import parse_json
 from tc.trace.places import file_name
-from tc.trace.reader import parse_json
 from tc.trace.recipes import CONDITION, FEW, MARK, SIDES, Kind, recipe_of, sort_of
 from tc.trace.session import Session, all_compiles
 

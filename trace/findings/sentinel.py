@@ -8,6 +8,7 @@ from tc.trace.compiles import Compile, Note
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
+from tc.trace.parsed import line_number
 from tc.trace.session import all_compiles
 
 
@@ -55,7 +56,7 @@ def _event(compiled: Compile, note: Note, verdict: dict[str, Any]) -> Event:
         why=_why(data, verdict),
         fix=tuple(_fixes(data, verdict)),
         where=Where(
-            file or str(data.get("file") or ""), line or int(data.get("line") or 0),
+            file or str(data.get("file") or ""), line or line_number(data.get("line")),
             function=function,
         ),
         reason=f"{kind} {'gradients' if data.get('gradients') else ''}".strip(),

@@ -11,6 +11,7 @@ from tc.trace.compiles import FRAMEWORK, Compile
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
+from tc.trace.parsed import measured
 from tc.trace.plaintext import plain_code
 from tc.trace.session import Session
 from tc.trace.timing import duration, phase_of
@@ -50,8 +51,8 @@ def started_over(facts: Facts) -> list[Event]:
     """Return each capture that started over: what it had done until then was lost."""
     found, least = [], _least(facts.session)
     for one in facts.session.compiles:
-        lost = one.metrics.get(_RESTART)
-        if not isinstance(lost, (int, float)) or lost < least or one.failure:
+        lost = measured(one.metrics.get(_RESTART))
+        if lost is None or lost < least or one.failure:
             continue
         reasons = one.metrics.get("restart_reasons")
         lines = [str(row).strip().partition("\n")[0] for row in reasons or () if str(row).strip()]
@@ -59,9 +60,9 @@ def started_over(facts: Facts) -> list[Event]:
             continue
         found.append(_event(
             one, "TC301", f"capture of {one.title} started over",
-            f"what it had read until then was lost: {duration(float(lost))}; reason: {lines[0]}",
+            f"what it had read until then was lost: {duration(lost)}; reason: {lines[0]}",
             ("mend what made it start over: the other findings of this function name the line",),
-            float(lost), "started over",
+            lost, "started over",
         ))  # fmt: skip
     return found
 

@@ -10,7 +10,7 @@ from tc.trace.findings.model import Event, Finding, Occurrence, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import cause_id
 from tc.trace.kinds import kind_of
-from tc.trace.reader import parse_json
+from tc.trace.parsed import parse_json
 from tc.trace.session import all_compiles
 from tc.trace.timing import duration
 from tc.trace.words import count, file_size

@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar, Final
 
 from tc.trace.compiles import Artifact, Compile
-from tc.trace.reader import parse_json
+from tc.trace.parsed import parse_json
 from tc.tui.facts import Model, size_of
 from tc.tui.lines import Line, Row, left, line, right
 from tc.tui.views.base import Place, View

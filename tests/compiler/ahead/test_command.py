@@ -55,7 +55,7 @@ def test_a_module_is_made_and_saved(folder, capsys):
     command = ["served:make()", "--eval", "--inference-mode", "--shape", "input=B,3"]
     with tc.config.patch(fx_graph_cache=True):
         code = main([*command, "--size", "B=2..8", "--workers", "0", "--save", "net.tc"])
-    assert code == 0 and "net.tc: 1 graphs" in capsys.readouterr().out
+    assert code == 0 and "net.tc: 1 graph," in capsys.readouterr().out
     assert (folder / "net.tc").stat().st_size > 1000
 
 
@@ -68,7 +68,7 @@ def test_a_case_that_fails_gives_1(capsys):
 @pytest.mark.parametrize(
     ("command", "code", "says"),
     [
-        ("", 2, "required"),
+        ("", 2, "MODULE:NAME is missing"),
         ("served", 2, "is not MODULE:NAME"),
         ("served:", 2, "is not MODULE:NAME"),
         ("nowhere:f", 2, "there is no module nowhere"),
@@ -79,9 +79,19 @@ def test_a_case_that_fails_gives_1(capsys):
         ("served:double --shape x=3 --eval", 2, "is for modules"),
         ("served:double --shape x=3 --no-grad --inference-mode", 2, "exclude each other"),
         ("served:double --shape x=3 --mode fastest", 2, "no mode"),
-        ("served:double --shape x=3 --workers -1", 2, "below zero"),
+        (
+            "served:double --shape x=3 --workers -1",
+            2,
+            "from 0 on is needed, not '-1'",
+        ),
         ("served:double --shape x=3 --save no/folder/net.tc", 2, "no folder"),
         ("served:double --shapes x=3", 2, "unrecognized"),
+        ("--shapes=x", 2, "unrecognized arguments: --shapes=x"),
+        ("served:double --workers x", 2, "a whole number from 0 on is needed, not 'x'"),
+        ("served:double --shape x=3@cdua", 2, "torch has no device 'cdua'"),
+        ("served:double --shape x=3@cuda:977", 2, "torch cannot use the device 'cuda:977' here"),
+        ("served:double --shape x=99999999999999999999", 2, "cannot be made"),
+        ("served:double --shape x=3@xpu", 2, "torch cannot use the device 'xpu' here"),
         ("unfit:f", 1, "importing unfit raised ZeroDivisionError"),
         ("served:breaks()", 1, "raised ValueError: no weights"),
     ],

@@ -46,12 +46,14 @@ def test_wrong_usage_is_one_sentence(
 
 
 def test_runs_are_recorded_and_compared(tmp_path: Path) -> None:
+    (tmp_path / "a.values").symlink_to("real.values")
     (tmp_path / "a.py").write_text(PLAIN)
     (tmp_path / "b.py").write_text(LONGER)
     for name, script, seed in (("a", "a.py", "1"), ("b", "b.py", "1"), ("c", "a.py", "2")):
         done = tool("tc.minifier.bisect", "record", script, "-o", f"{name}.values", "--", seed,
                     cwd=tmp_path)  # fmt: skip
         assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.values").is_symlink()
     same = tool("tc.minifier.bisect", "compare", "a.values", "b.values", "--json", cwd=tmp_path)
     assert json.loads(same.stdout)["verdict"] == "equal"
     other = tool("tc.minifier.bisect", "compare", "a.values", "c.values", "--json", cwd=tmp_path)

@@ -1,0 +1,121 @@
+"""Output that does not arrive: one sentence and exit code 2 in every tool, no request to report."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import ROOT
+
+from tc.trace import delivery
+from tc.trace.delivery import Undelivered, complain, crash_report, delivered
+
+TOOLS = ("tc.tlparse", "tc.tui", "tc.minifier", "tc.minifier.bisect", "tc.compiler.ahead")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+LOG = """V1120 09:14:22.968000 1 torch/x.py:1] {"dynamo_start": {"stack": []}, "frame_id": 0, \
+"frame_compile_id": 0, "attempt": 0}
+"""
+
+
+def shell(command: str, *words: str) -> Any:
+    """Run a tool with its streams put somewhere else; `tool` in the command is Python -m."""
+    tool = f"'{sys.executable}' -m "
+    return subprocess.run(
+        ["sh", "-c", command.replace("tool ", tool), "sh", *words],
+        env=ENVIRONMENT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    path = tmp_path / "a.log"
+    path.write_text(LOG)
+    return str(path)
+
+
+def is_one_sentence(done: Any, word: str) -> None:
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1 and word in done.stderr, done.stderr
+    assert "report it" not in done.stderr and "Traceback" not in done.stderr
+
+
+full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+
+
+@full
+@pytest.mark.parametrize("tool", TOOLS)
+def test_help_on_a_full_disk(tool: str) -> None:
+    is_one_sentence(shell(f"tool {tool} --help > /dev/full"), "no space left")
+    is_one_sentence(shell(f"tool {tool} --version > /dev/full"), "no space left")
+
+
+@full
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tc.tlparse summary $1", "tc.tlparse summary $1 --json", "tc.tlparse check $1",
+        "tc.tlparse summary $1 --format brief", "tc.tlparse $1", "tc.tlparse diff $1 $1",
+        "tc.tlparse explain TC101", "tc.tlparse explain TC101 --json", "tc.tui $1",
+        "tc.tui --split $1 $1",
+    ],
+)  # fmt: skip
+def test_results_on_a_full_disk(command: str, log: str) -> None:
+    is_one_sentence(shell(f"tool {command} > /dev/full", log), "no space left")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_closed_stdout(tool: str) -> None:
+    is_one_sentence(shell(f"tool {tool} --help >&-"), "stdout is closed")
+    is_one_sentence(shell(f"tool {tool} --help 1< /dev/null"), "cannot write the output")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_reader_that_has_seen_enough(tool: str) -> None:
+    done = shell(f"(tool {tool} --help; echo $? >&2) | true")
+    assert done.stderr == "0\n"
+
+
+@full
+def test_a_stderr_that_takes_nothing_leaves_the_exit_code(log: str) -> None:
+    for where in ("/dev/full", "&-"):
+        assert shell(f"tool tc.tlparse nowhere 2>{where}").returncode == 2
+        assert shell(f"tool tc.tui nowhere 2>{where}").returncode == 2
+        assert shell(f"tool tc.minifier nowhere.py 2>{where}").returncode == 2
+        assert shell(f"tool tc.compiler.ahead nothing 2>{where}").returncode == 2
+        done = shell(f"tool tc.tlparse check $1 --max-graph-breaks 0 2>{where}", log)
+        assert done.returncode == 0
+
+
+def raising(error: Exception) -> Any:
+    def work() -> int:
+        raise error
+
+    return work
+
+
+def test_errors_that_are_not_of_output_stay_what_they_are() -> None:
+    for error in (OSError(errno.EACCES, "no"), FileNotFoundError(2, "none", "x"), ValueError("x")):
+        with pytest.raises(type(error)):
+            delivered(raising(error))
+    with pytest.raises(Undelivered, match=r"cannot write big\.log: no space"):
+        delivered(raising(OSError(errno.ENOSPC, "No space left on device", "big.log")))
+    assert delivered(lambda: 7) == 7
+
+
+def test_a_crash_report_without_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(delivery.tempfile, "NamedTemporaryFile", none)
+    assert crash_report("tc-x", KeyError("odd")).endswith("please report it")
+    monkeypatch.setattr(sys, "stderr", None)
+    complain("nobody reads this")
+    monkeypatch.setattr(sys, "stderr", closed := io.StringIO())
+    closed.close()
+    complain("nor this")

@@ -1,0 +1,115 @@
+"""A command of a tool goes in; its exit code comes out, and whether its output arrived.
+
+What a tool prints can fail to arrive: the disk is full, stdout is closed, whoever read it is gone.
+That is no error of the tool, and one sentence says so, in the same way in all tools.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TextIO
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_STDOUT: Final = 1
+
+
+class Undelivered(Exception):
+    """Output did not arrive; the text says why, and what to do."""
+
+
+def delivered(work: Callable[[], int]) -> int:
+    """Do what prints, see that it arrives, and return its exit code; 0 if its reader is gone.
+
+    Raises:
+        Undelivered: it did not arrive.
+    """
+    if sys.stdout is None:  # as Python starts without the descriptor
+        raise Undelivered("cannot write the output: stdout is closed; send it to a file or a pipe")
+    try:
+        code = work()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        if not _stdout_is_gone():
+            raise  # of a pipe of the tool's own
+        _drop_the_rest()
+        return 0
+    except OSError as error:
+        why = _why(error)
+        if not why:
+            raise
+        _drop_the_rest()
+        raise Undelivered(why) from error
+
+
+def complain(text: str, end: str = "\n") -> None:
+    """Write a sentence on stderr; where that cannot be written to, the exit code has to do."""
+    with suppress(OSError, ValueError, AttributeError):  # full, closed, or not there
+        sys.stderr.write(f"{text}{end}")
+        sys.stderr.flush()
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream, which Python may have started without, is a terminal."""
+    return stream is not None and stream.isatty()
+
+
+def crash_report(tool: str, error: Exception) -> str:
+    """Store the traceback of an error of the tool itself; return the sentence about it."""
+    what = f"internal error ({type(error).__name__}: {error}); please report it"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix=f"{tool}-crash-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            traceback.print_exception(error, file=file)
+    except OSError:  # no space for it
+        return what
+    return f"{what} with {file.name}"
+
+
+def _why(error: OSError) -> str:
+    """Return what to say of an error if it is one of output; nothing if it is another."""
+    why = (error.strerror or str(error)).lower()
+    if error.errno in _FULL:
+        what = error.filename or "the output"
+        return f"cannot write {what}: {why}; make space, or write to another disk"
+    if error.filename is None and _stdout_is_gone():
+        return f"cannot write the output: {why}; send it to a file or a pipe"
+    return ""
+
+
+def _stdout_is_gone() -> bool:
+    """Return whether stdout takes nothing: its reader is gone, or it is not open for writing."""
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):  # it is in memory
+        return False
+    try:
+        os.write(number, b"")
+        poll: Any = getattr(select, "poll", None)
+        if poll is None:  # Windows
+            return True
+        asked = poll()
+        asked.register(number, 0)
+        return any(found & (select.POLLERR | select.POLLHUP) for _, found in asked.poll(0))
+    except (OSError, ValueError):
+        return True
+
+
+def _drop_the_rest() -> None:
+    """Let stdout lead nowhere: Python writes what is left in it when the process ends."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return  # nothing is left, as where another file could not be written
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        if nowhere != _STDOUT:
+            os.close(nowhere)
