@@ -20,14 +20,11 @@ from tc.trace.fixes import NO_FIX
 from tc.trace.words import count
 
 _SCHEMA: Final = 1
-<<<<<<< HEAD
 _NOTHING: Final = "TC910"  # a log without any compile: whatever is counted in it is 0
-=======
 #: a code, an id, or what one of these begins with
 _NAME: Final = re.compile(
     r"TC(?:\d{1,3}|\d{3}-(?:[0-9a-f]{0,4}|[0-9a-f]{4}\.[0-9a-f.]*))", re.ASCII
 )
->>>>>>> mend-a
 
 
 @dataclass(frozen=True, slots=True)
