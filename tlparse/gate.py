@@ -170,7 +170,7 @@ def check(
     else:
         say("\n".join(_as_text(verdict, absent)))
     if verdict.empty:
-        print(f"tc-report: check failed: {verdict.empty}", file=sys.stderr)
+        complain(f"tc-report: check failed: {verdict.empty}")
     for name, number, most in verdict.over:
         complain(
             f"tc-report: check failed: {count(number, name.removesuffix('s'))}, allowed {most}"
