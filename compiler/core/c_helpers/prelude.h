@@ -4,8 +4,9 @@
 
 /* helper: tc_prelude
    gcc would turn chains of clamps into chains of masks, at twice the price, and branches between
-   two functions into jumps, which no vector takes. */
-#pragma GCC optimize ("no-thread-jumps", "no-tree-dominator-opts", "no-tree-pre")
+   two functions into jumps, which no vector takes. Without these passes gcc 12 unswitches a loop in a
+   parallel region wrongly: a bidirectional RNN had the gradients of its two ends mixed up. */
+#pragma GCC optimize ("no-thread-jumps", "no-tree-dominator-opts", "no-tree-pre", "no-unswitch-loops")
 
 /* helper: tc_wrapping
    Integers wrap around as in eager: a comparison may not take it that sums do not. It stands only

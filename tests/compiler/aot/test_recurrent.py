@@ -69,3 +69,18 @@ def test_given_states_and_evaluation():
     same(network, network.forward, torch.randn(2, 2, 3), states)
     network.eval()
     same(network, network.forward, torch.randn(2, 2, 3), states)
+
+
+def test_gradients_of_both_directions_at_symbolic_sizes():
+    torch.manual_seed(0)
+    module = nn.RNN(4, 6, bidirectional=True, batch_first=True)
+    compiled = tc.compile(lambda x: module(x)[0], dynamic=True)
+    for batch, length in ((4, 2), (7, 2)):
+        start, found = torch.randn(batch, length, 4), []
+        for call in (lambda x: module(x)[0], compiled):
+            x = start.clone().requires_grad_()
+            out = call(x)
+            (out * torch.arange(out.numel()).reshape(out.shape).cos()).sum().backward()
+            found.append([x.grad, *(p.grad.clone() for p in module.parameters())])
+            module.zero_grad()
+        torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
