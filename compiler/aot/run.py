@@ -29,7 +29,7 @@ from tc.compiler.aot.layouts import elements_apart, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.core import levels, modes
 from tc.compiler.core.origins import line_in
-from tc.compiler.core.symbolic import SYMBOLIC
+from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 from tc.compiler.errors import TcError
 
 aten = torch.ops.aten
@@ -289,7 +289,7 @@ class Runner(fx.Interpreter):
         first_autograd_node = torch._C._autograd._get_sequence_nr()
         self.watcher.origins_by_sequence.append((first_autograd_node, meta))
         with levels.default_device():
-            result = super().run_node(n)
+            result = as_computed(super().run_node(n))
         if n.op == "output":
             return result
         self.watcher.node_done(name_as_captured(n, result, self.watcher.fake_mode))

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._sympy.functions import Identity
 
 from tc.compiler.aot.artifact import Fallback
 from tc.compiler.core.symbolic import SYMBOLIC, Symbolic
@@ -100,6 +101,8 @@ class SizeNodes:
         constant = _constant(expr)
         if constant is not None:
             return constant
+        if isinstance(expr, Identity):
+            return self.build(expr.args[0])
         if expr.is_Symbol:
             node = self.symbol(expr)
         else:

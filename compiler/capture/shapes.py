@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -359,13 +360,18 @@ class Shapes:
         return number
 
     def symfloat(self, value: float, source: Source) -> Any:
-        """Return a symbol for a float input."""
+        """Return a symbol for a float input, which is neither zero nor infinite nor NaN.
+
+        Those have rules of their own (``-0.0 * 2``, ``inf * 0``) that symbols do not follow.
+        """
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
         torch_source = _WrappedSource(source)
         symbol = self.env.create_unspecified_symbol(value, torch_source, DimDynamic.DYNAMIC)
         number = self.env.create_symfloatnode(symbol, hint=value, source=torch_source)
         self._track(number, torch_source, source)
+        largest = sys.float_info.max
+        assert number != 0 and -largest <= number <= largest  # each leaves a guard
         return number
 
     def specialise(self, number: Any) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.fx.experimental.sym_node import SymNode
+from torch.utils._sympy.functions import Identity, ToFloat
 
 Symbolic = torch.SymInt | torch.SymFloat | torch.SymBool
 #: their classes, for `isinstance`
@@ -14,3 +16,28 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 def hint(number: Any) -> Any:
     """Return the value at hand of a number; None for a symbol whose value depends on data."""
     return number.node.hint if isinstance(number, SYMBOLIC) else number
+
+
+def as_computed(number: Any) -> Any:
+    """Return the result of an operation on floats so that later operations leave it whole.
+
+    sympy computes with real numbers: it would make ``n * 1.15 * 100`` one product, and ``(a + 0.1)
+    - (a + 0.3)`` a constant, which floats differ from. Torch's `Identity` keeps it from that; what
+    makes a float a whole number or a truth value looks through the outermost.
+    """
+    if not isinstance(number, SYMBOLIC):
+        return number
+    expr = number.node.expr
+    if isinstance(number, torch.SymFloat):
+        if not expr.args or isinstance(expr, Identity | ToFloat):
+            return number
+        seen = Identity(expr)
+    else:
+        inner = [arg.args[0] if isinstance(arg, Identity) else arg for arg in expr.args]
+        if inner == list(expr.args):
+            return number
+        seen = expr.func(*inner)
+    node = number.node
+    return type(number)(
+        SymNode(seen, node.shape_env, node.pytype, node.hint, node.constant, node.fx_node)
+    )

@@ -34,7 +34,7 @@ from tc.compiler.capture.values.records import StorageValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
-from tc.compiler.core.symbolic import SYMBOLIC
+from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -318,7 +318,7 @@ class OutputGraph:
         """Return the value of a symbolic number: a constant if it has only one value."""
         if isinstance(symbol, SYMBOLIC) and symbol.node.expr.is_number:
             return ConstValue(symbol.node.pytype(symbol.node.expr))
-        return SymValue(node, symbol)
+        return SymValue(node, as_computed(symbol))
 
     def number_from(self, tensor: TensorValue, method: str, found: Any, *args: int) -> Value:
         """Return the value of an integer read off a tensor; a node only if it is symbolic."""

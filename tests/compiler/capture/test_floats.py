@@ -145,3 +145,28 @@ def test_floats_of_modules_and_nan_stay_constant():
         assert compiled(torch.ones(1)).item() == by
     assert api.graph_stats()["graphs"] == 3
     assert math.isnan(tc.compile(lambda x, s: x * s, backend="eager")(torch.ones(1), math.nan))
+
+
+#: functions of a number that differ from their real-valued simplification, and the numbers
+ROUNDED = (
+    (lambda x, n: int(n * 1.15 * 100), (2, 3, 6, 7)),
+    (lambda x, n: round(n * 1.15 * 100, 1), (2, 5)),
+    (lambda x, n: n**0.5 * n**0.5 == n, (2, 3, 4)),
+    (lambda x, n: x.new_zeros(int(n * 1.1 * 10)).shape[0], (2, 3, 6, 7, 11)),
+    (lambda x, n: 1 if n * 1.15 * 100 == 345.0 else 2, (2, 6, 3)),
+    (lambda x, a: ((a + 0.1) - (a + 0.3), a * 0.0), (1.5, 2.3, 123456.789, float("inf"))),
+    (lambda x, a: (a / 3 * 3 == a, math.floor(a * 0.1 * 10), a * 1.1 * 1.1 - a), (2.5, 3.7, 1.1)),
+    (lambda x, a: (a - 1e16 + 1e16, a**2 / a), (1.5, 2.7, -3.3)),
+    (lambda x, a: (a * 2.0, 1.0 - a, math.copysign(1.0, a)), (1.5, -0.0, 0.0, 2.5)),
+)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("place", range(len(ROUNDED)))
+def test_symbolic_floats_round_as_floats_do(place, backend, dynamic):
+    function, numbers = ROUNDED[place]
+    compiled = tc.compile(lambda x, n: (x + 1, function(x, n)), backend=backend, dynamic=dynamic)
+    for number in numbers:
+        got = compiled(torch.ones(1), number)[1]
+        assert repr(got) == repr(function(torch.ones(1), number)), number
