@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.dialects import RUNNING
+from tc.compiler.capture.guards.facts import is_empty
 from tc.compiler.capture.values.base import (
     UNBOUND,
     Args,
@@ -25,7 +26,7 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.dicts import DictValue, Entries
-from tc.compiler.core.sources import AttrSource, ItemSource, Source
+from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalsSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
@@ -67,15 +68,20 @@ class CellValue(Value):
         if self.content is None:
             self.content = UNBOUND
             if self.obj is not None and self.source is not None:
-                try:
-                    contents = self.obj.cell_contents
-                except ValueError:
-                    return UNBOUND
-                source: Source = self.source
-                if self.root_name is None:
-                    source = AttrSource(source, "cell_contents")
-                self.content = t.values.wrap(contents, source)
+                self.content = self._read(t, self.obj, self.source)
         return self.content
+
+    def _read(self, t: Interpreter, cell: types.CellType, source: Source) -> Value:
+        """Return the content of a real cell, and guard that it is empty if it is."""
+        if is_empty(cell):
+            if self.root_name is not None:  # the frame opens the cell: its source is the variable
+                t.guards.add("NOT_CONTAINS", LocalsSource(), self.root_name)
+            else:
+                t.guards.add("BOOL", CallSource(source, is_empty, "is_empty({})"), True)
+            return UNBOUND
+        if self.root_name is None:
+            source = AttrSource(source, "cell_contents")
+        return t.values.wrap(cell.cell_contents, source)
 
     def store(self, t: Interpreter, value: Value) -> None:
         """Put a value into the cell."""
@@ -84,7 +90,8 @@ class CellValue(Value):
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "cell_contents":
-            return self.load(t)
+            found = self.load(t)
+            return t.python.raise_(ValueError, "Cell is empty") if found is UNBOUND else found
         return super().attr(t, name)
 
     def held(self) -> list[Value]:
