@@ -5,10 +5,12 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts.operators import Operators, only_objects
+from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import (
     Exhausted,
     NotConstant,
@@ -24,7 +26,8 @@ from tc.compiler.capture.values.containers import (
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.iterators import ConstIterator, StepIterator
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.functions import MethodValue
+from tc.compiler.capture.values.lookup import MISSING, full_name, type_lookup
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.sets import SetValue
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 #: kinds of values whose classes may be unhashable
-UNHASHABLE = (ListValue, DictValue, SetValue, ObjectValue, OpaqueValue)
+UNHASHABLE = (ListValue, DictValue, SetValue, ArrayValue, ObjectValue, OpaqueValue)
 
 
 class PythonSemantics:
@@ -109,7 +112,11 @@ class PythonSemantics:
         if isinstance(value, SetValue) and value.kind is frozenset:
             return frozenset(value.items)
         if isinstance(value, UNHASHABLE) and value.python_type().__hash__ is None:
-            self.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
+            self.raise_(TypeError, f"unhashable type: '{full_name(value.python_type())}'")
+        if isinstance(value, ArrayValue):
+            return value.key(self.t)
+        if isinstance(value, MethodValue):
+            return MethodKey(self._identity_key(value.owner), self.key(value.function))
         own_hash = isinstance(value, ObjectValue) and (
             isinstance(type_lookup(value.cls, "__hash__"), types.FunctionType)
         )
@@ -122,9 +129,11 @@ class PythonSemantics:
             self.fold(hash, found)
             return found
         except NotConstant:
-            self.t.guards.identities.hashed(value)
-            obj = value.obj
-            return IdentityKey(value) if obj is None else IdentityKey(obj)
+            return self._identity_key(value)
+
+    def _identity_key(self, value: Value) -> IdentityKey:
+        self.t.guards.identities.hashed(value)
+        return IdentityKey(value if value.obj is None else value.obj)
 
     # -- identity, truth, membership -----------------------------------------------------------
     def is_none(self, value: Value) -> bool:
@@ -286,6 +295,14 @@ class PythonSemantics:
 
 def _ascii(text: str) -> str:
     return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+@dataclass(frozen=True)
+class MethodKey:
+    """A bound method as a dictionary key: each read makes another one, which is equal."""
+
+    owner: IdentityKey
+    function: Any
 
 
 class IdentityKey:
