@@ -107,6 +107,8 @@ class PythonSemantics:
         """Return the token of a dictionary key: equal keys have equal tokens."""
         if isinstance(value, SymValue):
             return value.specialise(self.t).obj
+        if isinstance(value, SliceValue):
+            value = ConstValue(self.concrete(value))
         if isinstance(value, TupleValue):
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:

@@ -30,6 +30,7 @@ LITERALS = (
     type(Ellipsis),
     type(NotImplemented),
 )
+NUMBERS = (int, float, bool)
 #: types of constants that guards compare by identity; all others are compared by equality
 BY_IDENTITY = (types.CodeType, np.finfo, np.iinfo)
 #: bound methods of objects implemented in C or in Python
@@ -77,8 +78,8 @@ class ConstValue(KnownObject):
         if (known := METHODS_OF_CONSTANTS.get((type(self.obj), name))) is not None:
             return known(t, self.obj, args)
         try:
-            plain = [a.constant() for a in args]
-            named = {k: v.constant() for k, v in kwargs.items()}
+            plain = [_operand(t, a) for a in args]
+            named = {k: _operand(t, v) for k, v in kwargs.items()}
         except NotConstant:
             if type(self.obj) is frozenset:
                 return t.values.set_of(map(t.values.known, self.obj), frozenset).method(
@@ -133,6 +134,16 @@ class ConstMethod(Value):
     def rebuild(self, r: ResidualInterface) -> None:
         r.push(self.owner)
         r.e.load_attr(self.name)
+
+
+def _operand(t: Interpreter, value: Value) -> Any:
+    """Return the Python object of an argument; of a symbolic number its current value, guarded."""
+    try:
+        return value.constant()
+    except NotConstant:
+        if value.python_type() not in NUMBERS:
+            raise
+        return t.python.concrete(value)
 
 
 def _join(t: Interpreter, text: str, args: Args) -> Value:

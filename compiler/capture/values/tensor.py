@@ -300,7 +300,23 @@ class SymValue(NodeValue):
         return self.specialise(t).attr(t, name)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        kind = self.python_type()
+        if name in OF_NUMBERS and len(args) == 1 and args[0].python_type() is kind is not bool:
+            function, reflected = OF_NUMBERS[name]
+            pair = (args[0], self) if reflected else (self, args[0])
+            return t.python.binary(function, *pair)
         return self.specialise(t).method(t, name, args, kwargs)
+
+
+#: special methods of numbers -> the operator that they implement, and whether operands are swapped
+OF_NUMBERS = {
+    **{f"__{name}__": (name, False) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{
+        f"__{prefix}{name}__": (name, bool(prefix))
+        for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")
+        for prefix in ("", "r")
+    },
+}
 
 
 def _size(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
