@@ -25,9 +25,15 @@ from tc.compiler.capture.values.containers import (
 )
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
-from tc.compiler.capture.values.iterators import ConstIterator, StepIterator
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.lookup import MISSING, full_name, type_lookup
+from tc.compiler.capture.values.iterators import ConstIterator, StepIterator
+from tc.compiler.capture.values.lookup import (
+    ITERABLE,
+    MISSING,
+    full_name,
+    has_any,
+    type_lookup,
+)
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.sets import SetValue
@@ -184,7 +190,11 @@ class PythonSemantics:
             method = container.dunder(self.t, "__contains__")
             if method is not None:
                 return ConstValue(method.call(self.t, [item], {}).truth(self.t))
-        if type_lookup(container.python_type(), "__contains__") is MISSING:
+        kind = container.python_type()
+        if type_lookup(kind, "__contains__") is MISSING:
+            if not has_any(kind, ITERABLE):
+                what = f"argument of type '{full_name(kind)}' is not iterable"
+                self.raise_(TypeError, what)
             return ConstValue(any(self.equal(v, item) for v in container.each(self.t)))
         return container.method(self.t, "__contains__", [item], {})
 

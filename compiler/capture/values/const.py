@@ -13,6 +13,7 @@ import numpy as np
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import BY_EQUALITY
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.lookup import ITERABLE, has_any
 from tc.compiler.core.sources import AttrSource
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class ConstValue(KnownObject):
             if name.startswith("__"):
                 return t.values.known(NotImplemented)
             self.cannot(breaks.UNSUPPORTED_CALL, f"{type(self.obj).__name__}.{name}")
-        return t.python.folded(getattr(self.obj, name), *plain, **named)
+        return t.python.folded(t.python.fold(getattr, self.obj, name), *plain, **named)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.python.raise_(TypeError, f"{type(self.obj).__name__!r} object is not callable")
@@ -147,6 +148,8 @@ def _operand(t: Interpreter, value: Value) -> Any:
 
 
 def _join(t: Interpreter, text: str, args: Args) -> Value:
+    if not has_any(args[0].python_type(), ITERABLE):
+        return t.python.raise_(TypeError, "can only join an iterable")
     parts = t.python.concrete_list(args[0].unpack(t))
     return t.python.folded(text.join, parts)
 

@@ -504,6 +504,9 @@ class GeneratorValue(Value):
                 items.append(self.advance(t))
             except Exhausted:
                 break
+            except Raised as raised:
+                error = raised.value.describe()
+                raise breaks.SkipFrame(f"{self.describe()} raises {error} if run ahead") from None
         else:
             raise breaks.SkipFrame(f"{self.describe()} yields too many items to be run in advance")
         if t.effects.writes != writes:

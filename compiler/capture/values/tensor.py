@@ -297,6 +297,8 @@ class SymValue(NodeValue):
         return ConstValue(t.shapes.guarded(self.python_type(), self.example))
 
     def attr(self, t: Interpreter, name: str) -> Value:
+        if name in OF_NUMBERS:
+            return t.attributes.builtin_method(self, name)
         return self.specialise(t).attr(t, name)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -308,14 +310,27 @@ class SymValue(NodeValue):
         return self.specialise(t).method(t, name, args, kwargs)
 
 
+#: operators of numbers that also have a reflected method
+ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+)
+COMPARISONS = (
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+)
 #: special methods of numbers -> the operator that they implement, and whether operands are swapped
 OF_NUMBERS = {
-    **{f"__{name}__": (name, False) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    **{
-        f"__{prefix}{name}__": (name, bool(prefix))
-        for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")
-        for prefix in ("", "r")
-    },
+    **{f"__{name}__": (name, False) for name in (*ARITHMETIC, *COMPARISONS)},
+    **{f"__r{name}__": (name, True) for name in ARITHMETIC},
 }
 
 

@@ -199,7 +199,7 @@ AS_KEYS = {
     "dict": lambda x, v: (x + 1, {v: 1}.get(1), len({1, v}), {1: 2}.get(v), v in {1: 3}),
     "set": lambda x, v: (x + 1, {v} & {1}, {1} | {v}, {v} - {1}, 1 in {v}),
     "tuple": lambda x, v: (x + 1, {(1, 2): 5}.get((v, 2)), {frozenset([v]): 1}),
-    "made": lambda x, v: (x + 1, dict.fromkeys([v, 1]), set([v, 1, 2]), {v: 1}.get(v)),
+    "made": lambda x, v: (x + 1, dict.fromkeys([v, 1]), set(iter([v, 1, 2])), {v: 1}.get(v)),
     "Counter": lambda x, v: (x + 1, collections.Counter([v, 1, 2])),
     "constants": lambda x, v: (x + 1, {np.int64(3): 1}.get(3), {np.float32(0.5), 0.5}),
     "defaultdict": _counted_by_default,
