@@ -1,8 +1,7 @@
-"""Callables that are inlined: functions, methods and partial functions; cells and generators."""
+"""Callables that are inlined: functions and methods; cells and generators."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 from collections.abc import Generator
@@ -365,63 +364,6 @@ class FunctionWrapperValue(OpaqueValue):
         if name in getattr(self.obj, "__dict__", {}):  # copied from the function, or the user's
             return t.values.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         return super().attr(t, name)
-
-
-class PartialValue(Value):
-    """A functools.partial."""
-
-    noun = "a partial function"
-
-    def __init__(
-        self,
-        function: Value,
-        args: list[Value],
-        kwargs: dict[str, Value],
-        source: Source | None = None,
-    ) -> None:
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-        self.source = source
-
-    def python_type(self) -> type:
-        return functools.partial
-
-    def truth(self, t: Interpreter) -> bool:
-        return True
-
-    def describe(self) -> str:
-        return f"partial({self.function.describe()})"
-
-    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        given = [*self.args, *args]
-        named = {**self.kwargs, **kwargs}
-        return self.function.call(t, given, named)
-
-    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
-        return self.function.tail_call_codes()
-
-    def attr(self, t: Interpreter, name: str) -> Value:
-        if name == "func":
-            return self.function
-        if name == "args":
-            return TupleValue(list(self.args))
-        if name == "keywords":
-            return t.values.dict_of(self.kwargs.items())
-        if name not in functools.partial.__dict__ and name not in object.__dict__:
-            return t.python.raise_(
-                AttributeError, f"'functools.partial' object has no attribute '{name}'"
-            )
-        return super().attr(t, name)
-
-    def children(self, t: Interpreter) -> list[Value]:
-        return [self.function, *self.args, *self.kwargs.values()]
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        r.load_callable(functools.partial)
-        r.push(self.function)
-        r.push_slots([*self.args, *self.kwargs.values()])
-        r.e.call(1 + len(self.args), tuple(self.kwargs))
 
 
 class GeneratorValue(Value):

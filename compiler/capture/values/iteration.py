@@ -15,7 +15,6 @@ from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, CLASS_METHODS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue, is_not_implemented
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, sort_values
-from tc.compiler.capture.values.functions import PartialValue
 from tc.compiler.capture.values.iterators import (
     EnumerateIterator,
     FilterIterator,
@@ -220,13 +219,6 @@ BUILTINS.add(id(min), _extreme("lt"))
 
 
 # -- functools, itertools ----------------------------------------------------------------------
-@builtin(functools.partial)
-def _partial(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if args[0].is_constant() and not callable(args[0].constant()):
-        t.python.fold(functools.partial, args[0].constant())  # Python's own error
-    return PartialValue(args[0], list(args[1:]), kwargs)
-
-
 @builtin(functools.reduce)
 def _reduce(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     items = args[1].each(t)
