@@ -23,7 +23,6 @@ from tc.compiler.capture.values.containers import (
     ListValue,
     TupleValue,
 )
-from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.iterators import ConstIterator, StepIterator
@@ -36,6 +35,7 @@ from tc.compiler.capture.values.lookup import (
 )
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
+from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import SetValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.slot_results import slot_result
@@ -43,9 +43,6 @@ from tc.compiler.capture.values.tensor import SymValue, TensorValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
-
-#: kinds of values whose classes may be unhashable
-UNHASHABLE = (ListValue, DictValue, SetValue, ArrayValue, ObjectValue, OpaqueValue)
 
 
 class PythonSemantics:
@@ -119,8 +116,10 @@ class PythonSemantics:
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:
             return frozenset(value.items)
-        if isinstance(value, UNHASHABLE) and value.python_type().__hash__ is None:
-            self.raise_(TypeError, f"unhashable type: '{full_name(value.python_type())}'")
+        if (kind := self._class_of_key(value)).__hash__ is None:
+            self.raise_(TypeError, f"unhashable type: '{full_name(kind)}'")
+        if isinstance(value, MappingProxyValue):
+            return self.key(value.mapping)
         if isinstance(value, ArrayValue):
             return value.key(self.t)
         if isinstance(value, MethodValue):
@@ -138,6 +137,13 @@ class PythonSemantics:
             return found
         except NotConstant:
             return self._identity_key(value)
+
+    @staticmethod
+    def _class_of_key(value: Value) -> type:
+        try:
+            return value.python_type()
+        except breaks.GraphBreak:  # a callable of the tracer's own
+            return object
 
     def _identity_key(self, value: Value) -> IdentityKey:
         self.t.guards.identities.hashed(value)

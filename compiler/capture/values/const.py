@@ -31,6 +31,7 @@ LITERALS = (
     type(Ellipsis),
     type(NotImplemented),
 )
+#: types of numbers that may be symbolic
 NUMBERS = (int, float, bool)
 #: types of constants that guards compare by identity; all others are compared by equality
 BY_IDENTITY = (types.CodeType, np.finfo, np.iinfo)

@@ -76,7 +76,7 @@ class CellValue(Value):
             if self.root_name is not None:  # the frame opens the cell: its source is the variable
                 t.guards.add("NOT_CONTAINS", LocalsSource(), self.root_name)
             else:
-                t.guards.add("BOOL", CallSource(source, is_empty, "is_empty({})"), True)
+                guard_empty(t, source)
             return UNBOUND
         if self.root_name is None:
             source = AttrSource(source, "cell_contents")
@@ -119,6 +119,11 @@ class CellValue(Value):
         else:
             r.push(self)
             r.e.store_attr("cell_contents")
+
+
+def guard_empty(t: Interpreter, source: Source) -> None:
+    """Guard that the cell at a source holds nothing."""
+    t.guards.add("BOOL", CallSource(source, is_empty, "is_empty({})"), True)
 
 
 class FunctionValue(Value):

@@ -60,7 +60,7 @@ class PartialValue(Value):
     @property
     def has_attributes(self) -> bool:
         """Whether it has attributes of its own; to ask for its ``__dict__`` would make one."""
-        return self.obj is not None and self.obj.__reduce__()[2][3] is not None  # type: ignore[index]
+        return self.obj is not None and self.obj.__reduce__()[2][3] is not None
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         given = [*self.arguments.values(t), *args]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import types
 
+import numpy as np
 import pytest
 import torch
 
@@ -38,13 +40,26 @@ def slices_as_keys(x):
         return x + 1, str(error)
 
 
+def unhashable(x):
+    held, messages = {x.shape[0]: 1}, []
+    for value in (
+        np.ones(3), collections.deque(), collections.OrderedDict(), [], {1}, held, held.keys(),
+        held.items(), types.MappingProxyType(held), (1, [2]), types.SimpleNamespace(),
+    ):  # fmt: skip
+        try:
+            {value: 1}  # noqa: B018
+        except TypeError as error:
+            messages.append(str(error))
+    return x + 1, messages, len({held.values(): 1})
+
+
 def proxies(x):
     held = {x.shape[0]: 1}
     one, other = types.MappingProxyType(held), types.MappingProxyType(dict(held))
     return x + 1, one == other, one != other, one == held, held == one, one == {}
 
 
-@pytest.mark.parametrize("program", [slices, slices_as_keys, proxies])
+@pytest.mark.parametrize("program", [slices, slices_as_keys, unhashable, proxies])
 def test_what_holds_sizes_is_compared_by_what_it_holds(program):
     agree(program, *((torch.ones(n),) for n in (2, 3, 5)))
 

@@ -95,3 +95,33 @@ def test_many_empty_cells_are_guarded():
         torch.testing.assert_close(compiled(x), read(x))
         torch.testing.assert_close(compiled(x), read(x))
         bind()
+
+
+def test_a_cell_that_is_the_frames_own_and_empty_is_guarded_at_its_other_source():
+    def make():
+        if 0:
+            held = 0
+
+        def read(x):
+            try:
+                return x + held
+            except NameError:
+                return x - 1
+
+        def both(x, other):
+            return read(x), other(x)
+
+        def bind(value):
+            nonlocal held
+            held = value
+
+        return read, both, bind
+
+    read, both, bind = make()
+    others = read, make()[0], make()
+    others[2][2](5)
+    compiled, x = tc.compile(both, backend="eager"), torch.ones(2)
+    for _ in range(2):
+        for other in (*others[:2], others[2][0], read):
+            torch.testing.assert_close(compiled(x, other), both(x, other))
+        bind(7)
