@@ -77,6 +77,20 @@ class LocalSource(Source):
 
 
 @dataclass(frozen=True)
+class LocalsSource(Source):
+    """All bound locals of the compiled frame, by name."""
+
+    def _name(self) -> str:
+        return "L"
+
+    def _pretty(self) -> str:
+        return "locals()"
+
+    def evaluate(self, scope: Scope) -> Any:
+        return scope.locals
+
+
+@dataclass(frozen=True)
 class GlobalSource(Source):
     """A global of the compiled frame's module, or a builtin."""
 

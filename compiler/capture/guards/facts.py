@@ -11,6 +11,7 @@ import enum
 import math
 import reprlib
 import sys
+import types
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -343,6 +344,15 @@ def handles_error() -> bool:
     return sys.exc_info()[1] is not None
 
 
+def is_empty(cell: types.CellType) -> bool:
+    """Return whether a closure cell holds nothing: its variable is unbound."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
+
+
 NAMES: dict[str, Any] = {
     function.__name__: function
     for function in (
@@ -360,6 +370,7 @@ NAMES: dict[str, Any] = {
         transforms,
         torch_mode,
         handles_error,
+        is_empty,
     )
 } | {
     "torch": torch,

@@ -19,7 +19,7 @@ import torch
 from tc.compiler.capture.guards.facts import ObjectRef, is_heap_type
 from tc.compiler.capture.guards.rows import GUARDS, Guard
 from tc.compiler.capture.guards.tree import GuardTree
-from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Scope, Source
+from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, LocalsSource, Scope, Source
 
 #: a memo is made only for at least this many guards
 WORTHWHILE = 8
@@ -110,8 +110,9 @@ def groups(guards: Iterable[Guard], scope: Scope) -> dict[int, Group]:
     if any(_is_of_tensors(guard, scope) for guard in guards):
         kinds.remove("TENSOR")  # it reaches all tensors anyway
     for guard in guards:
-        if not guard.source.name or guard.kind not in kinds:
-            continue
+        of_all = not guard.source.name or isinstance(guard.source, LocalsSource)
+        if of_all or guard.kind not in kinds:
+            continue  # each call has a dict of its locals of its own
         try:
             base, way = ways.way(guard.source)
             remembered = _rests_on_dicts(guard, guard.source.evaluate(scope), way)

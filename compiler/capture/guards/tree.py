@@ -30,6 +30,7 @@ from tc.compiler.core.sources import (
     GlobalSource,
     ItemSource,
     LocalSource,
+    LocalsSource,
     Scope,
     Source,
     TypeSource,
@@ -163,6 +164,10 @@ def _local(tree: GuardTree, source: LocalSource) -> Manager:
     return child(tree.root, "framelocals", source.name, key=(source.local, slot))
 
 
+def _locals(tree: GuardTree, source: LocalsSource) -> Manager:
+    return tree.root  # whose guards C++ gives a dict of the locals that are bound
+
+
 def _global(tree: GuardTree, source: GlobalSource) -> Manager:
     table = tree._scope.globals
     found = tree._managers.get("G")
@@ -235,6 +240,7 @@ def _call(tree: GuardTree, source: CallSource) -> Manager:
 
 _REACH: dict[type[Source], Callable[[GuardTree, Any], Manager]] = {
     LocalSource: _local,
+    LocalsSource: _locals,
     GlobalSource: _global,
     AttrSource: _attr,
     ItemSource: _item,

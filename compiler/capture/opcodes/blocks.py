@@ -9,6 +9,7 @@ from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import HandlingValue, Raised, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
+from tc.compiler.capture.values.lookup import MISSING, full_name, type_lookup
 from tc.compiler.capture.values.objects import ClassValue
 
 if TYPE_CHECKING:
@@ -20,10 +21,20 @@ if TYPE_CHECKING:
 def before_with(f: Frame, i: Instruction) -> None:
     """Enter a context: push its exit method and what entering gave."""
     context = f.pop()
-    leave = context.attr(f.t, "__exit__")
-    entered = context.attr(f.t, "__enter__").call(f.t, [], {})
-    f.push(leave)
-    f.push(entered)
+    refusal = "'{}' object does not support the context manager protocol"
+    enter = _method_of_class(f, context, "__enter__", refusal)
+    f.push(_method_of_class(f, context, "__exit__", f"{refusal} (missed __exit__ method)"))
+    f.push(enter.call(f.t, [], {}))
+
+
+def _method_of_class(f: Frame, context: Value, name: str, refusal: str) -> Value:
+    try:
+        return context.attr(f.t, name)
+    except Raised:
+        kind = context.python_type()
+        if type_lookup(kind, name) is not MISSING:
+            raise
+        return f.t.python.raise_(TypeError, refusal.format(full_name(kind)))
 
 
 @opcode("WITH_EXCEPT_START")
@@ -78,9 +89,20 @@ def raise_varargs(f: Frame, i: Instruction) -> None:
     error = f.pop()
     if isinstance(error, ClassValue):
         error = error.call(f.t, [], {})
-    if cause is not None and isinstance(error, ExceptionValue):
-        error.extra["__cause__"] = cause
+    if cause is not None:
+        cause = _cause(f, cause)
+        if isinstance(error, ExceptionValue):
+            error.extra["__cause__"] = cause
     raise Raised(_exception(error))
+
+
+def _cause(f: Frame, cause: Value) -> Value:
+    if isinstance(cause, ClassValue):
+        cause = cause.call(f.t, [], {})
+    kind = cause.python_type()
+    if kind is not type(None) and not issubclass(kind, BaseException):
+        f.t.python.raise_(TypeError, "exception causes must derive from BaseException")
+    return cause
 
 
 def _exception(error: Value) -> Value:

@@ -12,7 +12,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import ITERABLE, full_name, has_any
 from tc.compiler.capture.values.sets import set_of
 from tc.compiler.capture.values.slices import SliceValue
 
@@ -131,11 +131,22 @@ def map_add(f: Frame, i: Instruction) -> None:
     f.stack[-(i.arg or 1)].set_item(f.t, key, value)
 
 
+def _require(f: Frame, value: Value, methods: tuple[str, ...], refusal: str) -> None:
+    """Raise a TypeError if the class of a value has none of some methods."""
+    kind = value.python_type()
+    if not has_any(kind, methods) and not issubclass(kind, type):
+        f.t.python.raise_(TypeError, refusal.format(full_name(kind)))
+
+
 @opcode("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE")
 def extend(f: Frame, i: Instruction) -> None:
     """Add all items of the top to a container below."""
     values = f.pop()
     name = "extend" if i.opname == "LIST_EXTEND" else "update"
+    if i.opname == "LIST_EXTEND":
+        _require(f, values, ITERABLE, "Value after * must be an iterable, not {}")
+    elif i.opname == "DICT_UPDATE":
+        _require(f, values, ("keys",), "'{}' object is not a mapping")
     container = f.stack[-(i.arg or 1)]
     container.method(f.t, name, [values], {})
 
@@ -146,10 +157,7 @@ def dict_merge(f: Frame, i: Instruction) -> None:
     values = f.pop()
     target = f.stack[-(i.arg or 1)]
     assert isinstance(target, DictValue)
-    kind = values.python_type()
-    if type_lookup(kind, "keys") is MISSING:
-        what = f"argument after ** must be a mapping, not {kind.__name__}"
-        f.t.python.raise_(TypeError, what)
+    _require(f, values, ("keys",), "argument after ** must be a mapping, not {}")
     for key in values.method(f.t, "keys", [], {}).unpack(f.t):
         if not issubclass(key.python_type(), str):
             f.t.python.raise_(TypeError, "keywords must be strings")
@@ -174,6 +182,7 @@ def unpack_sequence(f: Frame, i: Instruction) -> None:
     if isinstance(iterable, SequenceValue):
         values = iterable.unpack(f.t)
     else:
+        _require(f, iterable, ITERABLE, "cannot unpack non-iterable {} object")
         values = list(islice(iterable.each(f.t), wanted + 1))
     if len(values) != wanted:
         few = len(values) < wanted
@@ -189,11 +198,12 @@ def unpack_sequence(f: Frame, i: Instruction) -> None:
 def unpack_ex(f: Frame, i: Instruction) -> None:
     """Push the items before and after a starred target, and the list between them."""
     before, after = (i.arg or 0) & 255, (i.arg or 0) >> 8
-    values = f.pop().unpack(f.t)
+    iterable = f.pop()
+    _require(f, iterable, ITERABLE, "cannot unpack non-iterable {} object")
+    values = iterable.unpack(f.t)
     if len(values) < before + after:
-        f.t.python.raise_(
-            ValueError, f"not enough values to unpack (expected at least {before + after})"
-        )
+        expected = f"expected at least {before + after}, got {len(values)}"
+        f.t.python.raise_(ValueError, f"not enough values to unpack ({expected})")
     middle: list[Slot] = list(values[before : len(values) - after])
     tail = values[len(values) - after :]
     parts: list[Value] = [*values[:before], ListValue(middle), *tail]

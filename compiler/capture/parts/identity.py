@@ -71,10 +71,14 @@ class Identities:
 
 def _by_type(values: Iterable[Value], dicts: Iterable[Source] = ()) -> Iterator[Apart]:
     groups: dict[type, dict[str, Source]] = {dict: {source.name: source for source in dicts}}
+    seen: dict[int, Source] = {}
     for value in values:
         source = _outside(value)
-        if source is not None:
-            groups.setdefault(value.python_type(), {})[source.name] = source
+        if source is None:
+            continue
+        if value.obj is not None and seen.setdefault(id(value.obj), source) != source:
+            continue  # a class, which was found at another source as well
+        groups.setdefault(value.python_type(), {})[source.name] = source
     yield from (tuple(group.values()) for group in groups.values() if len(group) > 1)
 
 

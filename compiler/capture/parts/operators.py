@@ -30,8 +30,10 @@ from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
 from tc.compiler.capture.values.sets import SetValue, set_from, set_of
+from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
 from tc.compiler.capture.values.tensor import NodeValue, TensorValue
 
@@ -92,6 +94,8 @@ class Operators:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
         if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
             return self._array_binary(name, left, right)
+        if name in COMPARISONS:
+            left, right = _compared(left, right)
         found = self._user_binary(name, left, right)
         if found is not None:
             return found
@@ -360,6 +364,14 @@ class Operators:
             if not self.python.equal(left.at(self.t, key), right.at(self.t, key)):
                 return False
         return True
+
+
+def _compared(left: Value, right: Value) -> tuple[Value, Value]:
+    """Return what Python compares in place of two values: bounds of slices, dicts of proxies."""
+    if isinstance(left, SliceValue) and isinstance(right, SliceValue):
+        return TupleValue(list(left.parts)), TupleValue(list(right.parts))
+    one = left.mapping if isinstance(left, MappingProxyValue) else left
+    return one, right.mapping if isinstance(right, MappingProxyValue) else right
 
 
 def only_objects(owner: Value, method: str) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts.operators import Operators, only_objects
+from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import (
     Exhausted,
     NotConstant,
@@ -21,12 +23,19 @@ from tc.compiler.capture.values.containers import (
     ListValue,
     TupleValue,
 )
-from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
+from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.iterators import ConstIterator, StepIterator
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import (
+    ITERABLE,
+    MISSING,
+    full_name,
+    has_any,
+    type_lookup,
+)
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
+from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import SetValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.slot_results import slot_result
@@ -34,9 +43,6 @@ from tc.compiler.capture.values.tensor import SymValue, TensorValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
-
-#: kinds of values whose classes may be unhashable
-UNHASHABLE = (ListValue, DictValue, SetValue, ObjectValue, OpaqueValue)
 
 
 class PythonSemantics:
@@ -104,12 +110,20 @@ class PythonSemantics:
         """Return the token of a dictionary key: equal keys have equal tokens."""
         if isinstance(value, SymValue):
             return value.specialise(self.t).obj
+        if isinstance(value, SliceValue):
+            value = ConstValue(self.concrete(value))
         if isinstance(value, TupleValue):
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:
             return frozenset(value.items)
-        if isinstance(value, UNHASHABLE) and value.python_type().__hash__ is None:
-            self.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
+        if (kind := self._class_of_key(value)).__hash__ is None:
+            self.raise_(TypeError, f"unhashable type: '{full_name(kind)}'")
+        if isinstance(value, MappingProxyValue):
+            return self.key(value.mapping)
+        if isinstance(value, ArrayValue):
+            return value.key(self.t)
+        if isinstance(value, MethodValue):
+            return MethodKey(self._identity_key(value.owner), self.key(value.function))
         own_hash = isinstance(value, ObjectValue) and (
             isinstance(type_lookup(value.cls, "__hash__"), types.FunctionType)
         )
@@ -122,9 +136,18 @@ class PythonSemantics:
             self.fold(hash, found)
             return found
         except NotConstant:
-            self.t.guards.identities.hashed(value)
-            obj = value.obj
-            return IdentityKey(value) if obj is None else IdentityKey(obj)
+            return self._identity_key(value)
+
+    @staticmethod
+    def _class_of_key(value: Value) -> type:
+        try:
+            return value.python_type()
+        except breaks.GraphBreak:  # a callable of the tracer's own
+            return object
+
+    def _identity_key(self, value: Value) -> IdentityKey:
+        self.t.guards.identities.hashed(value)
+        return IdentityKey(value if value.obj is None else value.obj)
 
     # -- identity, truth, membership -----------------------------------------------------------
     def is_none(self, value: Value) -> bool:
@@ -173,7 +196,11 @@ class PythonSemantics:
             method = container.dunder(self.t, "__contains__")
             if method is not None:
                 return ConstValue(method.call(self.t, [item], {}).truth(self.t))
-        if type_lookup(container.python_type(), "__contains__") is MISSING:
+        kind = container.python_type()
+        if type_lookup(kind, "__contains__") is MISSING:
+            if not has_any(kind, ITERABLE):
+                what = f"argument of type '{full_name(kind)}' is not iterable"
+                self.raise_(TypeError, what)
             return ConstValue(any(self.equal(v, item) for v in container.each(self.t)))
         return container.method(self.t, "__contains__", [item], {})
 
@@ -286,6 +313,14 @@ class PythonSemantics:
 
 def _ascii(text: str) -> str:
     return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+@dataclass(frozen=True)
+class MethodKey:
+    """A bound method as a dictionary key: each read makes another one, which is equal."""
+
+    owner: IdentityKey
+    function: Any
 
 
 class IdentityKey:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import types
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture.array_memory import as_number
+from tc.compiler.capture.guards.facts import is_empty
 from tc.compiler.capture.parts.wrap import wrap_object, wrap_tensor
 from tc.compiler.capture.torch_api import torch_functions
 from tc.compiler.capture.values.base import Lazy, Slot, Value
@@ -19,6 +19,7 @@ from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.functions import (
     CellValue,
+    guard_empty,
     wrap_function,
 )
 from tc.compiler.capture.values.objects import (
@@ -180,7 +181,9 @@ class ValueFactory:
         if value.root_name is not None:  # a cell of the frame: guards see its content
             if id(cell) not in self._being_wrapped:  # the cell may contain itself by a function
                 self._being_wrapped.add(id(cell))
-                with contextlib.suppress(ValueError):
+                if is_empty(cell):
+                    guard_empty(self.t, source)
+                else:
                     self.wrap(cell.cell_contents, AttrSource(source, "cell_contents"))
                 self._being_wrapped.remove(id(cell))
         elif value.source is not None and value.source != source:

@@ -48,7 +48,6 @@ from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.functions import (
     FunctionWrapperValue,
     MethodValue,
-    PartialValue,
     wrap_function,
 )
 from tc.compiler.capture.values.iteration import GETTERS, wrap_getter
@@ -64,6 +63,7 @@ from tc.compiler.capture.values.objects import (
     ObjectValue,
     PythonModuleValue,
 )
+from tc.compiler.capture.values.partials import wrap_partial
 from tc.compiler.capture.values.reflection import (
     DESCRIPTORS,
     is_generic,
@@ -311,16 +311,6 @@ def _method(t: Interpreter, obj: types.MethodType, source: Source) -> Value:
     return MethodValue(owner, function, source)
 
 
-def _partial(t: Interpreter, obj: functools.partial[Any], source: Source) -> Value:
-    function = t.values.wrap(obj.func, AttrSource(source, "func"))
-    args = t.values.wrap(obj.args, AttrSource(source, "args")).unpack(t)
-    keywords = t.values.wrap(obj.keywords, AttrSource(source, "keywords"))
-    assert isinstance(keywords, DictValue)
-    names = t.python.concrete_list(keywords.keys(t))
-    named = dict(zip(names, keywords.values(t), strict=True))
-    return PartialValue(function, args, named, source)
-
-
 def _function_wrapper(attribute: str) -> Wrapper:
     """Return what wraps objects whose calls are traced as those of the function in an attribute."""
 
@@ -457,7 +447,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (lambda obj: type(obj) in DESCRIPTORS, wrap_descriptor),
     (_kind(types.FunctionType), _function),
     (_kind(types.MethodType), _method),
-    (_kind(functools.partial), _partial),
+    (_kind(functools.partial), wrap_partial),
     (_kind(functools._lru_cache_wrapper), _function_wrapper("__wrapped__")),
     (_kind(*GETTERS), wrap_getter),
     (_kind(*RANGE_ITERATORS, *SEQUENCE_ITERATORS), wrap_iterator),

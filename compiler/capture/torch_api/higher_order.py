@@ -25,8 +25,8 @@ from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import SequenceValue
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.functions import PartialValue
 from tc.compiler.capture.values.handlers import handles
+from tc.compiler.capture.values.partials import PartialValue
 from tc.compiler.capture.values.tensor import NodeValue, TensorValue
 from tc.compiler.errors import UncapturedHigherOrderOpError
 
@@ -139,8 +139,8 @@ def _contexts(t: Interpreter, function: Value) -> Callable[[], Any]:
 def _real(t: Interpreter, function: Value) -> Any:
     """Return a function that existed before the frame, and guard its identity."""
     if isinstance(function, PartialValue):
-        args = [t.python.real_object(arg) for arg in function.args]
-        named = {name: t.python.real_object(arg) for name, arg in function.kwargs.items()}
+        args = [t.python.real_object(arg) for arg in function.arguments.values(t)]
+        named = {name: t.python.real_object(arg) for name, arg in function.named(t).items()}
         return functools.partial(_real(t, function.function), *args, **named)
     obj = function.obj
     if not callable(obj):

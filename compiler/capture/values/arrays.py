@@ -140,6 +140,10 @@ class ArrayValue(Value):
         """Return the Python number that a scalar is to torch, or None where only runs know it."""
         return None
 
+    def key(self, t: Interpreter) -> Any:
+        """Return the scalar itself, as a key, after guarding its value."""
+        self.cannot(breaks.TENSOR_ITEM, "hash()")
+
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "shape":
             return TupleValue(list(t.output.tensor_size(self.tensor).values(t)))
@@ -228,6 +232,9 @@ class FixedScalar(KnownScalar):
     def number(self, t: Interpreter) -> Value:
         return ConstValue(as_number(self.obj))
 
+    def key(self, t: Interpreter) -> Any:
+        return self.obj
+
     def constant(self) -> Any:
         return self.obj
 
@@ -247,12 +254,17 @@ class GivenScalar(KnownScalar):
     """A numpy scalar that the program is given: a tensor to numpy, a guarded number to torch."""
 
     source: Source
-    _number: Value | None = None
+
+    def __init__(self, obj: np.generic, make: Callable[[], TensorValue], source: Source) -> None:
+        super().__init__(obj, make, source)
+        self._read_before: dict[str, Value] = {}
 
     def number(self, t: Interpreter) -> Value:
-        if self._number is None:  # one symbol, however often it is used
-            self._number = self._read(t, as_number, "as_number({})")
-        return self._number
+        return self._read(t, as_number, "as_number({})")
+
+    def key(self, t: Interpreter) -> Any:
+        t.python.concrete(self._read(t, *READ_AS["item"]))
+        return self.obj
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in READ_AS and not args and not kwargs:
@@ -263,7 +275,10 @@ class GivenScalar(KnownScalar):
         return self._read(t, bool, "bool({})").truth(t)
 
     def _read(self, t: Interpreter, read: Callable[[Any], Any], text: str) -> Value:
-        return t.values.wrap(read(self.obj), CallSource(self.source, read, text))
+        if text not in self._read_before:  # one symbol, however often it is used
+            source = CallSource(self.source, read, text)
+            self._read_before[text] = t.values.wrap(read(self.obj), source)
+        return self._read_before[text]
 
 
 def _to_array(tensor: torch.Tensor) -> Any:

@@ -13,7 +13,14 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
+from tc.compiler.capture.values.lookup import (
+    ITERABLE,
+    MISSING,
+    full_name,
+    has_any,
+    read_runs_python,
+    type_lookup,
+)
 from tc.compiler.core.sources import Source
 from tc.compiler.options import config
 from tc.trace.places import StackFrame
@@ -122,20 +129,26 @@ class Value:
         """Return the value of ``self.name(*args, **kwargs)``."""
         return self.attr(t, name).call(t, args, kwargs)
 
+    def special(self, t: Interpreter, name: str, args: Args, refusal: str) -> Value:
+        """Return the result of a special method; if its class has none, raise a TypeError."""
+        kind = self.python_type()
+        if type_lookup(kind, name) is MISSING and not issubclass(kind, type):
+            return t.python.raise_(TypeError, refusal.format(full_name(kind)))
+        return self.method(t, name, args, {})
+
     def item(self, t: Interpreter, key: Value) -> Value:
         """Return the value of ``self[key]``."""
-        kind = self.python_type()
-        if type_lookup(kind, "__getitem__") is MISSING and not issubclass(kind, type):
-            return t.python.raise_(TypeError, f"'{kind.__name__}' object is not subscriptable")
-        return self.method(t, "__getitem__", [key], {})
+        return self.special(t, "__getitem__", [key], "'{}' object is not subscriptable")
 
     def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
         """Do ``self[key] = value``."""
-        self.method(t, "__setitem__", [key, value], {})
+        refusal = "'{}' object does not support item assignment"
+        self.special(t, "__setitem__", [key, value], refusal)
 
     def del_item(self, t: Interpreter, key: Value) -> None:
         """Do ``del self[key]``."""
-        self.method(t, "__delitem__", [key], {})
+        refusal = "'{}' object does not support item deletion"
+        self.special(t, "__delitem__", [key], refusal)
 
     def truth(self, t: Interpreter) -> bool:
         """Return ``bool(self)``."""
@@ -154,10 +167,13 @@ class Value:
 
     def length(self, t: Interpreter) -> Value:
         """Return the value of ``len(self)``."""
-        return self.method(t, "__len__", [], {})
+        return self.special(t, "__len__", [], "object of type '{}' has no len()")
 
     def iterate(self, t: Interpreter) -> Value:
         """Return the value of ``iter(self)``: one whose `advance` yields items."""
+        kind = self.python_type()
+        if not has_any(kind, ITERABLE):
+            t.python.raise_(TypeError, f"'{full_name(kind)}' object is not iterable")
         self.cannot(breaks.UNSUPPORTED_OP, f"iteration over {self.describe()}")
 
     def advance(self, t: Interpreter) -> Value:

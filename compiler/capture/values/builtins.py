@@ -123,6 +123,9 @@ class BuiltinValue(KnownObject):
             args, kwargs = bound_arguments(t, self.obj, args, kwargs)
             return _operator(t, OPERATORS.get(id(self.obj), name), args, kwargs)
         if isinstance(self.obj, types.MethodDescriptorType | types.WrapperDescriptorType):
+            if args and not issubclass(args[0].python_type(), self.obj.__objclass__):
+                other = type(args[0].python_type().__name__, (), {})
+                t.python.fold(self.obj, other())  # Python's own error
             overridden = type_lookup(args[0].python_type(), name) is not self.obj
             if overridden and isinstance(args[0], ObjectValue | TupleValue):
                 method = slot_method(t, args[0], self.obj)
@@ -424,7 +427,12 @@ def _delattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _vars(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if not args:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "vars() without an argument")
-    return args[0].attr(t, "__dict__")
+    try:
+        return args[0].attr(t, "__dict__")
+    except Raised as raised:
+        if not issubclass(raised.value.python_type(), AttributeError):
+            raise
+        return t.python.raise_(TypeError, "vars() argument must have __dict__ attribute")
 
 
 @builtin(locals)

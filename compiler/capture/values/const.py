@@ -13,6 +13,7 @@ import numpy as np
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import BY_EQUALITY
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.lookup import ITERABLE, has_any
 from tc.compiler.core.sources import AttrSource
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ LITERALS = (
     type(Ellipsis),
     type(NotImplemented),
 )
+#: types of numbers that may be symbolic
+NUMBERS = (int, float, bool)
 #: types of constants that guards compare by identity; all others are compared by equality
 BY_IDENTITY = (types.CodeType, np.finfo, np.iinfo)
 #: bound methods of objects implemented in C or in Python
@@ -77,8 +80,8 @@ class ConstValue(KnownObject):
         if (known := METHODS_OF_CONSTANTS.get((type(self.obj), name))) is not None:
             return known(t, self.obj, args)
         try:
-            plain = [a.constant() for a in args]
-            named = {k: v.constant() for k, v in kwargs.items()}
+            plain = [_operand(t, a) for a in args]
+            named = {k: _operand(t, v) for k, v in kwargs.items()}
         except NotConstant:
             if type(self.obj) is frozenset:
                 return t.values.set_of(map(t.values.known, self.obj), frozenset).method(
@@ -87,7 +90,7 @@ class ConstValue(KnownObject):
             if name.startswith("__"):
                 return t.values.known(NotImplemented)
             self.cannot(breaks.UNSUPPORTED_CALL, f"{type(self.obj).__name__}.{name}")
-        return t.python.folded(getattr(self.obj, name), *plain, **named)
+        return t.python.folded(t.python.fold(getattr, self.obj, name), *plain, **named)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.python.raise_(TypeError, f"{type(self.obj).__name__!r} object is not callable")
@@ -135,7 +138,19 @@ class ConstMethod(Value):
         r.e.load_attr(self.name)
 
 
+def _operand(t: Interpreter, value: Value) -> Any:
+    """Return the Python object of an argument; of a symbolic number its current value, guarded."""
+    try:
+        return value.constant()
+    except NotConstant:
+        if value.python_type() not in NUMBERS:
+            raise
+        return t.python.concrete(value)
+
+
 def _join(t: Interpreter, text: str, args: Args) -> Value:
+    if not has_any(args[0].python_type(), ITERABLE):
+        return t.python.raise_(TypeError, "can only join an iterable")
     parts = t.python.concrete_list(args[0].unpack(t))
     return t.python.folded(text.join, parts)
 

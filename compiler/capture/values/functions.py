@@ -1,8 +1,7 @@
-"""Callables that are inlined: functions, methods and partial functions; cells and generators."""
+"""Callables that are inlined: functions and methods; cells and generators."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 from collections.abc import Generator
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.dialects import RUNNING
+from tc.compiler.capture.guards.facts import is_empty
 from tc.compiler.capture.values.base import (
     UNBOUND,
     Args,
@@ -25,7 +25,7 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.dicts import DictValue, Entries
-from tc.compiler.core.sources import AttrSource, ItemSource, Source
+from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalsSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
@@ -67,15 +67,20 @@ class CellValue(Value):
         if self.content is None:
             self.content = UNBOUND
             if self.obj is not None and self.source is not None:
-                try:
-                    contents = self.obj.cell_contents
-                except ValueError:
-                    return UNBOUND
-                source: Source = self.source
-                if self.root_name is None:
-                    source = AttrSource(source, "cell_contents")
-                self.content = t.values.wrap(contents, source)
+                self.content = self._read(t, self.obj, self.source)
         return self.content
+
+    def _read(self, t: Interpreter, cell: types.CellType, source: Source) -> Value:
+        """Return the content of a real cell, and guard that it is empty if it is."""
+        if is_empty(cell):
+            if self.root_name is not None:  # the frame opens the cell: its source is the variable
+                t.guards.add("NOT_CONTAINS", LocalsSource(), self.root_name)
+            else:
+                guard_empty(t, source)
+            return UNBOUND
+        if self.root_name is None:
+            source = AttrSource(source, "cell_contents")
+        return t.values.wrap(cell.cell_contents, source)
 
     def store(self, t: Interpreter, value: Value) -> None:
         """Put a value into the cell."""
@@ -84,7 +89,8 @@ class CellValue(Value):
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "cell_contents":
-            return self.load(t)
+            found = self.load(t)
+            return t.python.raise_(ValueError, "Cell is empty") if found is UNBOUND else found
         return super().attr(t, name)
 
     def held(self) -> list[Value]:
@@ -113,6 +119,11 @@ class CellValue(Value):
         else:
             r.push(self)
             r.e.store_attr("cell_contents")
+
+
+def guard_empty(t: Interpreter, source: Source) -> None:
+    """Guard that the cell at a source holds nothing."""
+    t.guards.add("BOOL", CallSource(source, is_empty, "is_empty({})"), True)
 
 
 class FunctionValue(Value):
@@ -360,63 +371,6 @@ class FunctionWrapperValue(OpaqueValue):
         return super().attr(t, name)
 
 
-class PartialValue(Value):
-    """A functools.partial."""
-
-    noun = "a partial function"
-
-    def __init__(
-        self,
-        function: Value,
-        args: list[Value],
-        kwargs: dict[str, Value],
-        source: Source | None = None,
-    ) -> None:
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-        self.source = source
-
-    def python_type(self) -> type:
-        return functools.partial
-
-    def truth(self, t: Interpreter) -> bool:
-        return True
-
-    def describe(self) -> str:
-        return f"partial({self.function.describe()})"
-
-    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        given = [*self.args, *args]
-        named = {**self.kwargs, **kwargs}
-        return self.function.call(t, given, named)
-
-    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
-        return self.function.tail_call_codes()
-
-    def attr(self, t: Interpreter, name: str) -> Value:
-        if name == "func":
-            return self.function
-        if name == "args":
-            return TupleValue(list(self.args))
-        if name == "keywords":
-            return t.values.dict_of(self.kwargs.items())
-        if name not in functools.partial.__dict__ and name not in object.__dict__:
-            return t.python.raise_(
-                AttributeError, f"'functools.partial' object has no attribute '{name}'"
-            )
-        return super().attr(t, name)
-
-    def children(self, t: Interpreter) -> list[Value]:
-        return [self.function, *self.args, *self.kwargs.values()]
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        r.load_callable(functools.partial)
-        r.push(self.function)
-        r.push_slots([*self.args, *self.kwargs.values()])
-        r.e.call(1 + len(self.args), tuple(self.kwargs))
-
-
 class GeneratorValue(Value):
     """A generator made by traced code: a frame that is interpreted from yield to yield."""
 
@@ -497,6 +451,9 @@ class GeneratorValue(Value):
                 items.append(self.advance(t))
             except Exhausted:
                 break
+            except Raised as raised:
+                error = raised.value.describe()
+                raise breaks.SkipFrame(f"{self.describe()} raises {error} if run ahead") from None
         else:
             raise breaks.SkipFrame(f"{self.describe()} yields too many items to be run in advance")
         if t.effects.writes != writes:

@@ -15,7 +15,6 @@ from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, CLASS_METHODS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue, is_not_implemented
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, sort_values
-from tc.compiler.capture.values.functions import PartialValue
 from tc.compiler.capture.values.iterators import (
     EnumerateIterator,
     FilterIterator,
@@ -37,8 +36,8 @@ from tc.compiler.capture.values.itertools_iterators import (
     WhileIterator,
     ZipLongestIterator,
 )
+from tc.compiler.capture.values.lookup import MISSING, full_name, has_any, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
-from tc.compiler.capture.values.sets import SetValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import Source
 
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
 def _iter(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1:
         return args[0].iterate(t)
+    if not BUILTINS[id(callable)](t, [args[0]], {}).truth(t):
+        t.python.raise_(TypeError, "iter(v, w): v must be callable")
     return SentinelIterator(args[0], args[1])
 
 
@@ -96,12 +97,14 @@ for _filter_kind in (filter, itertools.filterfalse):
 @builtin(reversed)
 def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
+    kind = owner.python_type()
+    if not has_any(kind, ("__reversed__", "__getitem__")):
+        t.python.raise_(TypeError, f"'{full_name(kind)}' object is not reversible")
     if isinstance(owner, ObjectValue):
         if owner.dunder(t, "__reversed__") is not None:
             return owner.method(t, "__reversed__", [], {})
         if owner.dunder(t, "__len__") is None or owner.dunder(t, "__getitem__") is None:
-            kind = owner.python_type().__name__
-            return t.python.raise_(TypeError, f"'{kind}' object is not reversible")
+            return t.python.raise_(TypeError, f"'{full_name(kind)}' object is not reversible")
         return ReversedIterator(owner, t.python.concrete(owner.length(t)) - 1)
     if isinstance(owner, TensorValue):
         return owner.method(t, "flip", [ConstValue(0)], {}) if owner.example.dim() else owner
@@ -109,16 +112,16 @@ def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return ReversedIterator(owner, len(owner.slots) - 1)
     if owner.is_constant():
         t.python.fold(reversed, owner.constant())  # Python's own error
-    if isinstance(owner, SetValue):
-        t.python.fold(reversed, set())
     return ListValue(list(reversed(owner.unpack(t)))).iterate(t)
 
 
 @builtin(operator.length_hint)
 def _length_hint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner, default = args[0], args[1] if len(args) > 1 else ConstValue(0)
-    if not isinstance(owner, ObjectValue) or owner.dunder(t, "__len__") is not None:
+    if type_lookup(owner.python_type(), "__len__") is not MISSING:
         return owner.length(t)
+    if not isinstance(owner, ObjectValue):
+        return default
     method = owner.dunder(t, "__length_hint__")
     if method is None:
         return default
@@ -216,13 +219,6 @@ BUILTINS.add(id(min), _extreme("lt"))
 
 
 # -- functools, itertools ----------------------------------------------------------------------
-@builtin(functools.partial)
-def _partial(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if args[0].is_constant() and not callable(args[0].constant()):
-        t.python.fold(functools.partial, args[0].constant())  # Python's own error
-    return PartialValue(args[0], list(args[1:]), kwargs)
-
-
 @builtin(functools.reduce)
 def _reduce(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     items = args[1].each(t)

@@ -7,7 +7,11 @@ from typing import Any
 
 import torch
 
+from tc.compiler.capture.guards.facts import is_heap_type
+
 MISSING: Any = object()
+#: methods one of which the class of an iterable has
+ITERABLE = ("__iter__", "__getitem__")
 #: what PyTorch's own modules define: the tracer knows what it does
 _MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
 
@@ -21,6 +25,17 @@ def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return MISSING
+
+
+def has_any(cls: type, names: tuple[str, ...]) -> bool:
+    """Return whether a class defines one of several names."""
+    return any(type_lookup(cls, name) is not MISSING for name in names)
+
+
+def full_name(cls: type) -> str:
+    """Return the name of a class as messages of the interpreter have it, ``numpy.ndarray``."""
+    plain = is_heap_type(cls) or cls.__module__ == "builtins"
+    return cls.__name__ if plain else f"{cls.__module__}.{cls.__name__}"
 
 
 def is_data_descriptor(raw: Any) -> bool:

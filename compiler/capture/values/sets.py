@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
@@ -161,7 +163,7 @@ def _has_own_hash(token: Any) -> bool:
     """Return whether a token is the item itself, so that it has the same hash."""
     if type(token) is tuple:
         return all(map(_has_own_hash, token))
-    return is_constant_object(token)
+    return is_constant_object(token) or isinstance(token, np.generic)
 
 
 def set_of(t: Interpreter, values: Iterable[Value], kind: type = set) -> SetValue:

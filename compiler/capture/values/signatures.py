@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.functions import FunctionValue, MethodValue, PartialValue
+from tc.compiler.capture.values.functions import FunctionValue, MethodValue
 from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.objects import ClassValue
+from tc.compiler.capture.values.partials import PartialValue
 from tc.compiler.core.sources import AttrSource
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def _like(t: Interpreter, value: Value) -> Any:
     if isinstance(value, MethodValue):
         return types.MethodType(_like(t, value.function), object())
     if isinstance(value, PartialValue):
-        plain = t.python.concrete_list(value.args)
-        named = t.python.concrete_dict(value.kwargs)
+        plain = t.python.concrete_list(value.arguments.values(t))
+        named = t.python.concrete_dict(value.named(t))
         return functools.partial(_like(t, value.function), *plain, **named)
     if isinstance(value, FunctionValue):
         wrapped = value.extra.get("__wrapped__")

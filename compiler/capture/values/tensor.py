@@ -297,10 +297,41 @@ class SymValue(NodeValue):
         return ConstValue(t.shapes.guarded(self.python_type(), self.example))
 
     def attr(self, t: Interpreter, name: str) -> Value:
+        if name in OF_NUMBERS:
+            return t.attributes.builtin_method(self, name)
         return self.specialise(t).attr(t, name)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        kind = self.python_type()
+        if name in OF_NUMBERS and len(args) == 1 and args[0].python_type() is kind is not bool:
+            function, reflected = OF_NUMBERS[name]
+            pair = (args[0], self) if reflected else (self, args[0])
+            return t.python.binary(function, *pair)
         return self.specialise(t).method(t, name, args, kwargs)
+
+
+#: operators of numbers that also have a reflected method
+ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+)
+COMPARISONS = (
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+)
+#: special methods of numbers -> the operator that they implement, and whether operands are swapped
+OF_NUMBERS = {
+    **{f"__{name}__": (name, False) for name in (*ARITHMETIC, *COMPARISONS)},
+    **{f"__r{name}__": (name, True) for name in ARITHMETIC},
+}
 
 
 def _size(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
 import operator
@@ -163,3 +164,54 @@ def test_computed_scalars_beside_floats_stay_in_the_graph():
     compiled = tc.compile(program, backend="eager", fullgraph=True)
     x, array = torch.ones(3), np.arange(4.0)
     assert _outcome(compiled, x, array) == _outcome(program, x, array)
+
+
+class Owner:
+    def method(self):
+        return 1
+
+
+def _counted(x, v):
+    counts = {}
+    for item in np.array([1, 1, 2]):
+        counts[int(item)] = counts.get(item, 0) + 1
+    return x + 1, counts
+
+
+def _counted_by_default(x, v):
+    counts = collections.defaultdict(int)
+    counts[v] += 1
+    counts[1] += 1
+    return x + 1, dict(counts)
+
+
+AS_KEYS = {
+    "dict": lambda x, v: (x + 1, {v: 1}.get(1), len({1, v}), {1: 2}.get(v), v in {1: 3}),
+    "set": lambda x, v: (x + 1, {v} & {1}, {1} | {v}, {v} - {1}, 1 in {v}),
+    "tuple": lambda x, v: (x + 1, {(1, 2): 5}.get((v, 2)), {frozenset([v]): 1}),
+    "made": lambda x, v: (x + 1, dict.fromkeys([v, 1]), set(iter([v, 1, 2])), {v: 1}.get(v)),
+    "Counter": lambda x, v: (x + 1, collections.Counter([v, 1, 2])),
+    "constants": lambda x, v: (x + 1, {np.int64(3): 1}.get(3), {np.float32(0.5), 0.5}),
+    "defaultdict": _counted_by_default,
+    "items of an array": _counted,
+}
+GIVEN = (
+    np.int64(1), np.int64(2), np.float32(0.5), np.bool_(True), np.complex64(1), np.float64("nan"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AS_KEYS)
+def test_scalars_are_keys_as_the_numbers_that_they_equal(name):
+    compiled, x = tc.compile(AS_KEYS[name], backend="eager"), torch.ones(2)
+    for value in GIVEN:
+        assert repr(compiled(x, value)) == repr(AS_KEYS[name](x, value))
+
+
+def test_bound_methods_are_keys_that_are_equal_each_time():
+    def program(x, owner):
+        first, second = owner.method, owner.method
+        return x + 1, {first: 1}.get(second), first in {second}, {(first, 1): 2}.get((second, 1))
+
+    compiled, x = tc.compile(program, backend="eager"), torch.ones(2)
+    for owner in (Owner(), Owner()):
+        assert repr(compiled(x, owner)) == repr(program(x, owner))
