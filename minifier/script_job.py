@@ -67,8 +67,9 @@ class ScriptJob:
             oracle.seconds = min(oracle.seconds, HUNG)
         self.setting.measure(oracle, text, lambda: oracle.ask(text))
         oracle.deadline = self.setting.deadline
-        self.improved(text, "script")
+        self.best = text
         try:
+            self.improved(text, "script")
             home = self.setting.subject.home
             whole = modules.inlined(
                 text, home, oracle.fails, lambda one: self.improved(one, "inlined")
