@@ -183,7 +183,13 @@ class Writer(Block):
         self.count(str(variable), start, stop or c_index(ix.extent(variable)))
 
     def to_stream(self, statements: Iterable[Statement], along: Index) -> list[Store]:
-        """Return the stores that bypass the caches (non-temporal) in a loop along memory."""
+        """Return the stores that bypass the caches (non-temporal) in a loop along memory.
+
+        In rows shorter than what is buffered, the buffers would cost more than they save.
+        """
+        length = ix.extent(along).constant
+        if length is not None and length < STREAM:
+            return []
         return [
             s
             for s in statements
