@@ -14,6 +14,7 @@ from tc.compiler.aot.cut import MinCutPartition, size_in_bytes
 from tc.compiler.aot.passes import has_effect
 from tc.compiler.aot.recompute import drop_formulas
 from tc.compiler.aot.regions import REGION
+from tc.compiler.aot.symbols import SizeNodes
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.nodetext import describe, short
@@ -163,22 +164,17 @@ def _lacking(
         if isinstance(size, SYMBOLIC)
         for symbol in size.node.expr.free_symbols
     } - found
-    homes: list[fx.Node] = []
-    for node in joint.nodes if missing else ():
+    if not missing:
+        return []
+    homes, placeholders = SizeNodes(joint), joint.find_nodes(op="placeholder")
+    for node in joint.nodes:
         value = node.meta.get("val")
-        if node in cut.backward or node in given:
-            continue
-        if isinstance(value, SYMBOLIC) and value.node.expr in missing:
-            missing.discard(value.node.expr)
-            homes.append(node)
-    for node in joint.find_nodes(op="placeholder") if missing else ():
-        for dim, size in enumerate(getattr(node.meta["val"], "shape", ())):
-            if isinstance(size, SYMBOLIC) and size.node.expr in missing and node not in given:
-                missing.discard(size.node.expr)
-                with joint.inserting_after(joint.find_nodes(op="placeholder")[-1]):
-                    homes.append(joint.call_function(aten.sym_size.int, (node, dim)))
-                homes[-1].meta.update(node.meta, val=size)
-    return homes
+        own = node not in cut.backward and node not in given
+        if own and (node.op == "placeholder" or isinstance(value, SYMBOLIC)):
+            homes.add_input(node, value)
+    known = sorted(missing & {*homes.nodes, *homes.homes}, key=str)
+    with joint.inserting_after(placeholders[-1]):
+        return [homes.nodes.get(symbol) or homes.symbol(symbol) for symbol in known]
 
 
 def _forward(

@@ -371,7 +371,8 @@ class Shapes:
         number = self.env.create_symfloatnode(symbol, hint=value, source=torch_source)
         self._track(number, torch_source, source)
         largest = sys.float_info.max
-        assert number != 0 and -largest <= number <= largest  # each leaves a guard
+        for condition in (number != 0, number >= -largest, number <= largest):
+            self.guarded(bool, condition)
         return number
 
     def specialise(self, number: Any) -> int:

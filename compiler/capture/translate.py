@@ -281,7 +281,7 @@ class Translation:
             value.children(self.t)  # running it ahead may do tensor operations
         if self.t.output.calls == 0:
             raise breaks.SkipFrame("it does no tensor operation", harmless=True)
-        r = self._begin([value], changes=self.t.effects.any(), at_break=False)
+        r = self._begin([value], at_break=False)
         r.push(value)
         r.e.return_value()
         return r, None
@@ -303,7 +303,7 @@ class Translation:
         chain = breakable(frames if frames[0] is self.root else [self.root])
         return Stop(record, tuple((frame.step_number, frame.current.offset) for frame in chain))
 
-    def _begin(self, values: list[Value], changes: bool, at_break: bool = True) -> Residual:
+    def _begin(self, values: list[Value], at_break: bool = True) -> Residual:
         """Emit the start of the residual code: graph call, new values, effects."""
         for one in self.t.effects.generators:
             if isinstance(one, GeneratorValue) and one.needs_closing:
@@ -323,7 +323,7 @@ class Translation:
             memo = self.make_memo() if len(inputs) >= WORTHWHILE else None
             r.call_graph(self.graph_name, inputs, memo)
         r.restore_modes()
-        if changes:
+        if at_break or t.effects.any():
             r.make_all()
         r.replay_effects(at_break)
         return r

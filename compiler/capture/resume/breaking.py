@@ -117,7 +117,7 @@ def _runs_elsewhere(frame: Frame, root: Frame) -> bool:
     return not (opname.startswith("CALL") and LOOKS_BACK & set(frame.code.co_names))
 
 
-def finish_at_break(leaf: Frame, begin: Callable[[list[Value], bool], Residual]) -> Ending:
+def finish_at_break(leaf: Frame, begin: Callable[[list[Value]], Residual]) -> Ending:
     """Emit everything from the graph's call to the calls of the resume functions."""
     one = leaf.current
     if one.opname in ("YIELD_VALUE", "SEND"):
@@ -128,7 +128,7 @@ def finish_at_break(leaf: Frame, begin: Callable[[list[Value], bool], Residual])
 class _Ending:
     """The residual code of one break, under construction."""
 
-    def __init__(self, chain: list[Frame], begin: Callable[[list[Value], bool], Residual]) -> None:
+    def __init__(self, chain: list[Frame], begin: Callable[[list[Value]], Residual]) -> None:
         self.chain = chain
         self.leaf = chain[-1]
         self.handled = {id(value) for value in self.leaf.t.handled}
@@ -136,7 +136,7 @@ class _Ending:
         stacks = [value for frame in chain for value in frame.stack]
         cells = [cell for frame in chain[1:] for cell in frame.cells.values()]
         locals_ = [value for found in self.locals for value in found.values()]
-        self.r = begin([*map(self._passed, stacks), *locals_, *cells], True)
+        self.r = begin([*map(self._passed, stacks), *locals_, *cells])
         self.below = [v for frame in chain[:-1] for v in frame.stack if self._handles(v)]
         self.name = ""
 

@@ -204,9 +204,8 @@ class Residual:
     def make_all(self) -> None:
         """Make the registered values that are new, in locals."""
         for value in list(self._made.values()):
-            if id(value) in self._temporaries:
-                continue
-            if isinstance(value, NodeValue) and value.reloadable:
+            reloaded = isinstance(value, NodeValue) and value.reloadable
+            if reloaded or id(value) in self._temporaries:
                 continue
             self.push(value)
             if id(value) in self._temporaries:

@@ -102,7 +102,7 @@ PLACES = {
     "attribute of a module": ("m.h", "m.h = {}"),
     "variable of a closure": ("cell", "cell = {}"),
     "argument": ("argument", "argument = {}; inner = lambda: argument"),
-    "global": ("PLACE", "globals()['PLACE'] = {}"),
+    "global": ("PLACE", "PLACE = {}"),
     "item of a global": ("TABLE['k']", "TABLE['k'] = {}"),
 }
 
@@ -110,6 +110,7 @@ TEMPLATE = """
 def make(d, o, l, q, s, m, cell):
     def program(argument, x):
         nonlocal cell
+        global PLACE
         old = {place}
         new = {holder}
         {change}
@@ -133,8 +134,6 @@ class Place:
     def program(self, holder: str, place: str, middle: str, cell: Any) -> Any:
         read, change = PLACES[place]
         now = "0" if "delete" in place or "clear" in place or "popped" in place else read
-        if place == "global":
-            change = "global PLACE; PLACE = {}"
         source = TEMPLATE.format(
             place=read,
             holder=holder,
@@ -142,10 +141,6 @@ class Place:
             middle=middle,
             now=now,
         )
-        if place == "global":  # the declaration has to come first
-            source = source.replace("global PLACE; ", "").replace(
-                "nonlocal cell\n", "nonlocal cell; global PLACE\n"
-            )
         scope = self.globals
         exec(source, scope)
         return scope["make"](self.d, self.o, self.l, self.q, self.s, self.m, cell)
