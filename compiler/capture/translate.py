@@ -26,7 +26,7 @@ from tc.compiler.capture.guards.filter import GuardFilter, filtered
 from tc.compiler.capture.guards.guard_list import CheckedGuards, build
 from tc.compiler.capture.guards.memo import WORTHWHILE, MakeMemo
 from tc.compiler.capture.parts.identity import lasting
-from tc.compiler.capture.resume.breaking import breakable, finish_at_break
+from tc.compiler.capture.resume.breaking import breakable, finish_at_break, looks_back
 from tc.compiler.capture.resume.residual import Residual
 from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
 from tc.compiler.capture.torch_api.optimizers import make_state
@@ -190,10 +190,12 @@ class Stop:
     Attributes:
         places: step number and offset of the current instruction of each frame that the break can
             be taken in, the frame under capture first.
+        shown: whether code that runs there may read the locals of the frame under capture.
     """
 
     record: BreakRecord
     places: tuple[tuple[int, int | None], ...]
+    shown: bool = False
 
     @property
     def step(self) -> int:
@@ -294,14 +296,15 @@ class Translation:
         self.t.top = leaf
         if self.stop.record.cause.mark:
             self.t.output.marks.add(self.stop.record.cause.mark)
-        resume = finish_at_break(leaf, self._begin)
+        resume = finish_at_break(leaf, self._begin, shown=self.stop.shown)
         return resume.residual, replace(self.stop.record, resume=resume.name)
 
     def stop_before(self, cause: breaks.GraphBreak, record: BreakRecord) -> Stop:
         """Return where the next attempt has to end because of a break in this one."""
         frames = cause.frame.chain() if isinstance(cause.frame, Frame) else [self.root]
         chain = breakable(frames if frames[0] is self.root else [self.root])
-        return Stop(record, tuple((frame.step_number, frame.current.offset) for frame in chain))
+        places = tuple((frame.step_number, frame.current.offset) for frame in chain)
+        return Stop(record, places, looks_back(frames))
 
     def _begin(self, values: list[Value], at_break: bool = True) -> Residual:
         """Emit the start of the residual code: graph call, new values, effects."""

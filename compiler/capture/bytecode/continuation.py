@@ -6,8 +6,6 @@ function that follows; `trampoline` calls one after the other, so that no loop d
 
 from __future__ import annotations
 
-import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -28,14 +26,3 @@ def trampoline(function: Callable[..., Any], *args: Any) -> Any:
     while type(result) is Continuation:
         result = result.function(*result.args)
     return result
-
-
-def raised_here(error: BaseException) -> BaseException:
-    """Return an exception of traced code with the traceback of one raised in the caller.
-
-    Opcodes of handlers require a traceback, and crash without one.
-    """
-    if error.__traceback__ is None:
-        frame = sys._getframe(1)
-        error.__traceback__ = types.TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
-    return error

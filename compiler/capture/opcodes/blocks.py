@@ -8,7 +8,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import HandlingValue, Raised, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.exceptions import ExceptionValue
+from tc.compiler.capture.values.exceptions import ExceptionValue, traceback_of
 from tc.compiler.capture.values.lookup import MISSING, full_name, type_lookup
 from tc.compiler.capture.values.objects import ClassValue
 
@@ -42,8 +42,7 @@ def with_except_start(f: Frame, i: Instruction) -> None:
     """Call the exit method with the exception that left the block."""
     error, leave = f.stack[-1], f.stack[-4]
     kind = f.t.values.known(error.python_type())
-    traceback = ConstValue(None)
-    f.push(leave.call(f.t, [kind, error, traceback], {}))
+    f.push(leave.call(f.t, [kind, error, traceback_of(f.t, error)], {}))
 
 
 @opcode("PUSH_EXC_INFO")

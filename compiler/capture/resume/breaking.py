@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.bytecode.continuation import Continuation, raised_here, trampoline
+from tc.compiler.capture.bytecode.continuation import Continuation, trampoline
 from tc.compiler.capture.bytecode.dialects import DIALECT, RUNNING
 from tc.compiler.capture.bytecode.instructions import Handler, Instruction, stack_effect
 from tc.compiler.capture.bytecode.resume_functions import (
     HANDLING,
+    INNER,
     STACK_PREFIX,
     Kind,
     cached_resume_code,
@@ -24,6 +25,7 @@ from tc.compiler.capture.bytecode.resume_functions import (
     is_resumed,
     origin_of,
 )
+from tc.compiler.capture.bytecode.tracebacks import raised_here
 from tc.compiler.capture.frame import Frame
 from tc.compiler.capture.skips import stays_whole
 from tc.compiler.capture.values.base import NULL, HandlingValue, Value
@@ -114,29 +116,42 @@ def _runs_elsewhere(frame: Frame, root: Frame) -> bool:
         return False
     if opname.startswith(OWN_GLOBALS):
         return frame.module_globals is root.module_globals
-    return not (opname.startswith("CALL") and LOOKS_BACK & set(frame.code.co_names))
+    return not (opname.startswith("CALL") and looks_back([frame]))
 
 
-def finish_at_break(leaf: Frame, begin: Callable[[list[Value]], Residual]) -> Ending:
-    """Emit everything from the graph's call to the calls of the resume functions."""
+def looks_back(frames: Sequence[Frame]) -> bool:
+    """Return whether code in one of the frames may read the locals of its callers."""
+    return any(LOOKS_BACK & set(frame.code.co_names) for frame in frames)
+
+
+def finish_at_break(
+    leaf: Frame, begin: Callable[[list[Value]], Residual], *, shown: bool = False
+) -> Ending:
+    """Emit everything from the graph's call to the calls of the resume functions.
+
+    If ``shown``, the instruction that breaks may read the frame's locals, so all are stored there.
+    """
     one = leaf.current
     if one.opname in ("YIELD_VALUE", "SEND"):
         raise breaks.SkipFrame("it yields")
-    return _Ending(leaf.chain(), begin).emit()
+    return _Ending(leaf.chain(), begin, shown).emit()
 
 
 class _Ending:
     """The residual code of one break, under construction."""
 
-    def __init__(self, chain: list[Frame], begin: Callable[[list[Value]], Residual]) -> None:
+    def __init__(
+        self, chain: list[Frame], begin: Callable[[list[Value]], Residual], shown: bool
+    ) -> None:
         self.chain = chain
+        self.shown = self._user_locals(chain[0]) if shown else {}
         self.leaf = chain[-1]
         self.handled = {id(value) for value in self.leaf.t.handled}
         self.locals = [self._live(frame) for frame in chain]
         stacks = [value for frame in chain for value in frame.stack]
         cells = [cell for frame in chain[1:] for cell in frame.cells.values()]
         locals_ = [value for found in self.locals for value in found.values()]
-        self.r = begin([*map(self._passed, stacks), *locals_, *cells])
+        self.r = begin([*map(self._passed, stacks), *locals_, *cells, *self.shown.values()])
         self.below = [v for frame in chain[:-1] for v in frame.stack if self._handles(v)]
         self.name = ""
 
@@ -157,8 +172,15 @@ class _Ending:
         found = frame.bound(frozenset().union(*wanted))
         return {name: found[name] for name in sorted(found)}
 
+    @staticmethod
+    def _user_locals(root: Frame) -> dict[str, Value]:
+        names = {n for n in root.locals if not n.startswith((STACK_PREFIX, INNER))}
+        return {name: value for name, value in root.bound(names).items() if value is not NULL}
+
     def emit(self) -> Ending:
         r, one = self.r, self.leaf.current
+        for name, value in self.shown.items():
+            r.bind(name, value)
         for value in (*self.below, *self.leaf.stack):
             if not self._handles(value):
                 r.push(value)

@@ -302,6 +302,15 @@ class Residual:
         self._unbound[source.name] = self.store_new()
         self.e.delete_fast(name)
 
+    def bind(self, name: str, value: Value) -> None:
+        """Emit a store to a frame's local; sources that read it still find the old value."""
+        source = LocalSource(name)
+        if name in self.t.frame.locals and source.name not in self._unbound:
+            self.load_source(source)
+            self._unbound[source.name] = self.store_new()
+        self.push(value)
+        self.e.store_fast(name)
+
     def store_new(self) -> str:
         """Pop the top into a new local and return its name."""
         self._names += 1

@@ -24,6 +24,7 @@ from tc.compiler.capture.torch_api.torch_functions import CHANGES_STATE
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.exceptions import traceback_of
 from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 from tc.compiler.core import levels
@@ -239,10 +240,10 @@ def _enters(code: types.CodeType) -> bool:
 
 
 def _exc_info(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """Return ``sys.exc_info()``; an exception raised by traced code has no traceback."""
     if t.handled:
         error = t.handled[-1].error
-        return TupleValue([t.values.known(error.python_type()), error, ConstValue(None)])
+        kind = t.values.known(error.python_type())
+        return TupleValue([kind, error, traceback_of(t, error)])
     if sys.exc_info()[1] is not None:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, "sys.exc_info() below an except block")
     t.guards.recorded.add("NO_ERROR", PROCESS)

@@ -28,6 +28,7 @@ PARAMETERS: dict[Any, str] = {
     min: "a, /, *rest, key=0, default=0",
     next: "a, b=0, /",
     vars: "a=0, /",
+    dir: "a=0, /",
     bool: "a=0, /",
     classmethod: "a, /",
     staticmethod: "a, /",

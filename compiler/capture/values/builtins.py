@@ -426,7 +426,7 @@ def _delattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(vars)
 def _vars(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if not args:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "vars() without an argument")
+        return _locals(t, args, kwargs)
     try:
         return args[0].attr(t, "__dict__")
     except Raised as raised:
@@ -435,8 +435,7 @@ def _vars(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.python.raise_(TypeError, "vars() argument must have __dict__ attribute")
 
 
-@builtin(locals)
-def _locals(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+def _user_locals(t: Interpreter) -> dict[str, Value]:
     frame = t.top
     assert frame is not None
     found: dict[str, Value] = {}
@@ -447,7 +446,19 @@ def _locals(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
                 found[name] = held
         elif frame.is_bound(name) and not name.startswith((STACK_PREFIX, INNER)):
             found[name] = frame.local(name)
-    return t.values.dict_of(found.items())
+    return found
+
+
+@builtin(locals)
+def _locals(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return t.values.dict_of(_user_locals(t).items())
+
+
+@builtin(dir)
+def _dir(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if args:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"dir() of {args[0].describe()}")
+    return t.values.list_of(map(ConstValue, sorted(_user_locals(t))))
 
 
 def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import LambdaValue, NotConstant, Value
+from tc.compiler.capture.bytecode.tracebacks import with_traceback
+from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 
@@ -39,7 +40,7 @@ class ExceptionValue(Value):
         return self.truth_by_class(t)
 
     def attr(self, t: Interpreter, name: str) -> Value:
-        if name in self.extra:
+        if name in self.extra and not (name == "__traceback__" and self.trail):
             return self.extra[name]
         if name == "args":
             return t.values.new_tuple(self.args)
@@ -49,6 +50,8 @@ class ExceptionValue(Value):
             raise breaks.SkipFrame("the __context__ of an exception is read")
         if name == "__suppress_context__":
             return ConstValue("__cause__" in self.extra)
+        if name == "__traceback__" and self.trail:
+            return TracebackValue(self)
         if name in ("__cause__", "__traceback__"):
             return ConstValue(None)
         if name in ("name", "obj", "path") and issubclass(self.cls, NAMING):
@@ -61,7 +64,7 @@ class ExceptionValue(Value):
                 AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
             )
         if name == "with_traceback":
-            return self._chain(t)
+            return LambdaValue(self._with_traceback, "with_traceback")
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
     def came_while(self, handled: Value) -> None:
@@ -69,12 +72,14 @@ class ExceptionValue(Value):
         if handled is not self and self.source is None:
             self.extra.setdefault("__context__", handled)
 
-    def _chain(self, t: Interpreter) -> Value:
-        function: Callable[..., Value] = lambda t, args, kwargs: self  # noqa: E731
-        return LambdaValue(function, "with_traceback")
+    def _with_traceback(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        self.set_attr(t, "__traceback__", args[0])
+        return self
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         self.extra[name] = value
+        if name == "__traceback__":
+            self.trail = ()
 
     @property
     def _is_initialised_in_python(self) -> bool:
@@ -116,6 +121,8 @@ class ExceptionValue(Value):
         return [*self.args, *self.extra.values()]
 
     def rebuild(self, r: ResidualInterface) -> None:
+        if self.trail:
+            r.load_callable(with_traceback)
         r.load_callable(self.cls)
         traced = self._is_initialised_in_python
         if traced:
@@ -128,3 +135,34 @@ class ExceptionValue(Value):
             r.push(value)
             r.e.swap(2)
             r.e.store_attr(name)
+        if self.trail:
+            places = (
+                (at.file, at.line, at.name, tuple(span) if span else None)
+                for _, at, span in self.trail
+            )
+            r.e.load_const(tuple(places))
+            r.e.call(2)
+
+
+class TracebackValue(Value):
+    """The traceback of an exception that has been raised; what it holds is not known yet."""
+
+    noun = "a traceback"
+
+    def __init__(self, error: Value) -> None:
+        self.error = error
+
+    def python_type(self) -> type:
+        return types.TracebackType
+
+    def children(self, t: Interpreter) -> list[Value]:
+        return [self.error]
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.push(self.error)
+        r.e.load_attr("__traceback__")
+
+
+def traceback_of(t: Interpreter, error: Value) -> Value:
+    """Return the traceback of an exception that is being handled."""
+    return error.attr(t, "__traceback__") if error.source is None else TracebackValue(error)

@@ -483,3 +483,41 @@ def test_a_function_of_other_code_is_compiled_again():
     double = FunctionType((lambda t: t * 2).__code__, {})
     assert compiled(double, torch.ones(2)).tolist() == [3.0, 3.0]
     assert compiled(lambda t: t * 5, torch.ones(2)).tolist() == [6.0, 6.0]
+
+
+def _names_of_caller():
+    return sorted(name for name in sys._getframe(1).f_locals if not name.startswith("___"))
+
+
+def _reads_locals_by_vars(x):
+    z = x.shape[0]
+    print(end="")
+    del x
+    return torch.ones(z), "{z}".format(**vars()), dir(), sorted(locals())
+
+
+def _evaluates(x):
+    z = x + 3
+    w = 5
+    exec("assert w == 5")
+    return x + 1, eval("z * w")
+
+
+def _reads_own_frame(x, w=3):
+    w = x.dim() + 4
+    return x + sys._getframe().f_locals["w"], w
+
+
+def _is_read_by_its_callee(x):
+    z, w = 5, 2
+    del w
+    return x + z, _names_of_caller()
+
+
+@pytest.mark.parametrize(
+    "f", [_reads_locals_by_vars, _evaluates, _reads_own_frame, _is_read_by_its_callee]
+)
+def test_code_that_looks_at_the_frame_sees_the_locals_of_eager(f):
+    compiled = tc.compile(f)
+    for size in (2, 3, 4):
+        assert repr(compiled(torch.ones(size))) == repr(f(torch.ones(size)))

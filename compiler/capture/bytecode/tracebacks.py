@@ -1,0 +1,62 @@
+"""Tracebacks of exceptions that traced code raised: Python has not raised these itself."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+import types
+from collections.abc import Sequence
+
+#: a line at which an exception was raised, or a call that it left: file, line, the code's name, and
+#: the lines and columns of the expression (None where the code holds none); a constant of code
+RaisedAt = tuple[str, int, str, tuple[int | None, int | None, int | None, int | None] | None]
+
+
+def with_traceback(error: BaseException, places: Sequence[RaisedAt]) -> BaseException:
+    """Return an exception with a traceback of the given places, innermost first.
+
+    They are put above the traceback that it has, as Python does where it raises.
+    """
+    traceback = error.__traceback__
+    for place in places:
+        frame = _frame_at(place)
+        traceback = types.TracebackType(traceback, frame, frame.f_lasti, place[1])
+    error.__traceback__ = traceback
+    return error
+
+
+def raised_here(error: BaseException) -> BaseException:
+    """Return an exception with the traceback of one raised in the caller, if it has none.
+
+    Opcodes of handlers require a traceback, and crash without one.
+    """
+    if error.__traceback__ is None:
+        frame = sys._getframe(1)
+        error.__traceback__ = types.TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+    return error
+
+
+def _frame_at(place: RaisedAt) -> types.FrameType:
+    """Return a frame that has ended at a place: only running code makes frames."""
+    try:
+        exec(_code_at(place), {})
+    except BaseException as error:
+        assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        return error.__traceback__.tb_next.tb_frame
+    raise AssertionError("a raise statement has not raised")
+
+
+@functools.lru_cache(maxsize=256)
+def _code_at(place: RaisedAt) -> types.CodeType:
+    """Return code that raises at a place."""
+    file, line, name, span = place
+    statement = ast.Raise(exc=ast.Name("Exception", ast.Load()))
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.stmt, ast.expr)):
+            node.lineno = node.end_lineno = line
+            node.col_offset = node.end_col_offset = 0
+            if span is not None and None not in span:
+                _, node.end_lineno, node.col_offset, node.end_col_offset = span
+    code = compile(ast.Module([statement], []), file, "exec")
+    return code.replace(co_name=name, co_qualname=name)
