@@ -52,11 +52,13 @@ def _code_at(place: RaisedAt) -> types.CodeType:
     """Return code that raises at a place."""
     file, line, name, span = place
     statement = ast.Raise(exc=ast.Name("Exception", ast.Load()))
+    last, start, end = line, 0, 0
+    if span is not None:
+        _, *rest = span
+        last, start, end = (line, 0, 0) if None in rest else [at or 0 for at in rest]
     for node in ast.walk(statement):
         if isinstance(node, (ast.stmt, ast.expr)):
-            node.lineno = node.end_lineno = line
-            node.col_offset = node.end_col_offset = 0
-            if span is not None and None not in span:
-                _, node.end_lineno, node.col_offset, node.end_col_offset = span
+            node.lineno, node.end_lineno = line, last
+            node.col_offset, node.end_col_offset = start, end
     code = compile(ast.Module([statement], []), file, "exec")
     return code.replace(co_name=name, co_qualname=name)

@@ -152,6 +152,7 @@ class _Ending:
         cells = [cell for frame in chain[1:] for cell in frame.cells.values()]
         locals_ = [value for found in self.locals for value in found.values()]
         self.r = begin([*map(self._passed, stacks), *locals_, *cells, *self.shown.values()])
+        self.passed = [*map(self._passed, stacks), *locals_, *cells]
         self.below = [v for frame in chain[:-1] for v in frame.stack if self._handles(v)]
         self.name = ""
 
@@ -181,6 +182,8 @@ class _Ending:
         r, one = self.r, self.leaf.current
         for name, value in self.shown.items():
             r.bind(name, value)
+        for value in self.passed:
+            r.keep(value)
         for value in (*self.below, *self.leaf.stack):
             if not self._handles(value):
                 r.push(value)

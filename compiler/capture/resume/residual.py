@@ -311,6 +311,18 @@ class Residual:
         self.push(value)
         self.e.store_fast(name)
 
+    def keep(self, value: Value) -> None:
+        """Emit a read of what a value's source holds now, for pushes after code that may change it.
+
+        Nobody else stores to the frame's own locals, but for those in cells.
+        """
+        source = value.source
+        if source is None or (isinstance(source, LocalSource) and source.local not in self._cells):
+            return
+        if source.name not in self._shared_sources and self._temporaries.get(id(value)) is None:
+            self.load_source(source)
+            self._shared_sources[source.name] = self.store_new()
+
     def store_new(self) -> str:
         """Pop the top into a new local and return its name."""
         self._names += 1

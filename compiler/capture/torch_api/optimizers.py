@@ -30,7 +30,7 @@ def unpatched(function: Any) -> Any:
     """
     original = getattr(function, "_torchdynamo_orig_callable", None)
     part = getattr(original, "__name__", "step") != "step"
-    return original if part and original.__module__.startswith(MODULE) else function
+    return original if part and str(original.__module__).startswith(MODULE) else function
 
 
 def make_state(code: types.CodeType, module: str, values: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ def make_state(code: types.CodeType, module: str, values: dict[str, Any]) -> Non
         return
     initialise = unpatched(getattr(type(optimizer), "_init_group", None))
     if not isinstance(optimizer, torch.optim.Optimizer) or not (
-        isinstance(initialise, types.FunctionType) and initialise.__module__.startswith(MODULE)
+        isinstance(initialise, types.FunctionType) and str(initialise.__module__).startswith(MODULE)
     ):
         return
     lists = initialise.__code__.co_argcount - 2  # its output lists: parameters, gradients, states

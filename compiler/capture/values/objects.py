@@ -35,9 +35,12 @@ GLOBAL_HOOKS = (
 SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
-def is_library(module: str) -> bool:
-    """Return whether a module's functions and classes are assumed never to change."""
-    return module.partition(".")[0] in LIBRARIES
+def is_library(module: str | None) -> bool:
+    """Return whether a module's functions and classes are assumed never to change.
+
+    Code that was executed without a module (``exec`` with names of its own) has None.
+    """
+    return module is not None and module.partition(".")[0] in LIBRARIES
 
 
 #: PyTorch and Python's own library: their functions and methods are not guarded one by one

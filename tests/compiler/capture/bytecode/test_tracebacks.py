@@ -52,7 +52,7 @@ def of_an_older(x: torch.Tensor) -> Any:
         try:
             fails(x)
         except KeyError as error:
-            raise RuntimeError("again").with_traceback(error.__traceback__)
+            raise RuntimeError("again").with_traceback(error.__traceback__) from None
     except RuntimeError as error:
         kept = error
     return x + 1, kept

@@ -497,8 +497,8 @@ def _reads_locals_by_vars(x):
 
 
 def _evaluates(x):
-    z = x + 3
-    w = 5
+    z = x + 3  # noqa: F841
+    w = 5  # noqa: F841
     exec("assert w == 5")
     return x + 1, eval("z * w")
 

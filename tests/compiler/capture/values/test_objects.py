@@ -122,3 +122,56 @@ def test_classes_that_are_called_in_their_own_way() -> None:
     compiled = tc.compile(counting, backend="eager")
     for n in (1, 2, 3):
         torch.testing.assert_close(compiled(X), X + n)
+
+
+CODE_WITHOUT_A_MODULE = """
+class Sized:
+    def __init__(self, n): self.n = n
+    def __len__(self): return self.n
+
+class Checks(type):
+    def __instancecheck__(cls, other): return other == 3
+
+class Checked(metaclass=Checks):
+    pass
+
+class Net(torch.nn.Module):
+    def forward(self, x): return x + isinstance(3, Checked)
+
+class Descent(torch.optim.SGD):
+    def step(self, closure=None):
+        with torch.no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.add_(p.grad, alpha=-group["lr"])
+
+class Failed(Exception):
+    pass
+
+def decorated(function):
+    def call(*args): return function(*args)
+    return call
+
+@torch._dynamo.disable
+def outside(x): return x + 1
+
+@decorated
+def program(x):
+    try:
+        raise Failed("text")
+    except Failed as error:
+        text = str(error)
+    return outside(x + len(Sized(3)) + isinstance(3, Checked)) + Net()(x), text
+"""
+
+
+def test_code_that_was_executed_without_a_module_compiles():
+    names = {"torch": torch}
+    exec(CODE_WITHOUT_A_MODULE, names)
+    assert names["program"].__module__ is None
+    x = torch.ones(2)
+    assert repr(tc.compile(names["program"])(x)) == repr(names["program"](x))
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.grad = torch.ones(2)
+    tc.compile(names["Descent"]([weight], lr=0.5).step)()
+    assert weight.tolist() == [0.5, 0.5]
