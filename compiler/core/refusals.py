@@ -84,6 +84,14 @@ def _check_values(tensor: torch.Tensor, indices: Sequence[Any], values: Any, *_:
         raise RuntimeError(f"values of shape {values.shape} for elements of shape {written}")
 
 
+def _check_slice(tensor: torch.Tensor, source: torch.Tensor, *at: Any) -> None:
+    """Check that what is written has the shape of the part that it is written to."""
+    written = aten.slice.Tensor(tensor, *at).shape
+    pairs = [_hints(pair) for pair in zip(source.shape, written, strict=False)]
+    if source.dim() != len(written) or any(a != b for a, b in pairs if None not in (a, b)):
+        raise RuntimeError(f"a source of shape {source.shape} for a slice of shape {written}")
+
+
 def _check_view(tensor: torch.Tensor, shape: Sequence[Any], *_: Any) -> None:
     """Check by torch's own rule that memory can be seen in another shape, for the sizes at hand."""
     sizes, strides, wanted = map(_hints, (tensor.shape, tensor.stride(), shape))
@@ -95,6 +103,9 @@ def _check_view(tensor: torch.Tensor, shape: Sequence[Any], *_: Any) -> None:
 #: shape functions that lack a check of shapes
 SHAPES: dict[Any, Callable[..., None]] = {
     aten._softmax.default: _check_dim,
+    aten.cummax.default: _check_dim,
+    aten.cummin.default: _check_dim,
+    aten.slice_scatter.default: _check_slice,
     aten.view.default: _check_view,
     aten.index_put.default: _check_values,
     aten.index_put_.default: _check_values,
@@ -189,7 +200,7 @@ def _needs_trying(
     tensors = [value for value in leaves if isinstance(value, torch.Tensor)]
     if any(one.device.type != "cpu" or one.layout is not torch.strided for one in tensors):
         return False
-    pairs = [*zip(func._schema.arguments, args, strict=False)]
+    pairs = [*_named(func, args, kwargs)]
     sizes = [
         leaf for argument, value in pairs if not _is_number(argument) for leaf in _leaves(value)
     ]
@@ -199,29 +210,39 @@ def _needs_trying(
     kinds.update(_dtypes(result))
     if len(kinds) != 1 or not kinds <= ORDINARY:
         return True
-    return any(_is_unusual(value) for argument, value in pairs if _is_number(argument))
+    return any(_is_unusual(argument, leaf) for argument, value in pairs for leaf in _leaves(value))
 
 
 def _is_number(argument: Any) -> bool:
     """Return whether an argument is one to compute with, where it is no tensor."""
     kind = str(argument.type)
-    return "number" in kind or "Tensor" in kind
+    return "number" in kind or "Tensor" in kind or "float" in kind
 
 
-def _is_unusual(value: Any) -> bool:
+def _is_unusual(argument: Any, value: Any) -> bool:
+    """Return whether a value is one that kernels may refuse where they take most others."""
+    if not _is_number(argument):
+        least = 0 if "pad" in argument.name else 1
+        return type(value) is int and value < least and argument.name not in NO_SIZES
     if type(value) is float:
-        return math.isfinite(value) and abs(value) > torch.finfo(torch.float32).max
-    return type(value) in (bool, complex)
+        return not 0 < value <= torch.finfo(torch.float32).max
+    return type(value) in (bool, complex) or (type(value) is int and value <= 0)
 
 
 def _described(
     func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], sizes: Sizes
 ) -> Given:
     """Return the arguments of a call by their names, in a form that can be compared."""
+    return tuple((a.name, _form(a, value, sizes)) for a, value in _named(func, args, kwargs))
+
+
+def _named(
+    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Yield the given arguments with what the schema says about them."""
     arguments = func._schema.arguments
-    named = [(a, value) for a, value in zip(arguments, args, strict=False)]
-    named += [(a, kwargs[a.name]) for a in arguments[len(args) :] if a.name in kwargs]
-    return tuple((a.name, _form(a, value, sizes)) for a, value in named)
+    yield from zip(arguments, args, strict=False)
+    yield from ((a, kwargs[a.name]) for a in arguments[len(args) :] if a.name in kwargs)
 
 
 def _form(argument: Any, value: Any, sizes: Sizes) -> Any:
@@ -260,6 +281,16 @@ def _ordinary(given: Given) -> Iterator[Given]:
     for changed, form in tensors[1:]:
         like_first = StandIn(form.sizes, tensors[0][1].dtype)
         yield tuple((name, like_first if name == changed else other) for name, other in given)
+    yield tuple((name, form if name in NO_SIZES else _positive(form)) for name, form in given)
+
+
+def _positive(form: Any) -> Any:
+    """Return a form with 1 in place of integers that are negative or zero, and of all numbers."""
+    if isinstance(form, tuple) and not isinstance(form, StandIn | Number):
+        return tuple(map(_positive, form))
+    if isinstance(form, Number):
+        return Number(int, 1)
+    return 1 if type(form) is int and form <= 0 else form
 
 
 def _floats(dtype: torch.dtype) -> torch.dtype:

@@ -37,6 +37,15 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "index_fill": lambda: small.index_fill(0, at, 300),
     "scatter": lambda: small.scatter(0, at, 300),
     "fill_diagonal_": lambda: torch.zeros(2, 2, dtype=torch.int8).fill_diagonal_(300),
+    # numbers out of an op's range
+    "celu": lambda: F.celu(x, alpha=0),
+    "smooth_l1_loss": lambda: F.smooth_l1_loss(x, x, beta=-1.0),
+    "unfold of negative padding": lambda: F.unfold(torch.ones(1, 1, 5, 5), 2, padding=-1),
+    "interpolate to nothing": lambda: F.interpolate(torch.ones(1, 1, 4), size=0),
+    "interpolate by zero": lambda: F.interpolate(
+        torch.ones(1, 1, 4, 4), scale_factor=0.0, mode="bicubic"
+    ),
+    "mvlgamma": lambda: torch.mvlgamma(x.abs() + 9, 0),
     # types
     "mul_ of integers by a float": lambda: long.clone().mul_(0.5),
     "mul_ of bools by an integer": lambda: mask.clone().mul_(2),
@@ -56,6 +65,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "unfold": lambda: F.unfold(torch.ones(1, 1, 5, 5, dtype=torch.int64), 2),
     # shapes
     "softmax": lambda: x.softmax(4),
+    "cummax": lambda: torch.tensor(1.0).cummax(5),
+    "cummin": lambda: torch.tensor(1.0).cummin(-100),
+    "slice_scatter": lambda: x.slice_scatter(torch.zeros(3, 3), 1, 3, 9),
     "softmin": lambda: F.softmin(x, 5),
     "index_put_": lambda: x.clone().index_put_((torch.tensor([0, 1]),), torch.zeros(3)),
     "setitem": lambda: x.clone().__setitem__(torch.tensor([0, 1]), torch.zeros(3)),
