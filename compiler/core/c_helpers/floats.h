@@ -148,10 +148,6 @@ TC_INLINE float tc_UNARY_f32(float x0) { return __builtin_UNARYf(x0); }
    for: UNARY = floor, ceil, trunc, fabs, sqrt */
 TC_INLINE double tc_UNARY_f64(double x0) { return __builtin_UNARY(x0); }
 
-/* helper: tc_LIBM_f32
-   for: LIBM = lgamma */
-TC_LANES float tc_LIBM_f32(float x0) { return __builtin_LIBMf(x0); }
-
 /* helper: tc_LIBM_f64
    for: LIBM = lgamma */
 TC_LANES double tc_LIBM_f64(double x0) { return __builtin_LIBM(x0); }

@@ -5,8 +5,10 @@
 /* helper: tc_prelude
    gcc would turn chains of clamps into chains of masks, at twice the price, and branches between
    two functions into jumps, which no vector takes. Without these passes gcc 12 unswitches a loop in a
-   parallel region wrongly: a bidirectional RNN had the gradients of its two ends mixed up. */
-#pragma GCC optimize ("no-thread-jumps", "no-tree-dominator-opts", "no-tree-pre", "no-unswitch-loops")
+   parallel region wrongly: a bidirectional RNN had the gradients of its two ends mixed up. What one
+   arm of a choice alone needs would be sunk into a branch, and a call there has no vector form. */
+#pragma GCC optimize ("no-thread-jumps", "no-tree-dominator-opts", "no-tree-pre")
+#pragma GCC optimize ("no-unswitch-loops", "no-tree-sink")
 
 /* helper: tc_wrapping
    Integers wrap around as in eager: a comparison may not take it that sums do not. It stands only
