@@ -21,6 +21,7 @@ from tc.compiler.aot.losses import (
 )
 from tc.compiler.aot.recurrent import layered
 from tc.compiler.aot.resampling import interpolate
+from tc.compiler.aot.windows import col2im, im2col
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.table import Table
 
@@ -52,7 +53,7 @@ FROM_TORCH = {
         unsafe_split_with_sizes unbind block_diag select_backward slice_backward diagonal_backward
         unfold_backward""",
     "indexing": """masked_fill take isin isneginf isposinf
-        tril triu im2col col2im _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
+        tril triu _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
     "creation": """eye fill linspace logspace new_empty new_full new_ones new_zeros ones_like
         zeros_like zeros ones empty_like hann_window""",
     "resampling": """reflection_pad1d reflection_pad2d reflection_pad3d reflection_pad1d_backward
@@ -185,6 +186,8 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
 OWN: dict[Any, Callable[..., Any]] = {
     aten.index_fill.int_Scalar: index_fill,
     aten.index_fill.int_Tensor: index_fill,
+    aten.im2col.default: im2col,
+    aten.col2im.default: col2im,
     aten.native_batch_norm.default: batch_norm_without_writes,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
     aten.binary_cross_entropy.default: binary_cross_entropy,
