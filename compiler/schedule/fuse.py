@@ -483,16 +483,22 @@ def _quotients(group: Group) -> int:
 
 
 def _starves(group: Group) -> bool:
-    """Return whether few long rows that need several passes would leave threads idle."""
-    if not group.inner or all(isinstance(m.node, Reduction) for m in group.members):
-        passes = 1 if group.inner and not _chained(group) else 2
-        if passes == 1 or not group.inner:
-            return False
+    """Return whether few long rows that need several passes would leave threads idle.
+
+    One pass is shared among threads: its reductions are split, whatever else it computes.
+    """
+    if not group.inner or not (_scans(group) or _chained(group)):
+        return False
     rows = ix.product(extents(group.outer)).constant
     length = ix.product(extents(group.inner)).constant
     return rows is not None and rows < FEW_ROWS and (length is None or length > LONG_ROW)
 
 
+def _scans(group: Group) -> bool:
+    return any(isinstance(m.node, Scan) for m in group.members)
+
+
 def _chained(group: Group) -> bool:
+    """Return whether a pass along the rows needs the result of one before."""
     results = {m.name for m in group.members if isinstance(m.node, Reduction)}
-    return any(results & set(reads(m.node)) for m in group.members)
+    return any(results & set(reads(m.node)) for m in group.members if m.level == "inner")

@@ -161,6 +161,15 @@ def test_few_long_rows_are_not_fused() -> None:
     ]
 
 
+@pytest.mark.parametrize("size", [1 << 10, 1 << 18])
+def test_what_one_pass_over_a_long_row_computes_is_one_kernel(size: int) -> None:
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        sign = y.sign()
+        return torch.where(sign == 1, x, 0).add(torch.where(sign == -1, 1 - x, 0)).mean()
+
+    assert len(planned(lowered(loss, (r(size), r(size)))).kernels()) == 1
+
+
 LAST = torch.channels_last
 TURNING = {
     "copy": lambda x: (x.contiguous(memory_format=LAST), x.sum((2, 3))),
