@@ -211,10 +211,10 @@ class Search:
     def _search(self, problem: Problem, case: Case, oracle: Oracle) -> Verdict:
         if problem.kind == "timeout":
             oracle.seconds = min(oracle.seconds, HUNG)
+        if (verdict := self._own_backend(problem)) is not None:
+            return verdict
         first = self.alone(case, oracle)
         if not first.failed:
-            if (verdict := self._own_backend(problem)) is not None:
-                return verdict
             verdict = Verdict(
                 INCONCLUSIVE,
                 f"{problem.message}; its graph alone does not fail ({first.message or first.kind})",
