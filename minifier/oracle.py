@@ -296,9 +296,7 @@ class ScriptOracle(Search):
 
     def _is_rounding(self, text: str, ways: Sequence[str]) -> bool:
         """Return whether the script itself, run in another precision, explains a difference."""
-        return any(
-            self._run(text, eager=True, way=way).get("rounding", False) for way in ways
-        )
+        return any(self._run(text, eager=True, way=way).get("rounding", False) for way in ways)
 
     def _run(self, text: str, **more: Any) -> dict[str, Any]:
         return self.server.ask(

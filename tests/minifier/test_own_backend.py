@@ -75,7 +75,9 @@ def reduced(backend: str, folder: Path) -> tuple[subprocess.CompletedProcess[str
 
 def test_a_graph_has_the_backend_that_fails(tmp_path: Path) -> None:
     done, text = reduced("a function", tmp_path)
-    assert "backend=mine)" in text and "def mine(" in text and "fails alike in 5 of 5" in done.stderr
+    assert (
+        "backend=mine)" in text and "def mine(" in text and "fails alike in 5 of 5" in done.stderr
+    )
     bisected = tool("tc.minifier.bisect", "minified.py", cwd=tmp_path)
     assert "backend mine of the script is at fault" in bisected.stdout
 
