@@ -166,7 +166,7 @@ class Recorder:
         return recording
 
     def noted(self, backend: Any) -> OwnBackend:
-        """Return what is known of a backend that the script passes as a function; note its place."""
+        """Return what is known of a backend of the script's own; note its place."""
         own = OwnBackend.of(backend, self.script)
         self.own.append((own.name, own.place))
         return own

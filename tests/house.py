@@ -538,7 +538,9 @@ def printed_commands(files: Iterable[File]) -> Iterator[Violation]:
             if not isinstance(node, ast.JoinedStr):
                 continue
             for before, value in itertools.pairwise(node.values):
-                if not isinstance(value, ast.FormattedValue) or not isinstance(before, ast.Constant):
+                if not isinstance(value, ast.FormattedValue) or not isinstance(
+                    before, ast.Constant
+                ):
                     continue
                 text = ast.unparse(value.value)
                 if COMMAND.search(str(before.value)) and not text.endswith("__version__"):

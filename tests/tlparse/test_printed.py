@@ -15,8 +15,6 @@ from real_traces import unpacked
 from tc.tlparse.__main__ import main
 
 
-
-
 def size(folder: Path) -> int:
     return sum(one.stat().st_size for one in folder.rglob("*"))
 
