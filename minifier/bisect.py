@@ -118,7 +118,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(name, action="store_true")
     parser.add_argument("--seconds", type=seconds)
     parser.add_argument("--runs", type=whole_number(0), default=0)
-    options = parser.parse_args(own)
+    options: argparse.Namespace = parser.parse_args(own)
     if options.json and options.issue:
         raise Usage("--json and --issue are two forms of one output; give one")
     options.rest = rest

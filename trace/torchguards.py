@@ -122,7 +122,8 @@ FORMS: Final = (
           lambda m: (f"marks on {readable(m['of'] or m['marked'])}", "", "", "tensor"),
           "hasattr(L['x'], '_dynamo_dynamic_indices') == False"),
     _form("not None", rf"{_OF} is not None", _something, "L['bias'] is not None"),
-    _form("same object", r"(?P<of>[LG]?\[?[\w.'\"\[\]]+) is (?P<value>[LG]\[.+|[a-z_]\w*(?:[.\[].*)?)",
+    _form("same object",
+          r"(?P<of>[LG]?\[?[\w.'\"\[\]]+) is (?P<value>[LG]\[.+|[a-z_]\w*(?:[.\[].*)?)",
           _same, "L['y'] is L['x']"),
     _form("keys", r"list\((?:dict\.keys\()?(?P<of>.+?)(?:\.keys\(\)|\))\)? == (?P<value>.+)", _keys,
           "list(dict.keys(L['d'])) == ['a', 'b']"),
@@ -158,7 +159,9 @@ FORMS: Final = (
           "___check_fake_script_type(L['o'], 77), type=<class 'Q'>"),
     _form("subclass", r"___check_(?:metadata|opaque_guard_fn)_\w+\((?P<of>.*)\)", _type,
           "___check_metadata_140_c0(L['x'])"),
-    _form("no alias", r"Duplicate tensor found where not expected! ?(?P<of>.*?)(?:should not alias.*)?", _alone,
+    _form("no alias",
+          r"Duplicate tensor found where not expected! ?(?P<of>.*?)(?:should not alias.*)?",
+          _alone,
           "Duplicate tensor found where not expected! L['x']should not alias to anything, but is "
           "aliased"),
 )  # fmt: skip

@@ -120,7 +120,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--mode")
     parser.add_argument("--save", metavar="FILE")
     parser.add_argument("--workers", type=whole_number(0))
-    options = parser.parse_args(arguments)
+    options: argparse.Namespace = parser.parse_args(arguments)
     if options.no_grad and options.inference_mode:
         raise Usage("--no-grad and --inference-mode exclude each other; give one")
     for given in (*options.size, *options.value):
