@@ -118,7 +118,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(name, action="store_true")
     parser.add_argument("--seconds", type=seconds)
     parser.add_argument("--runs", type=whole_number(0), default=0)
-    options = parser.parse_args(own)
+    options: argparse.Namespace = parser.parse_args(own)
     if options.json and options.issue:
         raise Usage("--json and --issue are two forms of one output; give one")
     options.rest = rest
@@ -146,7 +146,7 @@ def searched(
     """Return what tc-bisect says of a script; limits have their defaults where none is given."""
     script = subject.script(place.folder)
     what = Run(script, subject.arguments, seconds or 600.0, subject.home)
-    return Search(subject.label, what, place.folder, seconds or 120.0, Progress(), runs).run()
+    return Search(subject, what, place.folder, seconds or 120.0, Progress(), runs).run()
 
 
 @dataclass
@@ -158,7 +158,7 @@ class Search:
         looks: how often the script was run until it failed.
     """
 
-    label: str
+    subject: Subject
     what: Run
     folder: Path
     seconds: float
@@ -168,12 +168,12 @@ class Search:
 
     def run(self) -> Verdict:
         """Return what is wrong, if anything is."""
-        self.progress.now(f"running {self.label} …")
+        self.progress.now(f"running {self.subject.label} …")
         server = Server(self.folder)
         try:
             problem = self.found(server)
             calls = Calls(server, self.what, self.progress.now)
-            verdict = without_graph(self.label, problem)
+            verdict = without_graph(self.subject.label, problem)
             if verdict is not None and problem.kind in ("script", "exit"):
                 verdict = around_graphs(problem, calls) or verdict
             elif verdict is not None and problem.kind == "outside":
@@ -211,15 +211,18 @@ class Search:
     def _search(self, problem: Problem, case: Case, oracle: Oracle) -> Verdict:
         if problem.kind == "timeout":
             oracle.seconds = min(oracle.seconds, HUNG)
+        if (verdict := self._own_backend(problem)) is not None:
+            return verdict
         first = self.alone(case, oracle)
         if not first.failed:
-            if (verdict := self._own_backend(problem)) is not None:
-                return verdict
             verdict = Verdict(
                 INCONCLUSIVE,
                 f"{problem.message}; its graph alone does not fail ({first.message or first.kind})",
             )
-            verdict.add("next", f"tc-minify {self.label}, which reduces all graphs in their order")
+            verdict.add(
+                "next",
+                f"{self.subject.command('tc-minify')}, which reduces all graphs in their order",
+            )
             return verdict
         oracle.target = first.identity
         seen = oracle.measure(oracle.question(case), lambda: oracle.ask(case), self.runs)
@@ -251,7 +254,9 @@ class Search:
         if rung.answer.detail.get("index") is not None:
             add_element(verdict, rung.answer.detail)
         self._workaround(verdict, ladder, rung, step)
-        verdict.add("next", f"tc-minify {self.label}", probes=ladder.probes + oracle.asked)
+        verdict.add(
+            "next", str(self.subject.command("tc-minify")), probes=ladder.probes + oracle.asked
+        )
         return verdict
 
     def _own_backend(self, problem: Problem) -> Verdict | None:

@@ -31,6 +31,7 @@ PACKAGES: Final = {
     "_functorch": "functorch.",
 }
 ACCEPTS: Final = "compiled code accepts what eager refuses"  # how such a repro ends
+ROUNDING: Final = "rounding"  # the kind of a difference that a float64 run explains
 COMPILED: Final = "compiled code"  # the stage of what no part of a compiler raises
 WORDS: Final = 200  # characters of a message that count
 
@@ -47,8 +48,9 @@ class Identity:
     """One failure, without what differs between two runs of it.
 
     Attributes:
-        kind: ``raises``; ``wrong``, ``nan``: compiled values differ from eager's; ``accepts``:
-            eager raises and compiled code does not; ``died``; ``hangs``; ``exit``.
+        kind: ``raises``; ``wrong``, ``nan``: compiled values differ from eager's; ``rounding``:
+            by no more than rounding explains; ``accepts``: eager raises and compiled code does
+            not; ``died``; ``hangs``; ``exit``.
         stage: part of the compiler that it happens in; of what differs in values, in which respect.
         types: the exception and those it was raised from, the root cause last; of ``died`` the
             signal.
@@ -82,6 +84,11 @@ class Identity:
         if self.kind in values or other.kind in values:
             return self.kind in values and other.kind in values
         return self.kind == other.kind and self.types[-1:] == other.types[-1:]
+
+    @property
+    def unjudged(self) -> Identity:
+        """The failure as a process knows it that has nothing to judge rounding by."""
+        return Identity("wrong") if self.kind == ROUNDING else self
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -18,6 +18,7 @@ from tc.minifier.journal import Journal, write_whole
 from tc.minifier.oracle import MEASURED, Search, Server
 from tc.minifier.subject import Subject
 from tc.minifier.verify import RUNS, failures
+from tc.trace.commands import Command, command
 from tc.trace.words import count as counted
 
 LOADING: Final = 15.0  # seconds more for a process that has to load torch first
@@ -93,6 +94,17 @@ class Result:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def next(self) -> Command:
+        """The command that goes deeper into the file."""
+        return command("tc-bisect", self.setting.output, *self.arguments)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What the file is run with, behind ``--``: a script has its arguments, a graph none."""
+        rest = self.setting.subject.arguments if self.unit == "lines" else ()
+        return ("--", *rest) if rest else ()
+
+    @property
     def code(self) -> int:
         """The exit code."""
         if self.stopped == "interrupted":
@@ -129,7 +141,7 @@ class Result:
         if self.stopped and setting.journal.folder is not None:
             setting.progress.line("the same command with --resume continues")
         elif self.good and self.answer.kind not in ("check", "exit"):
-            setting.progress.line(f"next: tc-bisect {setting.output} names the step to blame")
+            setting.progress.line(f"next: {self.next} names the step to blame")
         show(issue.text(self.answer, text, self.verdict, setting.tried)
               if setting.as_issue else text, end="")  # fmt: skip
         return self.code
@@ -145,7 +157,7 @@ class Result:
             "rule": [search.rule.need, search.rule.of], "stopped": self.stopped or None,
             "cpu_seconds": round(search.cpu, 2), "seconds": round(took, 2),
             "also_found": {str(one): count for one, count in search.others.items()},
-            "next": f"tc-bisect {self.setting.output}", **self.more,
+            "next": str(self.next), **self.more,
         }  # fmt: skip
 
 

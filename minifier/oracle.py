@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -17,7 +18,7 @@ from typing import Any
 
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case, fact_from_json
-from tc.minifier.identity import Identity
+from tc.minifier.identity import ROUNDING, Identity
 from tc.minifier.journal import Journal
 from tc.minifier.odds import Rule, rule_for, summary
 
@@ -285,13 +286,23 @@ class ScriptOracle(Search):
 
     def ask(self, text: str, eager: bool = False) -> Answer:
         """Run a script once."""
-        row = self.server.ask(
-            {"do": "script", "text": text, "eager": eager, "home": str(self.home),
-             "arguments": list(self.arguments), "seconds": self.seconds,
-             "cwd": str(self.place())}
-        )  # fmt: skip
+        row = self._run(text, eager=eager)
         self.cpu += row.get("cpu", 0.0)
-        return Answer.of(row)
+        answer = Answer.of(row)
+        if answer.identity == Identity("wrong") and self._is_rounding(text, row.get("ways", ())):
+            text = "compiled results differ from eager's by no more than rounding does"
+            answer = dataclasses.replace(answer, identity=Identity(ROUNDING), message=text)
+        return answer
+
+    def _is_rounding(self, text: str, ways: Sequence[str]) -> bool:
+        """Return whether the script itself, run in another precision, explains a difference."""
+        return any(self._run(text, eager=True, way=way).get("rounding", False) for way in ways)
+
+    def _run(self, text: str, **more: Any) -> dict[str, Any]:
+        return self.server.ask(
+            {"do": "script", "text": text, "home": str(self.home), "seconds": self.seconds,
+             "arguments": list(self.arguments), "cwd": str(self.place()), **more}
+        )  # fmt: skip
 
     def judge(self, text: str) -> Answer:
         """Return how a script fares."""

@@ -32,7 +32,8 @@ from tc.compiler import api
 from tc.minifier import graphs, identity, judge, missing_guard, settings
 from tc.minifier.case import Call, to_json
 from tc.minifier.judge import Outcome
-from tc.minifier.setup_code import setup_for
+from tc.minifier.own_backend import OwnBackend
+from tc.minifier.setup_code import joined, setup_for
 
 SEQUENCE = 50  # calls of graphs that are kept in order
 CHECKED_CALLS = 4  # of each graph; later calls run unchecked
@@ -139,12 +140,18 @@ class Recorder:
         self.own: list[tuple[str, str]] = []
         self.notes: list[str] = []
 
-    def backend(self, real: Callable[..., Any], call: Call) -> Callable[..., Any]:
-        """Return a backend that compiles with the real one and checks what it made."""
+    def backend(
+        self, real: Callable[..., Any], call: Call, own: OwnBackend | None = None
+    ) -> Callable[..., Any]:
+        """Return a backend that compiles with the real one and checks what it made.
+
+        Args:
+            own: the real one, if it is the script's.
+        """
 
         def recording(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
             self.graphs += 1
-            watched = Watched(self, gm, with_dynamic(gm, call))
+            watched = Watched(self, gm, with_dynamic(gm, call), own)
             inputs = [graphs.plain(value) for value in example_inputs]
             real_tensors = not any(_is_fake(value) for value in inputs)
             if real_tensors:
@@ -158,12 +165,11 @@ class Recorder:
 
         return recording
 
-    def chosen(self, backend: Any) -> Any:
-        """Return the backend to use where the script passes this function; note its place."""
-        code = getattr(backend, "__code__", None)
-        place = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
-        self.own.append((getattr(backend, "__name__", type(backend).__name__), place))
-        return _as_captured if WITHOUT_OWN in os.environ else backend
+    def noted(self, backend: Any) -> OwnBackend:
+        """Return what is known of a backend of the script's own; note its place."""
+        own = OwnBackend.of(backend, self.script)
+        self.own.append((own.name, own.place))
+        return own
 
     def changed(self) -> dict[str, str]:
         """Return what the script set of the variables that are read once."""
@@ -217,13 +223,17 @@ class Watched:
     Attributes:
         gm: the graph as it was captured, which no backend has changed.
         settings: what the script had set of its compilers when they got the graph.
+        own: the backend, if it is the script's.
     """
 
-    def __init__(self, recorder: Recorder, gm: fx.GraphModule, call: Call) -> None:
+    def __init__(
+        self, recorder: Recorder, gm: fx.GraphModule, call: Call, own: OwnBackend | None = None
+    ) -> None:
         self.recorder = recorder
         self.gm = graphs.copied(gm)
         self.settings = settings.changed(recorder.settings)
         self.call = call
+        self.own = own
         self.number = recorder.graphs
         self.checked = 0
         self.compiled: Callable[..., Any] | None = None
@@ -281,6 +291,8 @@ class Watched:
             if isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
         } - {"aten", "prims", "prim"}
         setup = setup_for(self.recorder.sources(spaces), spaces)
+        if self.own is not None:
+            setup = joined(setup, self.own.text)
         case, recorded = graphs.case_of(self.gm, inputs, self.call, setup, self.backward(inputs))
         return dataclasses.replace(case, settings=self.settings), recorded
 
@@ -330,6 +342,8 @@ class Watched:
             problem["unprintable"] = str(reason)
         else:
             problem["case"] = to_json(case)
+            if self.own is not None and not self.own.text:
+                problem["left_behind"] = self.own.name
             problem["sequence"] = self.recorder.sequence
             torch.save(
                 {**{k: v.detach().cpu() for k, v in tensors.items()}, **self.recorder.tensors},
@@ -420,14 +434,17 @@ def _recording(
         recorder.compiles += 1
         recorder.compiler = compiler
         recorder.note_begin()
-        if callable(options.get("backend")):
-            options = {**options, "backend": recorder.chosen(options["backend"])}
+        own = recorder.noted(options["backend"]) if callable(options.get("backend")) else None
+        if own is not None and WITHOUT_OWN in os.environ:
+            options = {**options, "backend": _as_captured}
         kept = tuple(
             (name, repr(value))
             for name, value in options.items()
             if name in ("backend", "mode", "options") and isinstance(value, str | dict)
         )
-        recording = recorder.backend(backend_of(options), Call(compiler, kept))
+        if own is not None and own.text:
+            kept = (("backend", own.name), *kept)
+        recording = recorder.backend(backend_of(options), Call(compiler, kept), own)
         passed = {k: v for k, v in options.items() if k not in ("backend", "mode", "options")}
         if guard_filter := (options.get("options") or {}).get(GUARD_FILTER):
             passed["options"] = {GUARD_FILTER: guard_filter}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -95,7 +96,10 @@ class ScriptJob:
         """The file: what fails, and the script."""
         needed = modules.neighbours(self.best, self.setting.subject.home)
         notes = [f"# it imports {', '.join(needed)} of {self.setting.subject.home}"]
-        head = [*writer.title(self.answer), *writer.made_by(), *(notes if needed else [])]
+        rest = self.setting.subject.arguments
+        given = " ".join(shlex.join(rest).splitlines())
+        run = [f"# it is run with the arguments {given}"] if rest else []
+        head = [*writer.title(self.answer), *writer.made_by(), *(notes if needed else []), *run]
         return "\n".join([*head, self.best.rstrip("\n"), ""])
 
     def finish(self, text: str) -> int:

@@ -14,7 +14,7 @@ from tc.minifier.answer import Answer
 from tc.minifier.case import Case, from_json
 from tc.minifier.console import agreeing
 from tc.minifier.fresh import Fresh
-from tc.minifier.graph_job import GraphJob, NotAlone
+from tc.minifier.graph_job import GraphJob, NotAlone, describe
 from tc.minifier.identity import Identity
 from tc.minifier.job import LOADING, Setting
 from tc.minifier.oracle import Oracle, ScriptOracle, Server
@@ -69,6 +69,14 @@ class SearchJob:
             server.threads = problem.threads
             server.warm(problem.case.call.compiler if problem.case else
                         str(problem.facts.get("compiler") or ""))  # fmt: skip
+            left = problem.facts.get("left_behind")
+            if problem.kind in REDUCIBLE and left:
+                self.setting.note(describe(problem))
+                self.setting.note(
+                    f"backend {left} is a function of the script whose text cannot be taken out of "
+                    "it; the script itself is reduced"
+                )
+                return self.whole_script(server, problem)
             if problem.kind in REDUCIBLE and problem.case is not None:
                 try:
                     return GraphJob(self.setting, server, problem).run(problem.case)
@@ -140,6 +148,11 @@ class SearchJob:
                 self.setting.note("all graphs in order fail alike")
                 return job.run(self.shorter(server, job, cases, problem.answer))
             self.setting.note(f"all graphs in order: {job.answer.message or 'no failure'}")
+        return self.whole_script(server, problem)
+
+    def whole_script(self, server: Server, problem: Problem) -> int:
+        """Reduce the script, where no graph can be taken out of it."""
+        looks = max(self.setting.runs, 3)
         script = self.setting.subject.text
         texts = (("the script", script), ("the watched script", after_head(script, WATCH)))
         for name, text in texts:
@@ -195,7 +208,7 @@ class SearchJob:
                 oracle.seconds, home=subject.home, arguments=subject.arguments, loading=LOADING
             )
             assert oracle.target is not None
-            return failures(path, oracle.target, fresh, server, runs, self.scratch)
+            return failures(path, oracle.target.unjudged, fresh, server, runs, self.scratch)
 
         oracle = ScriptOracle(
             server=server, seconds=setting.seconds, akin=akin, journal=setting.journal,

@@ -34,7 +34,7 @@ import torch
 import tc
 from tc.compiler import api
 from tc.compiler.sentinel.rounding import same_layout
-from tc.minifier import crash_site, fresh, graphs, identity, judge, runner, torch_steps
+from tc.minifier import asserted, crash_site, fresh, graphs, identity, judge, runner, torch_steps
 from tc.minifier.caches import caches_of_one_run
 from tc.minifier.judge import Outcome
 from tc.minifier.limits import TimeLimit
@@ -217,7 +217,10 @@ class Server:
         os._exit(status)
 
     def script(self, request: Request) -> dict[str, Any]:
-        """Run a whole script, compiled or with compilers that do nothing."""
+        """Run a whole script, compiled or with compilers that do nothing.
+
+        With a `way` it runs again, so that rounding explains what an assertion of it has found.
+        """
         if request["eager"]:
             api.config.disable = True
             torch.compiler.set_stance("force_eager")
@@ -227,7 +230,12 @@ class Server:
         path.write_text(request["text"])
         sys.argv = [str(path), *request["arguments"]]
         sys.path.insert(0, request["home"])
-        return run_script(str(path)).as_json()
+        if way := request.get("way"):
+            explained = asserted.is_rounding(self.folder, way, lambda: run_script(str(path)))
+            return {"kind": "ok", "rounding": explained}
+        with asserted.kept(self.folder):
+            ended = run_script(str(path)).as_json()
+        return {**ended, "ways": list(asserted.WAYS) if asserted.has_failed(self.folder) else []}
 
     def values(self, request: Request) -> dict[str, Any]:
         """Run a program that keeps each value; store them, return what they were."""

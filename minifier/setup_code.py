@@ -6,7 +6,36 @@ In: the script's text and the ops' names. Out: the statements, and what they nee
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+#: names that a written case has itself: its function, its inputs, what runs it
+TAKEN: Final = re.compile(r"f|x\d*|run|recorded|keep|call_\d+|torch|tc|DATA")
+
+
+def definition_of(source: str, name: str) -> str:
+    """Return the top-level statements that define a function, and what they need.
+
+    Empty where they would not mean the same in a file of their own: nothing at the top level of the
+    source has the name, they import relative to a package, or a name is one of a written case's.
+    """
+    body = _body(source)
+    kept = _needed(body, {i for i, node in enumerate(body) if name in _defines(node)})
+    relative = any(isinstance(node, ast.ImportFrom) and node.level for node in kept)
+    taken = any(TAKEN.fullmatch(name) for node in kept for name in _assigned(node))
+    return "" if relative or taken else _text(kept)
+
+
+def definition_names(text: str) -> set[str]:
+    """Return the names that the statements of a text define, but for modules by their own names."""
+    return {name for node in _body(text) for name in _assigned(node)}
+
+
+def joined(*texts: str) -> str:
+    """Return the statements of some texts, each once."""
+    nodes = (node for text in texts for node in _body(text))
+    return "\n".join(dict.fromkeys(map(ast.unparse, nodes)))
 
 
 def setup_for(source: str, namespaces: Collection[str]) -> str:
@@ -17,10 +46,7 @@ def setup_for(source: str, namespaces: Collection[str]) -> str:
     """
     if not namespaces:
         return ""
-    try:
-        body = ast.parse(source).body
-    except SyntaxError:
-        return ""
+    body = _body(source)
     needed = {i for i, node in enumerate(body) if _names_namespace(node, namespaces)}
     defined = {name for i in needed for name in _defines(body[i])}
     needed |= {
@@ -34,14 +60,34 @@ def setup_for(source: str, namespaces: Collection[str]) -> str:
         for i, node in enumerate(body)
         if isinstance(node, ast.Expr) and _root(node.value) in defined and _registers(node)
     }
+    return _text(_needed(body, needed))
+
+
+def _body(source: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(source).body
+    except SyntaxError:
+        return []
+
+
+def _needed(body: Sequence[ast.stmt], needed: set[int]) -> list[ast.stmt]:
+    """Return the statements of these places, and those that define what they use."""
     while True:
         used = {name for i in needed for name in _uses(body[i])}
         more = {i for i, node in enumerate(body) if used & set(_defines(node))} - needed
         if not more:
-            break
-        needed |= more
-    kept = [body[i] for i in sorted(needed) if not _is_main_import(body[i])]
-    return "\n".join(ast.unparse(node) for node in kept)
+            return [body[i] for i in sorted(needed)]
+        needed = needed | more
+
+
+def _text(kept: Sequence[ast.stmt]) -> str:
+    return "\n".join(ast.unparse(node) for node in kept if not _is_main_import(node))
+
+
+def _assigned(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement defines, but for modules under their own names."""
+    if not isinstance(node, ast.Import) or any(a.asname for a in node.names):
+        yield from _defines(node)
 
 
 def _names_namespace(node: ast.stmt, namespaces: Collection[str]) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tc.minifier.console import Usage, existing_script
 from tc.minifier.passes import rendering
+from tc.trace.commands import Command, Tool, command
 
 MAGIC: Final = re.compile(r"^(\s*)([%!].*|\w[\w.]*\?{1,2})$")
 HARMLESS: Final = ("%%time", "%%timeit", "%%capture")  # the cell is Python all the same
@@ -49,6 +50,7 @@ class Subject:
         text: a script that does the same.
         home: where it finds its neighbours.
         file: the file that holds just this text; None: there is none.
+        module: the label is ``-m`` and the name of a module.
     """
 
     label: str
@@ -56,6 +58,13 @@ class Subject:
     home: Path
     arguments: tuple[str, ...] = ()
     file: Path | None = None
+    module: bool = False
+
+    def command(self, tool: Tool, *options: str) -> Command:
+        """Return the command that runs a tool on this program, with the program's arguments."""
+        named = ("-m", self.label.removeprefix("-m ")) if self.module else (self.label,)
+        rest = ("--", *self.arguments) if self.arguments else ()
+        return command(tool, *options, *named, *rest)
 
     def script(self, folder: Path) -> Path:
         """Return a file that holds the text, made in a folder if there is none."""
@@ -118,7 +127,7 @@ def of_module(name: str, arguments: tuple[str, ...]) -> Subject:
     if not path.is_file():
         raise Usage(f"there is no module {name} below {home}")
     text = checked(path.read_text(errors="replace"), str(path))
-    return Subject(f"-m {name}", in_package(text, package), home, arguments)
+    return Subject(f"-m {name}", in_package(text, package), home, arguments, module=True)
 
 
 def in_package(text: str, package: str) -> str:

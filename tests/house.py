@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import sys
 import tomllib
@@ -525,6 +526,25 @@ def c_in_c_files(files: Iterable[File]) -> Iterator[Violation]:
                 continue
             for found in C_FUNCTION.findall(text):
                 yield Violation(file.path, node.lineno, "C stands in C files", found)
+
+
+COMMAND = re.compile(r"(?<!# )\b(?:tc-(?:report|tui|minify|bisect|precompile)) (?:[\w.<>=-]+ )*$")
+
+
+def printed_commands(files: Iterable[File]) -> Iterator[Violation]:
+    """Commands that are printed are `tc.trace.commands.Command`, which quotes each word."""
+    for file in files:
+        for node in ast.walk(file.tree):
+            if not isinstance(node, ast.JoinedStr):
+                continue
+            for before, value in itertools.pairwise(node.values):
+                if not isinstance(value, ast.FormattedValue) or not isinstance(
+                    before, ast.Constant
+                ):
+                    continue
+                text = ast.unparse(value.value)
+                if COMMAND.search(str(before.value)) and not text.endswith("__version__"):
+                    yield Violation(file.path, node.lineno, "commands are quoted", text)
 
 
 def nesting(body: list[ast.stmt]) -> int:

@@ -58,6 +58,7 @@ RULES: list[tuple[Callable[[Iterable[File]], Iterator[Violation]], tuple[str, ..
     (house.docstrings, ALL),
     (house.sizes, ALL),
     (house.printed_code, OURS),
+    (house.printed_commands, OURS),
     (house.code_by_identity, OURS),
     (house.tensors_name_their_device, OURS),
     (house.c_in_c_files, OURS),
@@ -140,6 +141,8 @@ FAULTS = [
     (house.printed_code, {"compiler/codegen/a.py": "import re\nx = re.sub('a', 'b', s)\n"}),
     (house.tensors_name_their_device, {"compiler/a.py": "x = torch.zeros(3)\n"}),
     (house.c_in_c_files, {"compiler/a.py": "x = 'float tc_f(float x) { return x; }'\n"}),
+    (house.printed_commands, {"tui/a.py": "x = f'tc-tui {trace} --goto {name}'\n"}),
+    (house.printed_commands, {"tui/a.py": "x = f'more: tc-report show --json {name}'\n"}),
     (house.c_in_c_files, {"compiler/a.py": "x = f'static {t}* f(int a) {{\\n  g(); }}'\n"}),
 ]  # fmt: skip
 CLEAN = [
@@ -156,6 +159,8 @@ CLEAN = [
     (house.sizes, {"trace/a.py": CHAIN}),
     (house.printed_code, {"compiler/codegen/a.py": "x = replace(kernel, name='k')\n"}),
     (house.printed_code, {"trace/a.py": "x = s.strip()\n"}),
+    (house.printed_commands, {"tui/a.py": "x = f'tc-report: no code {code}'\n"
+                              "y = f'tc-tui {__version__}'\n"}),
     (house.tensors_name_their_device, {"compiler/a.py": "x = torch.zeros(3, **kind)\n"}),
     (house.c_in_c_files, {"compiler/a.py": "x = f'for ({t} i = 0; i < n; i++) {{'\n"}),
     (house.c_in_c_files, {"compiler/a.py": "x = f'({names}) {{{body}}}'\n"}),

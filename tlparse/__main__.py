@@ -30,9 +30,10 @@ from tc.tlparse.cli import (
 )
 from tc.tlparse.usage import Usage
 from tc.trace.arguments import Parser, whole_number
+from tc.trace.commands import command
 from tc.trace.delivery import Undelivered, complain, crash_report, delivered
 from tc.trace.reader import STDIN, Unreadable
-from tc.trace.words import did_you_mean
+from tc.trace.words import count, did_you_mean
 
 if TYPE_CHECKING:  # imported when needed: `--help` must be fast
     from tc.trace.findings import Diagnosis
@@ -42,6 +43,7 @@ _FORMS: Final = {
     "check": ("text", "json", "junit"),
 }
 VERBS: Final = ("summary", "show", "check", "diff", "upgrade", "run", "serve", "explain")
+_OTHERS: Final = 10  # findings that a name fits, besides the one shown
 _LAST_PORT: Final = (1 << 16) - 1
 _HELP: Final = """\
 Explain a compiler run: where graphs broke, what recompiled and why, where the time went.
@@ -189,7 +191,7 @@ def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
         return _add_serve_options(parser)
     if verb == "show":
         parser.add_argument("id", metavar="ID")
-        parser.add_argument("trace", nargs="?", default=os.environ.get("TC_TRACE", "tc_trace"))
+        parser.add_argument("trace", nargs="?", default=os.environ.get("TC_TRACE") or "tc_trace")
     elif verb == "explain":
         parser.add_argument("code", metavar="CODE")
     elif verb == "diff":
@@ -283,9 +285,9 @@ def _report(options: argparse.Namespace) -> int:
     if options.split:
         data = target.with_name(f"{target.stem}_data")
         write_folder(data, split_blocks(diagnosis))
-        write(target, render(diagnosis, data.name))
+        write(target, render(diagnosis, data.name), "-o")
     else:
-        write(target, render(diagnosis))
+        write(target, render(diagnosis), "-o")
     out = beside_report(target)
     if options.json:
         print(json.dumps({**summary.as_json(diagnosis), "report": str(target)}, indent=1), file=out)
@@ -328,12 +330,15 @@ def _form(options: argparse.Namespace) -> str:
 
 def _show(options: argparse.Namespace) -> int:
     diagnosis = _load(options)
+    found = diagnosis.matching(options.id)
     finding = diagnosis.finding(options.id)
     if finding is None:
         known = ", ".join(one.id for one in diagnosis.findings[:5]) or "none"
         raise Usage(f"no finding {options.id} in {options.trace}; it has: {known}")
+    others = [one for one in found if one is not finding] if finding.id != options.id else []
     if options.json:
-        print(json.dumps({"schema": 1, **finding.to_json()}, indent=1))
+        rows = {"schema": 1, **finding.to_json(), "others": [one.id for one in others]}
+        print(json.dumps(rows, indent=1))
         return OK
     say(str(finding))
     for seen in finding.occurrences[:20]:
@@ -343,6 +348,9 @@ def _show(options: argparse.Namespace) -> int:
         say("       " + "  ".join(parts))
     if finding.evidence:
         say("\nin the compiler's words:\n" + finding.evidence)
+    if others:
+        say(f"\n{options.id} is the start of {count(len(others), 'other finding')} as well:")
+        say("\n".join(f"    {one.next.plus(options.trace)}" for one in others[:_OTHERS]))
     return OK
 
 
@@ -370,7 +378,7 @@ def _diff(options: argparse.Namespace) -> int:
     if options.html:
         from tc.tlparse import diffpage
 
-        write(Path(options.html), [diffpage.render(comparison, options.a, options.b)])
+        write(Path(options.html), [diffpage.render(comparison, options.a, options.b)], "--html")
     out = beside_report(Path(options.html or "."))
     if options.json:
         print(json.dumps(difftext.as_json(comparison), indent=1), file=out)
@@ -391,23 +399,23 @@ def _with_program(verb: str, arguments: list[str]) -> tuple[argparse.Namespace, 
     """Return the options before ``--`` and the program behind it."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     options, unknown = _parser(verb).parse_known_args(arguments[:at])
-    command = arguments[at + 1 :]
+    program = arguments[at + 1 :]
     if unknown and at == len(arguments) and not unknown[0].startswith("-"):
-        program = " ".join(unknown)
-        raise Usage(f"put -- before the program: tc-report {verb} … -- {program}")
+        raise Usage(f"put -- before the program: {command('tc-report', verb, '--', *unknown)}")
     if unknown:
         raise Usage(f"unrecognized arguments: {' '.join(unknown)}")
-    if not command:
-        raise Usage(f"name the program after --: tc-report {verb} … -- python train.py")
-    return options, command
+    if not program or not program[0]:
+        example = command("tc-report", verb, "--", "python", "train.py")
+        raise Usage(f"name the program after --: {example}")
+    return options, program
 
 
 def _upgrade(arguments: list[str]) -> int:
     from tc.tlparse.upgrade import upgrade
 
-    options, command = _with_program("upgrade", arguments)
+    options, program = _with_program("upgrade", arguments)
     pythons = options.a, options.b
-    return upgrade(pythons, command, options.trace, options.html, as_json=options.json)
+    return upgrade(pythons, program, options.trace, options.html, as_json=options.json)
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -421,9 +429,9 @@ def _serve(options: argparse.Namespace) -> int:
 def _run_program(arguments: list[str]) -> int:
     from tc.tlparse import verbs
 
-    options, command = _with_program("run", arguments)
+    options, program = _with_program("run", arguments)
     return verbs.run(
-        command,
+        program,
         options.output,
         options.trace,
         as_json=options.json,

@@ -6,12 +6,12 @@ evidence, the edit that is known, and the command that shows whether the edit he
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Iterator
 from typing import Final
 
 from tc.tlparse.summary import headline
+from tc.trace.commands import command
 from tc.trace.findings import Diagnosis, Finding
 from tc.trace.fixes import NO_FIX
 from tc.trace.words import count
@@ -39,15 +39,18 @@ def brief(diagnosis: Diagnosis, trace: str) -> str:
     for one in found[:_MOST]:
         lines += ["", *_finding(one)]
     if len(found) > _MOST:
-        lines += ["", f"{len(found) - _MOST} more: tc-report summary {shlex.quote(trace)} --json"]
+        lines += [
+            "",
+            f"{len(found) - _MOST} more: {command('tc-report', 'summary', trace, '--json')}",
+        ]
     if found:
-        named = " ".join(f"--absent {one.id}" for one in found[:_MOST] if not one.timed)
+        gone = [word for one in found[:_MOST] if not one.timed for word in ("--absent", one.id)]
         lines += [
             "",
             "## Verify",
             "After an edit, run the program again and ask for what should be gone (exit code 0):",
             "    tc-report run --trace tc_after -- COMMAND",
-            f"    tc-report check tc_after {named}".rstrip(),
+            f"    {command('tc-report', 'check', 'tc_after', *gone)}",
         ]
     else:
         lines += ["", "Nothing needs attention."]

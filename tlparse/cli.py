@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -85,7 +86,10 @@ def _redacted(trace: str, what: str, all_runs: bool) -> Diagnosis:
     copy.mkdir()
     redactor = redact(trace, kinds, copy)
     with seen_through(redactor.original):
-        return diagnose(read(copy, all_runs=all_runs))
+        diagnosis = diagnose(read(copy, all_runs=all_runs))
+    left_out = ",".join(kinds)
+    findings = [replace(one, redacted=left_out) for one in diagnosis.findings]
+    return replace(diagnosis, findings=findings)
 
 
 def beside(trace: str) -> Path:
@@ -96,8 +100,12 @@ def beside(trace: str) -> Path:
     return (path if path.is_dir() else path.parent) / "tc_report.html"
 
 
-def write(target: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file that the user named; a regular one is replaced in one step."""
+def write(target: Path, pieces: Iterable[bytes], option: str) -> None:
+    """Write a file that the user named; a regular one is replaced in one step.
+
+    Args:
+        option: what the file is named with, for whoever has to name another.
+    """
     try:
         replace_file(target, pieces)
     except BrokenPipeError:
@@ -106,7 +114,8 @@ def write(target: Path, pieces: Iterable[bytes]) -> None:
         raise  # whoever read the output has seen enough
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise Usage(f"cannot write {target}: {why}; choose another place with -o FILE") from error
+        text = f"cannot write {target}: {why}; choose another place with {option} FILE"
+        raise Usage(text) from error
 
 
 def write_folder(target: Path, pieces: Iterable[tuple[str, bytes]]) -> None:

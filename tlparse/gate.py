@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +45,11 @@ class Baseline:
     known: dict[str, dict[str, Any]]
 
     @classmethod
-    def read(cls, path: str) -> Baseline:
+    def read(cls, path: str, option: str = "--write-baseline") -> Baseline:
         """Read a baseline, or the output of `summary --json`.
+
+        Args:
+            option: what writes one.
 
         Raises:
             Usage: there is no such file, or it is something else.
@@ -56,9 +60,12 @@ class Baseline:
             return cls(path, {name: row for name, row in rows.items() if not is_timed(name)})
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise Usage(f"cannot read {path}: {why}; --write-baseline {path} writes one") from error
+            writes = f"; {option} {shlex.quote(path)} writes one"
+            raise Usage(
+                f"cannot read {path}: {why}{writes * isinstance(error, FileNotFoundError)}"
+            ) from error
         except (ValueError, KeyError, TypeError) as error:
-            raise Usage(f"{path} is no baseline; --write-baseline writes one") from error
+            raise Usage(f"{path} is no baseline; {option} writes one") from error
 
     def match(self, found: Sequence[Finding]) -> Matched:
         """Pair what is known with what is found now."""
@@ -93,11 +100,11 @@ def write_baseline(diagnosis: Diagnosis, path: str) -> None:
     write_rows([Row.of(one).to_json() for one in found], path)
 
 
-def write_rows(rows: Sequence[dict[str, Any]], path: str) -> None:
+def write_rows(rows: Sequence[dict[str, Any]], path: str, option: str = "--write-baseline") -> None:
     """Write findings as a baseline."""
     lines = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows)
     text = f'{{"schema": {_SCHEMA}, "tool": "tc-report", "findings": [\n{lines}\n]}}\n'
-    write(Path(path), [text.encode("utf-8", "replace")])
+    write(Path(path), [text.encode("utf-8", "replace")], option)
 
 
 @dataclass(frozen=True, slots=True)

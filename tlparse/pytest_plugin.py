@@ -9,6 +9,7 @@ and ``--tc-write-baseline`` is given; code under `tc.compile` and under `torch.c
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 import tempfile
@@ -35,15 +36,29 @@ _SHOWN = 5
 _LONGEST = 150  # characters of a folder's name
 
 
+def _named(text: str) -> str:
+    """Read an option that names something; an empty one is a variable that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty: name a place, or leave it out")
+    return text
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("tc", "what compiling did in tests")
-    group.addoption("--tc-trace", metavar="DIR", help="keep the traces of each test in a folder")
+    group.addoption("--tc-trace", metavar="DIR", type=_named,
+                    help="keep the traces of each test in a folder")  # fmt: skip
     group.addoption(
-        "--tc-baseline", metavar="FILE", help="fail tests with findings that are not in FILE"
+        "--tc-baseline",
+        metavar="FILE",
+        type=_named,
+        help="fail tests with findings that are not in FILE",
     )
     group.addoption(
-        "--tc-write-baseline", metavar="FILE", help="write the findings of all tests to FILE"
+        "--tc-write-baseline",
+        metavar="FILE",
+        type=_named,
+        help="write the findings of all tests to FILE",
     )
 
 
@@ -61,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from tc.tlparse.usage import Usage
 
         try:
-            config.stash[_BASELINE] = Baseline.read(path)
+            config.stash[_BASELINE] = Baseline.read(path, "--tc-write-baseline")
         except Usage as error:
             raise pytest.UsageError(str(error)) from error
     if config.getoption("--tc-write-baseline") and not hasattr(config, "workerinput"):
@@ -263,4 +278,5 @@ class _BaselineWriter:
         """Write the baseline."""
         from tc.tlparse.gate import write_rows
 
-        write_rows([self.rows[name] for name in sorted(self.rows)], str(self.path))
+        rows = [self.rows[name] for name in sorted(self.rows)]
+        write_rows(rows, str(self.path), "--tc-write-baseline")

@@ -120,7 +120,7 @@ def text(diagnosis: Diagnosis, path: str) -> str:
     if session.other_runs:
         lines.append(f"newest run shown; {count(session.other_runs, 'older run')} left out (--all)")
     if diagnosis.findings:
-        lines.append(f"more: {diagnosis.findings[0].next} {path}")
+        lines.append(f"more: {diagnosis.findings[0].next.plus(path)}")
     return "\n".join(lines)
 
 

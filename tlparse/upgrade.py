@@ -23,6 +23,7 @@ from tc.tlparse.cli import GATE_FAILED, OK, load, say, write
 from tc.tlparse.outputs import difference, same
 from tc.tlparse.usage import Usage
 from tc.tlparse.verbs import call, fresh
+from tc.trace.commands import command
 from tc.trace.delivery import complain
 from tc.trace.reader import Unreadable
 
@@ -90,7 +91,7 @@ def upgrade(
     if html:
         from tc.tlparse import diffpage
 
-        write(Path(html), [diffpage.render(comparison, str(a.folder), str(b.folder))])
+        write(Path(html), [diffpage.render(comparison, str(a.folder), str(b.folder))], "--html")
     if as_json:
         print(json.dumps(_json(a, b, stages), indent=1))
     else:
@@ -215,8 +216,8 @@ def _text(a: Side, b: Side, stages: Sequence[Stage], where: Path) -> str:
             for s in stages
         ),
     ]
-    lines += ["", f"traces and outputs: {where}; more: tc-report diff {a.folder / 'trace'} "
-              f"{b.folder / 'trace'}"]  # fmt: skip
+    more = command("tc-report", "diff", a.folder / "trace", b.folder / "trace")
+    lines += ["", f"traces and outputs: {where}; more: {more}"]
     return "\n".join(lines)
 
 

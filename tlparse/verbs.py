@@ -132,7 +132,7 @@ def _report(diagnosis: Diagnosis, where: Path, target: Path, as_json: bool, show
     from tc.tlparse import summary
     from tc.tlparse.report import render
 
-    write(target, render(diagnosis))
+    write(target, render(diagnosis), "-o")
     out = beside_report(target)
     if as_json:
         result = {**summary.as_json(diagnosis), "trace": str(where), "report": str(target)}
@@ -161,8 +161,9 @@ def explain(code: str, *, as_json: bool) -> int:
     known = codes()
     name = code.upper().partition("-")[0]
     if name not in known:
-        near = ", ".join(one for one in known if one[:3] == name[:3]) or ", ".join(known)
-        complain(f"tc-report: no code {code}; there are: {near}")
+        near = ", ".join(one for one in known if one[:3] == name[:3])
+        among = f"there are {len(known)}, such as these" if near else "there are"
+        complain(f"tc-report: no code {code}; {among}: {near or ', '.join(known)}")
         return USAGE
     if as_json:
         print(json.dumps({"schema": 1, "code": name, **known[name]}, indent=1))

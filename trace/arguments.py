@@ -23,10 +23,21 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **named)
         self._given: Sequence[str] = ()
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as `argparse` does, with options wherever they are between other arguments."""
+        return self.parse_intermixed_args(args, namespace)
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as `argparse` does, and remember what was given."""
         self._given = tuple(args or ())
         return super().parse_known_args(args, namespace)
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Refuse an empty argument: it is what a shell makes of a variable that is not set."""
+        if "" in arg_strings:
+            name = "/".join(action.option_strings) or action.metavar or action.dest
+            self.error(f"{name} is empty: name what it takes, or leave it out")
+        return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
         """Report a wrong argument; one that does not exist before one that is missing."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from tc.trace import events as ev
 from tc.trace.chains import callers_line, chain_lines, clean
+from tc.trace.commands import command
 from tc.trace.emit import after_fork_in_child
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
@@ -486,7 +487,7 @@ def _more() -> str:
     """The one command that goes deeper."""
     folder = os.environ.get("TC_TRACE", "").strip()
     return (
-        f"    more: tc-report {folder}"
+        f"    more: {command('tc-report', folder)}"
         if folder
         else "    more: run with TC_TRACE=tc_trace, then tc-report tc_trace"
     )

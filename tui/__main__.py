@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tc import __version__
 from tc.trace.arguments import Parser
+from tc.trace.commands import command
 from tc.trace.delivery import Undelivered, complain, crash_report, delivered
 from tc.trace.reader import STDIN, Unreadable, find_logs
 
@@ -149,7 +149,8 @@ def _check(options: argparse.Namespace) -> None:
         return
     if not os.path.exists(options.trace):
         raise _Usage(
-            f"{options.trace} does not exist (tc-tui --follow {options.trace} waits for it)"
+            f"{options.trace} does not exist "
+            f"({command('tc-tui', '--follow', options.trace)} waits for it)"
         )
     find_logs(options.trace)
 
@@ -201,16 +202,16 @@ def _split(options: argparse.Namespace, terminal: bool, table: Table) -> int:
         if not os.path.exists(trace):  # none was named, so that its path would say nothing
             raise _Usage(
                 f"--split: {name} does not exist; for a compile or a rank, name its trace as well: "
-                f"tc-tui TRACE --split {shlex.join(options.split)}"
+                f"{command('tc-tui', 'TRACE', '--split', *options.split)}"
             )
         if trace not in read:
             if terminal:
                 complain(f"tc-tui: reading {trace} …")
             read[trace] = Feed(trace, all_runs=options.all).read()
-        command = f"tc-tui {shlex.quote(trace)}"
+        shows = command("tc-tui", trace)
         if trace == name:
-            return whole(read[trace], name, command)
-        found = sides_in(read[trace], name, command)
+            return whole(read[trace], name, shows)
+        found = sides_in(read[trace], name, shows)
         if found is None:
             raise _Usage(f"--split: {name} is no trace, and no compile or rank of {trace}")
         return found
@@ -220,8 +221,8 @@ def _split(options: argparse.Namespace, terminal: bool, table: Table) -> int:
         _write(printed(start(a, b)))
         return OK
     named = all(map(os.path.exists, options.split))
-    command = command_of("" if named else options.trace, options.split)
-    app = SplitApp(a, b, command=command, theme=options.theme, keys=table)
+    again = command_of("" if named else options.trace, options.split)
+    app = SplitApp(a, b, command=again, theme=options.theme, keys=table)
     app.run()
     return INTERNAL if app.return_code else OK
 

@@ -101,7 +101,7 @@ class Background:
             except Exception as error:
                 self.post(Broke(error))
 
-        self._threads[name] = threading.Thread(target=run, name=f"tc-tui {name}", daemon=True)
+        self._threads[name] = threading.Thread(target=run, name=f"{name} of tc-tui", daemon=True)
         self._threads[name].start()
 
     def _read(self, first: bool, stop: threading.Event) -> None:

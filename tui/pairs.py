@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Final, TypeVar
 
+from tc.trace.commands import Command
 from tc.trace.compiles import Artifact, Compile
 from tc.trace.findings import Diagnosis, duration
 from tc.trace.places import file_name
@@ -35,14 +36,14 @@ class Side:
     diagnosis: Diagnosis
     compiles: tuple[Compile, ...]
     model: Model
-    command: str
+    command: Command
 
     def text(self, one: Artifact) -> str:
         """Return the text of an artifact, JSON laid out."""
         return laid_out(self.diagnosis.session.text(one), one.kind)[0]
 
 
-def sides_in(diagnosis: Diagnosis, name: str, command: str) -> Side | None:
+def sides_in(diagnosis: Diagnosis, name: str, command: Command) -> Side | None:
     """Return the compile or the rank of a trace that a name refers to."""
     model = Model(diagnosis)
     one = model.by_slug.get(name.strip("[]"))
@@ -57,7 +58,7 @@ def sides_in(diagnosis: Diagnosis, name: str, command: str) -> Side | None:
     return None
 
 
-def whole(diagnosis: Diagnosis, name: str, command: str) -> Side:
+def whole(diagnosis: Diagnosis, name: str, command: Command) -> Side:
     """Return all compiles of a trace."""
     model = Model(diagnosis)
     return Side(name, diagnosis, tuple(model.everything), model, command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
@@ -10,6 +9,7 @@ from textual.app import ComposeResult, SystemCommand
 from textual.containers import Vertical
 from textual.screen import Screen
 
+from tc.trace.commands import Command, command
 from tc.tui.keys import Table, bindings
 from tc.tui.lines import Line, left, line
 from tc.tui.pairs import Level, Pairs, Side, start
@@ -64,7 +64,7 @@ class SplitApp(ThemedApp):
     .-ascii RowList { scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0; }
     """
 
-    def __init__(self, a: Side, b: Side, *, command: str, theme: str, keys: Table) -> None:
+    def __init__(self, a: Side, b: Side, *, command: Command, theme: str, keys: Table) -> None:
         super().__init__(theme, keys)
         self.command = command
         self.levels = [start(a, b)]
@@ -167,9 +167,8 @@ class SplitApp(ThemedApp):
         a, b = self.level.a, self.level.b
         command = self.command
         if a.diagnosis is b.diagnosis and len(compiles) == 2 and all(compiles):
-            slugs = " ".join(one.slug for one in compiles if one)
-            command = f"{a.command} --split {slugs}"
-        self.copy_to_clipboard(command)
+            command = a.command.plus("--split", *(one.slug for one in compiles if one))
+        self.copy_to_clipboard(str(command))
         self.show_note(f"copied: {command}")
 
     async def action_quit(self) -> None:
@@ -182,7 +181,6 @@ class SplitApp(ThemedApp):
             self.draw_bars()
 
 
-def command_of(trace: str, names: Iterable[str]) -> str:
+def command_of(trace: str, names: Iterable[str]) -> Command:
     """Return the command that shows two sides again."""
-    words = ["tc-tui", *([trace] if trace else []), "--split", *names]
-    return " ".join(map(shlex.quote, words))
+    return command("tc-tui", *([trace] if trace else []), "--split", *names)

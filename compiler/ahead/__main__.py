@@ -11,6 +11,7 @@ import platform
 import shutil
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -119,15 +120,36 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--mode")
     parser.add_argument("--save", metavar="FILE")
     parser.add_argument("--workers", type=whole_number(0))
-    options = parser.parse_args(arguments)
+    options: argparse.Namespace = parser.parse_args(arguments)
     if options.no_grad and options.inference_mode:
         raise Usage("--no-grad and --inference-mode exclude each other; give one")
     for given in (*options.size, *options.value):
         if not given.partition("=")[0].isidentifier() or "=" not in given:
             raise Usage(f"{given!r} is not NAME=...")
-    if options.save and not os.path.isdir(os.path.dirname(os.path.abspath(options.save))):
-        raise Usage(f"there is no folder for {options.save}")
+    for option in ("size", "value", "shape"):
+        _refuse_repeated(option, getattr(options, option))
+    if options.save:
+        _refuse_unwritable(options.save)
     return options
+
+
+def _refuse_repeated(option: str, given: Sequence[str]) -> None:
+    """Refuse two answers to one question, of which only one would count."""
+    names = [one.partition("=")[0].strip() for one in given if "=" in one]
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise Usage(f"--{option} {name}=... is given {times} times; give it once")
+
+
+def _refuse_unwritable(name: str) -> None:
+    """Refuse a place that no file can be written to, before anything is compiled."""
+    target = os.path.realpath(name)
+    if not os.path.isdir(os.path.dirname(target)):
+        raise Usage(f"there is no folder for {name}")
+    if os.path.isdir(target):
+        raise Usage(f"--save needs a file, and {name} is a folder")
+    if not os.access(os.path.dirname(target), os.W_OK):
+        raise Usage(f"{name} cannot be written: its folder is read-only")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -185,7 +207,7 @@ def _target(name: str) -> Any:
         if error.name is not None and (module + ".").startswith(error.name + "."):
             raise Usage(f"there is no module {error.name}") from None
         raise Failed(_where(f"importing {module}", error)) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Failed(_where(f"importing {module}", error)) from None
     for part in parts:
         if not hasattr(found, part):
@@ -195,14 +217,18 @@ def _target(name: str) -> Any:
         return found
     try:
         return found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Failed(_where(f"{name}", error)) from None
 
 
-def _where(what: str, error: Exception) -> str:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{frame.filename}:{frame.lineno}"
-    return f"{what} raised {type(error).__name__}: {error} ({place})"
+def _where(what: str, error: BaseException) -> str:
+    """Say what raised, and at which line: of a syntax error, the line that is none of Python's."""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f"{error.filename}:{error.lineno}"
+        return f"{what} raised {type(error).__name__}: {error.msg} ({place})"
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = [one for one in frames if not one.filename.startswith("<frozen")][-1]
+    return f"{what} raised {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
 
 
 def _progress() -> Callable[[int, int, str], None]:

@@ -18,7 +18,7 @@ from tc.compiler.ahead.compiling import Covered, cover, questions_of, sizes_text
 from tc.compiler.ahead.inputs import spec_of
 from tc.compiler.ahead.precompile import compiled_of
 from tc.compiler.ahead.specs import Case, Range, Spec, TensorInput
-from tc.compiler.ahead.trials import tried
+from tc.compiler.ahead.trials import raised_by, tried
 from tc.compiler.backends.registry import lookup_backend
 from tc.compiler.capture import hook
 from tc.compiler.capture.guards.guard_list import refusals
@@ -256,6 +256,8 @@ class _Check:
     def found(self, runs: int, seed: int) -> ShapeCheck:
         """Return the result."""
         covered = cover(self.target, self.compiler, self.spec, self.case)
+        refused = self._raised_at(covered.left, seed) if runs else {}
+        covered = self._covered_where_it_runs(covered, refused)
         looked = self._looked(self.spec, self.case)
         served: dict[str, list[Looked]] = {}
         for one in looked:
@@ -268,6 +270,7 @@ class _Check:
         causes = self._causes(self.spec, self.case, looked, main)
         causes = [self._with_fixes_tried(cause) for cause in causes]
         wrong, raised, counts = self._runs(covered, codes, runs, seed)
+        raised |= refused
         failed = {sizes_text(one.sizes): one.error for one in covered.compiles if one.error}
         return ShapeCheck(
             self.spec.text(self.case),
@@ -393,6 +396,25 @@ class _Check:
             if trial.raised:
                 raised[sizes_text(sizes)] = trial.raised
         return wrong, raised, (calls, backward)
+
+    def _covered_where_it_runs(self, covered: Covered, refused: Mapping[str, str]) -> Covered:
+        """Compile for the sizes that are left and not refused by the function itself."""
+        fine = [dict(one) for one in covered.left if sizes_text(one) not in refused]
+        if not covered.gave_up or not refused:
+            return replace(covered, left=tuple(fine))
+        if not fine:
+            return replace(covered, left=())
+        more = cover(self.target, self.compiler, self.spec, self.case, fine)
+        return replace(more, text=covered.text, compiles=(*covered.compiles, *more.compiles))
+
+    def _raised_at(self, left: Sequence[Mapping[str, int]], seed: int) -> dict[str, str]:
+        """Return which sizes without code the function itself refuses, and what it raises."""
+        found = {}
+        for sizes in left:
+            with self.spec.inputs(dict(sizes), self.case) as inputs:
+                if error := raised_by(self.target, inputs, seed):
+                    found[sizes_text(sizes)] = error
+        return found
 
 
 def _grouped(raised: Mapping[str, str]) -> Iterator[str]:

@@ -58,6 +58,7 @@ class Covered:
         compiles: in order.
         looks: combinations of sizes that were looked at, by asking the guards.
         left: those of them for which a call would compile.
+        gave_up: compiling failed so often that the rest was not tried.
     """
 
     text: str
@@ -65,6 +66,7 @@ class Covered:
     looks: int = 0
     left: tuple[Mapping[str, int], ...] = ()
     note: str = ""
+    gave_up: bool = False
 
     @property
     def error(self) -> str:
@@ -78,7 +80,10 @@ class Covered:
         if self.left and (any(self.left) or not found):
             sizes = [sizes_text(one) for one in self.left[:3]]
             more = f" and {len(self.left) - 3} more" if len(self.left) > 3 else ""
-            found[f"sizes {', '.join(sizes)}{more} are compiled at their first call"] = None
+            fate = "are compiled at their first call"
+            if self.gave_up:
+                fate = f"were not tried: compiling fails at {MAX_ERRORS} others"
+            found[f"sizes {'; '.join(sizes)}{more} {fate}"] = None
         return tuple(found)
 
     @property
@@ -104,20 +109,30 @@ def nothing_changes() -> Iterator[None]:
         of_torch.restore()
 
 
-def cover(function: Any, compiler: FrameCompiler, spec: Spec, case: Case) -> Covered:
+def cover(
+    function: Any,
+    compiler: FrameCompiler,
+    spec: Spec,
+    case: Case,
+    only: Sequence[dict[str, int]] | None = None,
+) -> Covered:
     """Compile a function for a case of a spec: until its guards hold for all sizes looked at.
 
     A first graph takes ranges for symbols; sizes that its guards refuse (0 and 1, the other side
     of a test of a size) are compiled next, up to the recompile limit. Sizes at which the function
     raises are left out, up to `MAX_ERRORS` of them.
+
+    Args:
+        only: the sizes to look at; None: all that are worth it.
     """
-    text, looks = spec.text(case), spec.looks(case)
+    text, looks = spec.text(case), spec.looks(case) if only is None else only
     if not looks:
         error = "no sizes fulfil what is asked of them"
         return Covered(text, (Compile({}, error=error),))
     left = _missing(function, compiler, spec, case, looks)
     compiles: list[Compile] = []
-    while left:
+    gave_up = False
+    while left and not gave_up:
         failures = sum(bool(one.error) for one in compiles)
         sizes = typical(left, looks, spec, equal=failures % 2 == 1)
         with spec.inputs(sizes, case) as (args, kwargs):
@@ -128,13 +143,12 @@ def cover(function: Any, compiler: FrameCompiler, spec: Spec, case: Case) -> Cov
         last = compiles[-1]
         if last.error:  # other sizes may be fine
             left.remove(sizes)
-            if failures + 1 == MAX_ERRORS:
-                break
+            gave_up = failures + 1 == MAX_ERRORS
             continue
         before, left = len(left), _missing(function, compiler, spec, case, left)
         if len(left) == before:  # a guard that the inputs themselves do not fulfil
             break
-    return Covered(text, tuple(compiles), len(looks), tuple(left))
+    return Covered(text, tuple(compiles), len(looks), tuple(left), gave_up=gave_up)
 
 
 def _is_full(

@@ -58,7 +58,7 @@ def tried(eager: Any, compiled: Callable[..., Any], inputs: Inputs, seed: int) -
         with hook.off():
             theirs = run(eager, inputs, wanted)
     except Exception as error:
-        return Trial(raised=f"{type(error).__name__}: {_first(error)}")
+        return Trial(raised=_sentence(error))
     try:
         mine = run(compiled, inputs, wanted)
     except Exception as error:
@@ -76,6 +76,19 @@ def tried(eager: Any, compiled: Callable[..., Any], inputs: Inputs, seed: int) -
         wanted or _leaves(inputs)
     )
     return Trial("" if difference is None else difference.message, backward=gradients)
+
+
+def raised_by(eager: Any, inputs: Inputs, seed: int) -> str:
+    """Return what a function raises on random values, without a compiler; empty if nothing."""
+    fill(inputs, seed)
+    module = eager if isinstance(eager, torch.nn.Module) else None
+    try:
+        with hook.off(), _as_before(module), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            _results(eager, _copied(inputs), _wanted(module), module, seed)
+    except Exception as error:
+        return _sentence(error)
+    return ""
 
 
 def fill(inputs: Inputs, seed: int) -> None:
@@ -172,6 +185,10 @@ def _in_double(eager: Any, inputs: Inputs, seed: int) -> list[Any] | None:
             )
     except Exception:
         return None
+
+
+def _sentence(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_first(error)}"
 
 
 def _first(error: BaseException) -> str:

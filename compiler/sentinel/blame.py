@@ -23,6 +23,7 @@ from typing import Any
 from tc import trace
 from tc.compiler.sentinel.graph import Graph
 from tc.compiler.sentinel.repro import SCRIPT
+from tc.trace import commands
 
 VERDICT = "verdict.json"
 LOG = "bisect.log"
@@ -36,7 +37,7 @@ OWN = ("TC_SENTINEL", "TC_CHECK", "TC_TRACE", "TC_LOGS", "TC_BISECT")
 
 def command(folder: Path) -> str:
     """Return the command that names the step."""
-    return f"tc-bisect {folder / SCRIPT}"
+    return str(commands.command("tc-bisect", folder / SCRIPT))
 
 
 class _Blamer:
@@ -116,7 +117,7 @@ def _blamed(graph: Graph, folder: Path) -> None:
             seconds=round(time.monotonic() - began, 2),
         )
     )
-    trace.warn(f"sentinel: {title} (tc-bisect on {folder / SCRIPT})")
+    trace.warn(f"sentinel: {title} ({command(folder)})")
 
 
 def _own_lines(folder: Path, lines: Sequence[str]) -> list[str]:

@@ -21,6 +21,7 @@ from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame
 from tc.trace.branches import fixes_at
+from tc.trace.commands import command
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
 from tc.trace.recipes import advice, sort_of, subject_of
@@ -290,7 +291,7 @@ def as_failure(error: Exception, stage: str, text: str) -> TcError:
 def minify_command() -> str:
     """Return the command that reduces a failure of the running script."""
     script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else "SCRIPT"
-    return f"tc-minify {script}"
+    return str(command("tc-minify", script))
 
 
 def break_event(record: BreakRecord) -> trace.GraphBreak:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 
 from tc.minifier.case import Call, Case
+from tc.minifier.setup_code import definition_names
 
 Fails = Callable[[Case], bool]
 
 
 def no_setup(case: Case, fails: Fails) -> Iterator[Case]:
-    """Register no custom ops."""
-    smaller = dataclasses.replace(case, setup="")
-    needed = any("torch.ops." in step.form for step in case.steps)
-    if case.setup and not needed and fails(smaller):
-        yield smaller
+    """Register no custom ops, and define nothing else; or as little as possible."""
+    statements = list(map(ast.unparse, ast.parse(case.setup).body))
+    used = "\n".join([*(step.form for step in case.steps), str(case.call)])
+    if statements and "torch.ops." not in used and fails(dataclasses.replace(case, setup="")):
+        yield dataclasses.replace(case, setup="")
+        return
+    for place in reversed(range(len(statements))):
+        fewer = statements[:place] + statements[place + 1 :]
+        names = definition_names(statements[place])
+        needed = any(re.search(rf"\b{name}\b", "\n".join([*fewer, used])) for name in names)
+        smaller = dataclasses.replace(case, setup="\n".join(fewer))
+        if not needed and fails(smaller):
+            statements = fewer
+            yield smaller
 
 
 def fewer_options(case: Case, fails: Fails) -> Iterator[Case]:

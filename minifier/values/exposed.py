@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 from tc.compiler import api
 from tc.minifier import graphs, runner
 from tc.minifier.case import Call
+from tc.minifier.own_backend import OwnBackend
 from tc.minifier.values.recorder import (
     GRADIENT,
     VALUE,
@@ -103,7 +104,13 @@ class Exposing:
         vars(compiled)[place] = call
         return compiled
 
-    def backend(self, real: Callable[..., Any], call: Call) -> Callable[..., Any]:
+    def noted(self, backend: Any) -> OwnBackend:
+        """Return what is known of a backend of the script's own."""
+        return OwnBackend.of(backend, "")
+
+    def backend(
+        self, real: Callable[..., Any], call: Call, own: OwnBackend | None = None
+    ) -> Callable[..., Any]:
         """Return a backend that records what the real one's code computes."""
 
         def recording(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -95,3 +96,23 @@ def test_a_line_goes_behind_what_has_to_be_first() -> None:
     lines = after_head(text, "x = 1").splitlines()
     assert lines.index("x = 1") == 2
     assert after_head("import os\n", "x = 1").startswith("x = 1\n")
+
+
+@pytest.mark.parametrize("name", ["plain.py", "two words/ünï's.py"])
+def test_a_command_has_the_programs_arguments(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x = 1\n")
+    subject = subject_of(str(path), ["--faulty", "a b"])
+    words = shlex.split(str(subject.command("tc-minify")))
+    assert words == ["tc-minify", str(path), "--", "--faulty", "a b"]
+    assert shlex.split(str(subject_of(str(path), []).command("tc-minify", "--json"))) == [
+        "tc-minify", "--json", str(path),
+    ]  # fmt: skip
+
+
+def test_a_command_names_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "program.py").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    subject = subject_of("program", ["1"], module=True)
+    assert str(subject.command("tc-bisect")) == "tc-bisect -m program -- 1"

@@ -62,7 +62,7 @@ def test_a_program_that_cannot_be_run(
     assert main(["run"]) == 2
     assert main(["run", "--nothing", "--", "true"]) == 2
     assert main(["run", "python", "train.py"]) == 2
-    assert "put -- before the program: tc-report run … -- python train.py" in capfd.readouterr().err
+    assert "put -- before the program: tc-report run -- python train.py" in capfd.readouterr().err
     assert main(["run", "--trace", str(tmp_path), "--", "true"]) == 2
     assert "name a new folder" in capfd.readouterr().err
 

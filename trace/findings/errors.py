@@ -216,7 +216,6 @@ def damage(facts: Facts) -> list[Finding]:
                 cost="",
                 seconds=0.0,
                 occurrences=tuple(Occurrence("", "", "", place, -1) for place in places),
-                next=f"tc-report show {name}",
             )
         )
     return found

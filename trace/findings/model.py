@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tc.trace.cells import in_cell, source_in_cell, typed_line
+from tc.trace.commands import Command, command
 from tc.trace.compiles import Compile
 from tc.trace.findings.codes import TIMED, Code, code_of
 from tc.trace.fixes import NO_FIX, Fix, fixes_of
@@ -137,7 +138,7 @@ class Finding(Shown):
         reason: what its id is made of; of a recompile the input that leads it.
         evidence: the compiler's own words.
         reference: the id PyTorch has for it (`GB0170`), if any.
-        next: the command that goes deeper.
+        redacted: what `--redact` left out of the trace; ids are those of what is left.
         forecast: recompiles left if these inputs were fixed, step by step.
         replayed: the forecast's first step is the very input that this finding is about.
         trials: what running the program again with one of its fixes gave.
@@ -156,7 +157,7 @@ class Finding(Shown):
     reason: str = ""
     evidence: str = ""
     reference: str = ""
-    next: str = ""
+    redacted: str = ""
     stack: tuple[Where, ...] = ()
     causes: tuple[Cause, ...] = ()
     forecast: tuple[str, ...] = ()
@@ -218,6 +219,12 @@ class Finding(Shown):
         if seen:
             lines.append(f"  seen in {' '.join(seen[:8])}{more}")
         return "\n".join(lines)
+
+    @property
+    def next(self) -> Command:
+        """The command that goes deeper; the trace is named behind it."""
+        left_out = (f"--redact={self.redacted}",) if self.redacted else ()
+        return command("tc-report", "show", self.id, *left_out)
 
     def as_item(self) -> Item:
         """Return what a notebook shows of it."""
@@ -290,7 +297,7 @@ class Finding(Shown):
             ],
             "forecast": list(self.forecast),
             "reference": self.reference,
-            "next": self.next,
+            "next": str(self.next),
         }
 
 
@@ -405,7 +412,6 @@ def _finding(events: list[Event], name: str) -> Finding:
         reason=first.reason,
         evidence=first.evidence,
         reference=first.reference,
-        next=f"tc-report show {name}",
         stack=first.stack,
         causes=tuple(causes.values()),
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tc.trace import guardtext
+from tc.trace import guardtext, torchguards
 from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Cause, Event, Recompile, Where
@@ -52,7 +52,10 @@ _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) i
 _USER_STACK: Final = "User stack trace:"
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _OURS: Final = ("tc_recompile", "tc_recompile_limit")
-PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _GONE, _RACED)  # PyTorch's words
+#: PyTorch's words
+PHRASES: Final = (
+    _TENSOR, _PROPERTY, _GLOBAL, _TYPE, _GONE, _RACED, *(f.pattern for f in torchguards.FORMS),
+)  # fmt: skip
 
 
 def recompiles(session: Session) -> list[Recompile]:
@@ -240,6 +243,8 @@ def parse_reason(text: str) -> Cause:
         return Cause(source, old, new, "tensor", guard)
     if match := _GONE.match(guard):
         return Cause(guardtext.readable(match["source"]), "", "another object", "type", guard)
+    if found := torchguards.said(guard):
+        return Cause(*found, guard)
     if match := _EMPTY.match(guard):
         return Cause(f"len({guardtext.readable(match['source'])})", "0", "", "length", guard)
     if match := _GLOBAL.search(guard):

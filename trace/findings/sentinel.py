@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tc.trace.commands import command
 from tc.trace.compiles import Compile, Note
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Where
@@ -89,7 +90,8 @@ def _fixes(data: dict[str, Any], verdict: dict[str, Any]) -> list[str]:
     if data.get("command") and not verdict.get("title"):
         fixes.append(f"name the guilty step: {data['command']}")
     if data.get("repro"):
-        fixes.append(f"report it, with what this prints: tc-minify --issue {data['repro']}")
+        again = command("tc-minify", "--issue", data["repro"])
+        fixes.append(f"report it, with what this prints: {again}")
     return fixes
 
 

@@ -57,7 +57,6 @@ def nothing_recorded(facts: Facts) -> list[Finding]:
             cost="",
             seconds=0.0,
             occurrences=(),
-            next=f"tc-report show {name}",
         )
     ]  # fmt: skip
 
@@ -148,7 +147,6 @@ def unread(facts: Facts) -> list[Finding]:
             cost="",
             seconds=0.0,
             occurrences=tuple(Occurrence("", "", "", place, -1) for place in places[:20]),
-            next=f"tc-report show {name}",
         )
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -11,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
+from tc.trace.commands import command
 from tc.tui import filters
 from tc.tui.facts import Model
 from tc.tui.lines import Line, Listed, Row, Rows, line
@@ -96,7 +96,7 @@ class View(Vertical):
 
     def command(self) -> str:
         """What `Y` copies: the command that shows this."""
-        return f"tc-report summary {shlex.quote(self.trace_name)}"
+        return str(command("tc-report", "summary", self.trace_name))
 
     @property
     def trace_name(self) -> str:

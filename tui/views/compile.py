@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 from functools import partial
 from typing import ClassVar, Final
 
+from tc.trace.commands import command
 from tc.trace.compiles import Artifact, Compile
 from tc.trace.parsed import parse_json
 from tc.tui.facts import Model, size_of
@@ -164,7 +164,7 @@ class OneCompile(View):
     def command(self) -> str:
         if self.compiled is None:
             return super().command()
-        return f"tc-tui {shlex.quote(self.trace_name)} --goto {self.slug}"
+        return str(command("tc-tui", self.trace_name, "--goto", self.slug))
 
     def copied(self) -> tuple[str, str]:
         one, diagnosis = self.artifact(), self.model.diagnosis

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import ClassVar, Final
@@ -83,7 +82,7 @@ class Findings(View):
 
     def command(self) -> str:
         finding = self.chosen()
-        return f"{finding.next} {shlex.quote(self.trace_name)}" if finding else super().command()
+        return str(finding.next.plus(self.trace_name)) if finding else super().command()
 
     def entered(self, key: Hashable | None) -> None:
         if isinstance(key, tuple):
@@ -133,8 +132,7 @@ def _document(finding: Finding, width: int, trace: str, ranks: bool) -> list[Row
         rows += [line(("fix   ", "head"), (NO_FIX, "dim"))]
     rows += _forecast(finding, width)
     rows += _causes(finding, width)
-    command = f"{finding.next} {shlex.quote(trace)}"
-    rows += [Line(), *wrap(command, width, "code", line(("next  ", "head")))]
+    rows += [Line(), *wrap(str(finding.next.plus(trace)), width, "code", line(("next  ", "head")))]
     rows += _occurrences(finding, width, ranks)
     rows += _stack(finding.stack, width)
     if finding.evidence:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Hashable
 from functools import partial
 from typing import ClassVar, Final
 
 from rich.cells import cell_len
 
+from tc.trace.commands import command
 from tc.trace.compiles import Calls, Compile, calls_of
 from tc.trace.findings import duration
 from tc.trace.findings.ledger import Entry, Ledger, ledger
@@ -87,7 +87,7 @@ def goto(model: Model, function: Function, trace: str) -> str:
     """The command that shows a function; where others have its name, its first compile."""
     alike = sum(one.title == function.title for one in model.functions)
     name = function.title if alike == 1 else function.compiles[0].slug
-    return f"tc-tui {shlex.quote(trace)} --goto {shlex.quote(name)}"
+    return str(command("tc-tui", trace, "--goto", name))
 
 
 def page(model: Model, function: Function, width: int) -> Listed:

@@ -110,3 +110,30 @@ def test_ranges_are_required():
         tc.check_shapes(branch, "x=4,16 w=16,4")
     with pytest.raises(tc.exc.OptionError, match="several"):
         tc.check_shapes(branch, "x=2..4|6..8,16 w=16,4")
+
+
+REFUSING = {
+    "view": (lambda x: x.view(4, -1) + 1, "x=1..64"),
+    "two sizes": (lambda x, y: x + y, "x=2..8 y=2..8"),
+    "named sizes": (lambda x: x[:, :4] + x, "x=2..3,1..24"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_sizes_at_which_eager_raises_are_named_as_such(name):
+    function, inputs = REFUSING[name]
+    found = tc.check_shapes(function, inputs, runs=2)
+    assert not found.remains and not found.wrong and found.raised, str(found)
+    served = {tuple(sizes.values()) for code in found.codes for sizes in code.sizes}
+    for shapes in served:  # what has code runs
+        function(*made(name, shapes))
+    refused = {tuple(map(int, re.findall(r"=(\d+)", one)))
+               for text in found.raised for one in text.partition(": ")[0].split("; ")}  # fmt: skip
+    assert refused and not refused & served
+    for shapes in refused:
+        with pytest.raises(RuntimeError):
+            function(*made(name, shapes))
+
+
+def made(name, sizes):
+    return map(torch.ones, sizes) if name == "two sizes" else (torch.ones(*sizes),)

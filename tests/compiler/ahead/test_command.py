@@ -113,3 +113,47 @@ def test_modules_found_by_the_command_can_be_called_in_its_process():
     before = tc.counters["frames"]["total"]
     tc.compile(sys.modules["served"].net)(torch.ones(2, 3))
     assert tc.counters["frames"]["total"] == before
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("import sys\nsys.exit(3)\n", "raised SystemExit: 3 (PATH:2)"),
+        ("raise SystemExit('no data')\n", "raised SystemExit: no data (PATH:1)"),
+        ("x = 1\ndef (\n", "raised SyntaxError: invalid syntax (PATH:2)"),
+        ("if 1:\nx = 1\n", "raised IndentationError: "),
+        ("1 / 0\n", "raised ZeroDivisionError: division by zero (PATH:1)"),
+        ("import no_such_thing\n", "raised ModuleNotFoundError: "),
+        (
+            "x = 'a\\0'\nraise OSError(2, 'gone')\n",
+            ("\nraise OSError(2, 'gone')\n", "raised FileNotFoundError: [Errno 2] gone (PATH:2)"),
+        ),
+    ],
+)
+def test_how_a_module_ends_is_said_with_its_line(text, words, folder, capsys):
+    (folder / "ends.py").write_text(text)
+    sys.modules.pop("ends", None)
+    code = main(["ends:f", "--shape", "x=3"])
+    error = capsys.readouterr().err
+    assert code == 1 and error.count("\n") == 1
+    assert words.replace("PATH", str(folder / "ends.py")) in error
+    assert f"{folder / 'ends.py'}:" in error
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--size", "A=2", "--size", "A=3"], "--size A=... is given 2 times"),
+        (["--value", "n=2", "--value", "n=3"], "--value n=... is given 2 times"),
+        (["--shape", "x=2", "--shape", "x=3"], "--shape x=... is given 2 times"),
+        (["--save", "."], "is a folder"),
+        (["--save", "nowhere/a.tc"], "there is no folder"),
+        (["--save="], "--save is empty"),
+        (["--mode", ""], "--mode is empty"),
+        (["--shape", ""], "--shape is empty"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused_at_once(arguments, words, folder, capsys):
+    (folder / "runs.py").write_text("open('ran', 'w')\n")
+    assert main(["runs:f", *arguments]) == 2
+    assert words in capsys.readouterr().err and not (folder / "ran").exists()
