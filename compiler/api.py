@@ -32,6 +32,7 @@ from tc.compiler.capture.guards.filter import (
 )
 from tc.compiler.capture.skips import inlined_only
 from tc.compiler.capture.specified import Specification
+from tc.compiler.capture.torch_api.torch_compiler import compile_inside
 from tc.compiler.capture.torch_api.torch_functions import (
     graph_break,
     is_compiling,
@@ -39,9 +40,11 @@ from tc.compiler.capture.torch_api.torch_functions import (
     skip_frame,
 )
 from tc.compiler.capture.traceable import error_on_graph_break
+from tc.compiler.capture.values.handlers import handles
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphview import view_of
 from tc.compiler.core.lock import alone
+from tc.compiler.core.settings import check
 from tc.compiler.errors import OptionError, SavedFileError, error_context
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.annotations import (
@@ -172,6 +175,8 @@ def compile(
         "options": options, "name": name, "recompile_limit": recompile_limit,
         "isolate_recompiles": isolate_recompiles, "shapes_spec": shapes_spec,
     }  # fmt: skip
+    for argument, value in (*asked.items(), ("disable", disable)):
+        check(argument, value)
     if model is None:
         return lambda target: compile(target, disable=disable, **asked)
     if disable or config.disable:
@@ -181,6 +186,9 @@ def compile(
     if not callable(model):
         raise OptionError(f"tc.compile takes something callable, not a {type(model).__name__}")
     return _attached(model, FrameCompiler(_request(model, **asked), config, _PROCESS))
+
+
+handles(compile)(compile_inside)
 
 
 def _attached(model: Any, compiler: FrameCompiler) -> Any:
@@ -200,7 +208,6 @@ def _request(
     isolate_recompiles: bool, shapes_spec: Any, **asked: Any,
 ) -> Options:  # fmt: skip
     """Return what a call of `compile` asks for."""
-    _check_types(asked["mode"], options, recompile_limit)
     if shapes_spec is not None and asked["dynamic"] is not None:
         raise OptionError("give dynamic or a shapes_spec, not both: the spec says what is dynamic")
     return replace(
@@ -210,16 +217,6 @@ def _request(
         region=object() if isolate_recompiles else None,
         shapes=None if shapes_spec is None else Specification(shapes_spec, innermost(model)),
     )
-
-
-def _check_types(mode: Any, options: Any, recompile_limit: Any) -> None:
-    """Raise an OptionError for values that no setting has."""
-    if not isinstance(mode, str | None):
-        raise OptionError(f"mode is one of tc.list_mode_options(), not {mode!r}")
-    if options is not None and not all(isinstance(name, str) for name in options):
-        raise OptionError("options is a dict: the name of a setting -> its value")
-    if recompile_limit is not None and (type(recompile_limit) is not int or recompile_limit < 0):
-        raise OptionError(f"recompile_limit is a number of compiles, not {recompile_limit!r}")
 
 
 def _options(
@@ -233,6 +230,8 @@ def _options(
     backend = get_default_backend() if backend is None else backend
     compiler = lookup_backend(backend)
     guard_filter = settings.pop(GUARD_FILTER, None)
+    if guard_filter is not None:
+        check(f"options.{GUARD_FILTER}", guard_filter)
     ours = isinstance(compiler, Inductor)
     if has_fixed_sizes(backend):
         if dynamic:

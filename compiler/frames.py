@@ -48,6 +48,7 @@ from tc.compiler.errors import (
     ErrorContext,
     FailOnRecompileLimitHit,
     NestedTraceError,
+    OptionError,
     RecompileError,
     StageError,
     TcError,
@@ -317,7 +318,7 @@ class FrameCompiler:
             if skip.harmless and state["idle"] < IDLE_TRIES:
                 return hook.RunOnce()  # other arguments may lead to tensor operations
             return hook.RunOnce() if in_transform() else hook.Skip(str(skip))
-        except Unsupported as error:
+        except (Unsupported, OptionError) as error:  # of the program, or of what it asks for
             reporter.finish(None, error)
             raise
         except Exception as error:

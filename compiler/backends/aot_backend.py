@@ -23,8 +23,8 @@ from tc.compiler.backends.dynamo_graph import (
 from tc.compiler.backends.registry import name_of
 from tc.compiler.capture import hook
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.settings import nearest
 from tc.compiler.errors import BackendError, OptionError, TcError
-from tc.compiler.options import nearest
 
 #: what users give: graph and example inputs -> a function of the inputs
 GraphCompiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]

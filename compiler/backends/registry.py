@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import fx
 
+from tc.compiler.core.settings import nearest
 from tc.compiler.core.table import Table
 from tc.compiler.errors import OptionError
-from tc.compiler.options import nearest
 
 Backend = Callable[..., Callable[..., Any]]
 DEBUG = ("debug",)

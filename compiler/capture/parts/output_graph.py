@@ -233,7 +233,8 @@ class OutputGraph:
                     with enable_python_dispatcher():  # decompositions may need no data
                         return call(*given, **named)
         except DataDependentOutputException as error:
-            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{text}()", str(error)) from None
+            called = _called(target, text, method)
+            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{called}()", str(error)) from None
         except DynamicOutputShapeException as error:
             raise breaks.GraphBreak(breaks.DYNAMIC_SHAPE, _named(text), str(error)) from None
         except GuardOnDataDependentSymNode as error:
@@ -409,6 +410,19 @@ class OutputGraph:
         node.meta["stack_trace"] = "\n".join(
             f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}' for p in places
         )
+
+
+def _called(target: Any, text: str, method: bool) -> str:
+    """Return by which name a program knows a method of tensors, an operator or a function."""
+    if method:
+        return f"Tensor.{text}"
+    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return f"torch.ops.{target}"
+    module = getattr(target, "__module__", None) or ""
+    for home in (torch, torch.nn.functional, torch.linalg):
+        if getattr(home, text, None) is target:
+            return f"{home.__name__}.{text}"
+    return f"{module}.{text}" if module.startswith("torch.") else text
 
 
 def _named(text: str) -> str:

@@ -456,4 +456,5 @@ def _make_module(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return t.inline_object(original.cell_contents, args, kwargs)
 
 
-BY_NAME.add("torch._dynamo.mutation_guard.patched_init", _make_module)
+_TAGGING = "torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>"
+BY_NAME.add(f"{_TAGGING}.patched_init", _make_module)
