@@ -44,7 +44,7 @@ from tc.compiler.capture.values.handlers import handles
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphview import view_of
 from tc.compiler.core.lock import alone
-from tc.compiler.core.settings import check
+from tc.compiler.core.settings import check, require_callable
 from tc.compiler.errors import OptionError, SavedFileError, error_context
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.annotations import (
@@ -183,8 +183,7 @@ def compile(
         return model
     if isinstance(model, staticmethod | classmethod):
         return type(model)(compile(model.__func__, **asked))
-    if not callable(model):
-        raise OptionError(f"tc.compile takes something callable, not a {type(model).__name__}")
+    require_callable("tc.compile", model)
     return _attached(model, FrameCompiler(_request(model, **asked), config, _PROCESS))
 
 
@@ -283,6 +282,8 @@ def compile_in_place(model: torch.nn.Module, **settings: Any) -> None:
     Args:
         settings: as `compile` takes them.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise OptionError(f"tc.compile_in_place takes a module, not {model!r}")
     model._compiled_call_impl = compile(model._call_impl, **settings)
 
 
@@ -316,9 +317,11 @@ def save(path: str | os.PathLike[str], fn: Any, *, key: bytes | None = None) -> 
         key: a secret of at least one byte: `load` then refuses files made without it.
 
     Raises:
+        OptionError: ``fn`` is no function and no module.
         SavedFileError: nothing was compiled, or the file cannot be written.
         StageError: there is no C compiler, which builds the kernels for the other CPUs.
     """
+    require_callable("tc.save", fn)
     return saving.save(path, fn, key)
 
 
@@ -346,6 +349,8 @@ def load(
     Raises:
         SavedFileError: the file is damaged, or is not what ``key`` and ``sha256`` ask for.
     """
+    if fn is not None:
+        require_callable("tc.load", fn)
     _, found = saving.load(path, key, sha256)
     target = saving.found_function(str(path), found) if fn is None else fn
     return compile(target, **settings)
@@ -433,6 +438,7 @@ def on_graph(listener: Callable[[torch.fx.GraphModule], None]) -> Callable[[], N
         tensor([1., 1.])
         >>> stop()
     """
+    require_callable("tc.on_graph", listener, "a function")
     _PROCESS.on_graph.append(listener)
 
     def stop() -> None:
@@ -484,6 +490,8 @@ def explain(fn: Any) -> Callable[..., Explanation]:
         >>> import tc, torch
         >>> print(tc.explain(lambda x: x.sin())(torch.ones(2)))  # doctest: +SKIP
     """
+
+    require_callable("tc.explain", fn)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         found = Explanation()

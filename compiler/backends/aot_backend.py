@@ -23,7 +23,7 @@ from tc.compiler.backends.dynamo_graph import (
 from tc.compiler.backends.registry import name_of
 from tc.compiler.capture import hook
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.settings import nearest
+from tc.compiler.core.settings import nearest, require_callable
 from tc.compiler.errors import BackendError, OptionError, TcError
 
 #: what users give: graph and example inputs -> a function of the inputs
@@ -73,6 +73,8 @@ def aot_backend(
         ['sin']
         tensor([0., 0.])
     """
+    for one in (fw_compiler, bw_compiler or fw_compiler, inference_compiler or fw_compiler):
+        require_callable("tc.aot_backend", one, "functions")
     if partition not in PARTITIONS:
         raise OptionError(f"there is no partition {partition!r}{nearest(partition, PARTITIONS)}")
     chosen = None if decompositions is True else decompositions or {}

@@ -144,6 +144,14 @@ def check(name: str, value: Any) -> None:
         raise _refusal(_title(name), kind, value)
 
 
+def require_callable(taker: str, value: Any, takes: str = "a function or module") -> None:
+    """Raise an OptionError for what cannot be called."""
+    if not callable(value):
+        plain = value is None or isinstance(value, bool | int | float | str)
+        what = repr(value) if plain else f"an object of type {type(value).__name__}"
+        raise OptionError(f"{taker} takes {takes}, not {what}")
+
+
 def from_environment(variable: str, default: Any) -> Any:
     """Return what an environment variable says; a default where it is not set, or empty.
 
