@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
@@ -74,3 +77,28 @@ def test_other_arguments(call, error, tmp_path):
     with pytest.raises(error) as refused:
         call(lambda x: x + 1, file)
     assert "\n" not in str(refused.value)
+
+
+#: functions in C, which have no frame to capture, with what they get
+IN_C = [
+    (math.sin, 1.0), (math.sin, torch.ones(())), (math.sin, torch.ones(3)), (math.sin, "x"),
+    (torch.sin, torch.ones(3)), (torch.sin, "x"), (torch.ops.aten.sin, torch.ones(3)),
+    (torch.Tensor.sin, torch.ones(3)), (np.sin, np.ones(3)), (np.sin, 1.0), (np.mean, np.ones(3)),
+    (len, torch.ones(3)), (len, np.ones(3)), (len, 3), (int, torch.ones(())), (list, torch.ones(3)),
+    (str.upper, "x"), (str.upper, torch.ones(3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "value"), IN_C)
+def test_functions_in_c_are_as_in_eager(function, value):
+    tc.reset()
+    compiled = tc.compile(function)
+    try:
+        expected = function(value)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            compiled(value)
+        return
+    found = compiled(value)
+    assert type(found) is type(expected)
+    assert str(found) == str(expected)

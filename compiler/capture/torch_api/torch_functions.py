@@ -399,8 +399,8 @@ def graph_break(msg: str = "") -> None:
 
 
 def is_compiling() -> bool:
-    """Return whether the code is under capture: True in captured code, False elsewhere."""
-    return False
+    """Return whether the code is under capture, by tc or by PyTorch: False in other code."""
+    return torch.compiler.is_compiling()
 
 
 handles(is_compiling)(_always(True))

@@ -167,6 +167,19 @@ def test_what_code_asks():
     assert torch.equal(answers_of_torch(x), x * 3)
 
 
+@pytest.mark.parametrize("ask", [tc.is_compiling, tc.is_dynamo_compiling])
+def test_code_under_torch_compile_is_compiled(ask):
+    torch.compiler.reset()
+
+    def f(x):
+        return x * 2 if ask() else x * 3
+
+    x = torch.ones(2)
+    assert torch.equal(f(x), x * 3)
+    assert torch.equal(tc.compile(f, fullgraph=True)(x), x * 2)
+    assert torch.equal(torch.compile(f, backend="tc", fullgraph=True)(x), x * 2)
+
+
 def test_a_decorator_that_copies_the_marks_of_torch_compile():
     import functools
 
