@@ -32,7 +32,6 @@ from tc.compiler.capture.guards.filter import (
 )
 from tc.compiler.capture.skips import inlined_only
 from tc.compiler.capture.specified import Specification
-from tc.compiler.capture.torch_api.torch_compiler import compile_inside
 from tc.compiler.capture.torch_api.torch_functions import (
     graph_break,
     is_compiling,
@@ -40,7 +39,6 @@ from tc.compiler.capture.torch_api.torch_functions import (
     skip_frame,
 )
 from tc.compiler.capture.traceable import error_on_graph_break
-from tc.compiler.capture.values.handlers import handles
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphview import view_of
 from tc.compiler.core.lock import alone
@@ -185,9 +183,6 @@ def compile(
         return type(model)(compile(model.__func__, **asked))
     require_callable("tc.compile", model)
     return _attached(model, FrameCompiler(_request(model, **asked), config, _PROCESS))
-
-
-handles(compile)(compile_inside)
 
 
 def _attached(model: Any, compiler: FrameCompiler) -> Any:

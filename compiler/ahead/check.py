@@ -22,7 +22,7 @@ from tc.compiler.ahead.trials import tried
 from tc.compiler.backends.registry import lookup_backend
 from tc.compiler.capture import hook
 from tc.compiler.capture.guards.guard_list import refusals
-from tc.compiler.core.settings import COUNT
+from tc.compiler.core.settings import require_counts
 from tc.compiler.errors import OptionError
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.modules import OptimizedModule
@@ -202,9 +202,7 @@ def check_shapes(
         range x.shape[0] > 8
     """
     target, compiler = compiled_of("tc.check_shapes", fn, settings)
-    for name, value in (("runs", runs), ("seed", seed)):
-        if not COUNT.fits(value):
-            raise OptionError(f"the argument {name!r} takes {COUNT.allowed}, not {value!r}")
+    require_counts(runs=runs, seed=seed)
     spec = spec_of(inputs, shapes_spec, sizes, parameters_of(target))
     if backward and torch.is_grad_enabled():
         spec = _with_gradients(spec)

@@ -199,10 +199,9 @@ def precompile(
     """
     clock = time.perf_counter()
     target, compiler = compiled_of("tc.precompile", fn, settings)
-    if progress is not None:
-        require_callable("the argument 'progress' of tc.precompile", progress, "a function")
     specs = _specs(inputs, shapes_spec, sizes, parameters_of(target))
-    report = progress or (lambda done, of, text: None)
+    report = (lambda done, of, text: None) if progress is None else progress
+    require_callable("the argument 'progress' of tc.precompile", report, "a function")
     cases, helped = _compiled(target, compiler, specs, workers, report)
     result = Precompiled(tuple(cases), time.perf_counter() - clock, helped)
     for text in result.errors:

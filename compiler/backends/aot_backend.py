@@ -73,8 +73,6 @@ def aot_backend(
         ['sin']
         tensor([0., 0.])
     """
-    for one in (fw_compiler, bw_compiler or fw_compiler, inference_compiler or fw_compiler):
-        require_callable("tc.aot_backend", one, "functions")
     if partition not in PARTITIONS:
         raise OptionError(f"there is no partition {partition!r}{nearest(partition, PARTITIONS)}")
     chosen = None if decompositions is True else decompositions or {}
@@ -117,6 +115,7 @@ def _gate(partition: str) -> Gate:
 
 def _foreign(compiler: GraphCompiler, role: str) -> Callable[[fx.GraphModule], Boxed]:
     """Return a compiler of the user's in the form that `Compilers` has."""
+    require_callable(f"the argument {role!r} of tc.aot_backend", compiler, "a function")
 
     def compiled(module: fx.GraphModule) -> Boxed:
         examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]

@@ -237,7 +237,7 @@ def inlined_only(function: Any) -> bool:
         return True
     module = str(function.__globals__.get("__name__", ""))
     of_torch = module.partition(".")[0] == "torch" and not _is_model_code(module)
-    return of_torch and not getattr(function, "_torchdynamo_disable", False)  # the user's mark
+    return of_torch and not vars(function).get("_torchdynamo_disable", False)  # the user's mark
 
 
 def _torch_leaves(function: types.FunctionType) -> bool:

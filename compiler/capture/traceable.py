@@ -124,9 +124,9 @@ def _named_after(function: Callable[..., Any], wrapper: Any) -> Any:
 
     Its name and place are those of what it calls, as no line of ours means anything to users.
     """
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    module = getattr(function, "__module__", None)
-    code = wrapper.__code__
+    code, module = wrapper.__code__, wrapper.__module__
+    named = wrapper.__qualname__ != code.co_qualname  # `functools.wraps` found a name to copy
+    name = wrapper.__qualname__ if named else type(function).__qualname__
     here = dis.Positions(1, 1, None, None)
     units = len(code.co_code) // 2
     wrapper.__code__ = code.replace(

@@ -175,7 +175,7 @@ class Tracer:
         if plain is not function.obj:
             return self.inline_object(plain, args, kwargs)
         refuse_inlining(function)
-        if function.obj is not None and getattr(function.obj, MARKED_CONSTANT, False):
+        if function.obj is not None and vars(function.obj).get(MARKED_CONSTANT, False):
             return constant_result(self, function.obj, args, kwargs)
         return self.interpret(function, args, kwargs, is_tail_call)
 
@@ -208,7 +208,7 @@ class Tracer:
             attribute = torch_compiler.COMPILED_FROM
         else:
             return None
-        original = getattr(function.obj, attribute)
+        original = vars(function.obj)[attribute]
         if function.source is None:
             return self.values.wrap_kept(original)
         return self.values.wrap(original, AttrSource(function.source, attribute))

@@ -152,6 +152,13 @@ def require_callable(taker: str, value: Any, takes: str = "a function or module"
         raise OptionError(f"{taker} takes {takes}, not {what}")
 
 
+def require_counts(**given: Any) -> None:
+    """Raise an OptionError for an argument of a tool, by its name, that is no count."""
+    for name, value in given.items():
+        if not COUNT.fits(value):
+            raise _refusal(f"the argument {name!r}", COUNT, value)
+
+
 def from_environment(variable: str, default: Any) -> Any:
     """Return what an environment variable says; a default where it is not set, or empty.
 

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.node import _get_qualified_name
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts.handled_errors import break_where_handled
@@ -418,11 +419,11 @@ def _called(target: Any, text: str, method: bool) -> str:
         return f"Tensor.{text}"
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return f"torch.ops.{target}"
-    module = getattr(target, "__module__", None) or ""
-    for home in (torch, torch.nn.functional, torch.linalg):
-        if getattr(home, text, None) is target:
-            return f"{home.__name__}.{text}"
-    return f"{module}.{text}" if module.startswith("torch.") else text
+    try:
+        name = _get_qualified_name(target)
+    except (AttributeError, RuntimeError):  # it is found under no name
+        return text
+    return name if name.startswith("torch.") else text
 
 
 def _named(text: str) -> str:

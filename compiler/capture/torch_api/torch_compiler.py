@@ -29,8 +29,11 @@ def is_compiled_by_torch(obj: Any) -> bool:
 
     `functools.wraps` copies the attributes of such a function to others: their ids differ.
     """
-    made = getattr(obj, "_torchdynamo_wrapper_id", None) == id(obj)
-    return made and not getattr(obj, "_torchdynamo_disable", False)
+    if not isinstance(obj, types.FunctionType):
+        return False
+    marks = vars(obj)
+    made = marks.get("_torchdynamo_wrapper_id") == id(obj)
+    return made and not marks.get("_torchdynamo_disable", False)
 
 
 def arrays_function(obj: Any) -> Any:
@@ -72,12 +75,15 @@ def _print(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 @handles(torch.compile)
-def compile_inside(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+def _compile(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Return the function: compiled code that compiles it would only trace it again."""
     model = args[0] if args else kwargs.get("model")
     if model is None or t.python.is_none(model):
         return LambdaValue(lambda t, args, kwargs: args[0], "torch.compile()")
     return model
+
+
+BY_NAME.add("tc.compiler.api.compile", _compile)
 
 
 def _call_module(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
