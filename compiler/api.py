@@ -42,6 +42,7 @@ from tc.compiler.capture.traceable import error_on_graph_break
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphview import view_of
 from tc.compiler.core.lock import alone
+from tc.compiler.core.settings import check, require_callable
 from tc.compiler.errors import OptionError, SavedFileError, error_context
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.annotations import (
@@ -172,14 +173,15 @@ def compile(
         "options": options, "name": name, "recompile_limit": recompile_limit,
         "isolate_recompiles": isolate_recompiles, "shapes_spec": shapes_spec,
     }  # fmt: skip
+    for argument, value in (*asked.items(), ("disable", disable)):
+        check(argument, value)
     if model is None:
         return lambda target: compile(target, disable=disable, **asked)
     if disable or config.disable:
         return model
     if isinstance(model, staticmethod | classmethod):
         return type(model)(compile(model.__func__, **asked))
-    if not callable(model):
-        raise OptionError(f"tc.compile takes something callable, not a {type(model).__name__}")
+    require_callable("tc.compile", model)
     return _attached(model, FrameCompiler(_request(model, **asked), config, _PROCESS))
 
 
@@ -200,7 +202,6 @@ def _request(
     isolate_recompiles: bool, shapes_spec: Any, **asked: Any,
 ) -> Options:  # fmt: skip
     """Return what a call of `compile` asks for."""
-    _check_types(asked["mode"], options, recompile_limit)
     if shapes_spec is not None and asked["dynamic"] is not None:
         raise OptionError("give dynamic or a shapes_spec, not both: the spec says what is dynamic")
     return replace(
@@ -210,16 +211,6 @@ def _request(
         region=object() if isolate_recompiles else None,
         shapes=None if shapes_spec is None else Specification(shapes_spec, innermost(model)),
     )
-
-
-def _check_types(mode: Any, options: Any, recompile_limit: Any) -> None:
-    """Raise an OptionError for values that no setting has."""
-    if not isinstance(mode, str | None):
-        raise OptionError(f"mode is one of tc.list_mode_options(), not {mode!r}")
-    if options is not None and not all(isinstance(name, str) for name in options):
-        raise OptionError("options is a dict: the name of a setting -> its value")
-    if recompile_limit is not None and (type(recompile_limit) is not int or recompile_limit < 0):
-        raise OptionError(f"recompile_limit is a number of compiles, not {recompile_limit!r}")
 
 
 def _options(
@@ -233,6 +224,8 @@ def _options(
     backend = get_default_backend() if backend is None else backend
     compiler = lookup_backend(backend)
     guard_filter = settings.pop(GUARD_FILTER, None)
+    if guard_filter is not None:
+        check(f"options.{GUARD_FILTER}", guard_filter)
     ours = isinstance(compiler, Inductor)
     if has_fixed_sizes(backend):
         if dynamic:
@@ -284,6 +277,8 @@ def compile_in_place(model: torch.nn.Module, **settings: Any) -> None:
     Args:
         settings: as `compile` takes them.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise OptionError(f"tc.compile_in_place takes a module, not {model!r}")
     model._compiled_call_impl = compile(model._call_impl, **settings)
 
 
@@ -317,9 +312,11 @@ def save(path: str | os.PathLike[str], fn: Any, *, key: bytes | None = None) -> 
         key: a secret of at least one byte: `load` then refuses files made without it.
 
     Raises:
+        OptionError: ``fn`` is no function and no module.
         SavedFileError: nothing was compiled, or the file cannot be written.
         StageError: there is no C compiler, which builds the kernels for the other CPUs.
     """
+    require_callable("tc.save", fn)
     return saving.save(path, fn, key)
 
 
@@ -347,6 +344,8 @@ def load(
     Raises:
         SavedFileError: the file is damaged, or is not what ``key`` and ``sha256`` ask for.
     """
+    if fn is not None:
+        require_callable("tc.load", fn)
     _, found = saving.load(path, key, sha256)
     target = saving.found_function(str(path), found) if fn is None else fn
     return compile(target, **settings)
@@ -434,6 +433,7 @@ def on_graph(listener: Callable[[torch.fx.GraphModule], None]) -> Callable[[], N
         tensor([1., 1.])
         >>> stop()
     """
+    require_callable("tc.on_graph", listener, "a function")
     _PROCESS.on_graph.append(listener)
 
     def stop() -> None:
@@ -485,6 +485,8 @@ def explain(fn: Any) -> Callable[..., Explanation]:
         >>> import tc, torch
         >>> print(tc.explain(lambda x: x.sin())(torch.ones(2)))  # doctest: +SKIP
     """
+
+    require_callable("tc.explain", fn)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         found = Explanation()

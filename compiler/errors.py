@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,9 @@ from tc.trace.chains import chain_lines
 from tc.trace.places import StackFrame
 
 LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
+_OWN = os.path.join(os.path.dirname(__file__), "")
+#: how the name of a file begins that a function of ours has in the place of its own
+CALL_OF = "<call of "
 _CONTEXT = "_tc_met"  # attribute of an exception of whatever class
 
 
@@ -59,6 +63,11 @@ def user_place(stack: Sequence[StackFrame]) -> StackFrame:
 def in_library(file: str) -> bool:
     """Return whether a file belongs to torch, to tc or to another installed package."""
     return any(part in file for part in LIBRARY)
+
+
+def is_own(file: str) -> bool:
+    """Return whether a file is one of the compiler's, whose lines are no places for users."""
+    return file.startswith((_OWN, CALL_OF))
 
 
 def where_text(stack: Sequence[StackFrame]) -> str:

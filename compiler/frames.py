@@ -37,6 +37,7 @@ from tc.compiler.capture.skips import (
 )
 from tc.compiler.capture.torch_api.modes import SETS_MODES
 from tc.compiler.capture.torch_api.transforms import LEVELLED
+from tc.compiler.capture.traceable import breaks_are_errors
 from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
 from tc.compiler.core import ahead, garbage, levels, modes
 from tc.compiler.core.gate import Gate
@@ -48,6 +49,7 @@ from tc.compiler.errors import (
     ErrorContext,
     FailOnRecompileLimitHit,
     NestedTraceError,
+    OptionError,
     RecompileError,
     StageError,
     TcError,
@@ -178,6 +180,10 @@ class FrameCompiler:
                 "the function itself, or set config.error_on_nested_fx_trace = False"
             )
         return None
+
+    def must_compile(self) -> bool:
+        """Return whether Python may not run a frame while something else is compiled."""
+        return self.options.fullgraph or breaks_are_errors() is True
 
     def __call__(
         self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]
@@ -317,7 +323,7 @@ class FrameCompiler:
             if skip.harmless and state["idle"] < IDLE_TRIES:
                 return hook.RunOnce()  # other arguments may lead to tensor operations
             return hook.RunOnce() if in_transform() else hook.Skip(str(skip))
-        except Unsupported as error:
+        except (Unsupported, OptionError) as error:  # of the program, or of what it asks for
             reporter.finish(None, error)
             raise
         except Exception as error:
@@ -454,7 +460,10 @@ class FrameCompiler:
         eager = copied(module)
         given: Any = (module, captured.examples, self.process.gate, options, {})
         work = background.Work(
-            lambda: untraced(self.options.backend(*given)), reporter.place, reporter.compile_id
+            lambda: untraced(self.options.backend(*given)),
+            reporter.place,
+            reporter.compile_id,
+            strict=self.options.fullgraph,
         )
         return background.compiled_later(untraced(eager.forward), work)
 

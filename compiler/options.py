@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from tc import trace
+from tc.compiler.core.settings import check, from_environment, nearest
 from tc.compiler.errors import OptionError
 
 #: mode -> the options it stands for
@@ -31,20 +32,9 @@ NO_EFFECT = {
 }
 
 
-def _seconds(variable: str) -> float:
-    """Return the seconds that an environment variable holds; 0 where it is not set.
-
-    Raises:
-        OptionError: it holds no such number.
-    """
-    text = os.environ.get(variable) or "0"
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise OptionError(f"{variable} takes a number of seconds, not {text!r}")
-    return seconds
+def _asked(variable: str, default: Any) -> Any:
+    """Return a field that an environment variable sets."""
+    return field(default_factory=partial(from_environment, variable, default))
 
 
 @dataclass
@@ -96,9 +86,11 @@ class Config:
     recompile_limit: int = 8
     automatic_dynamic_shapes: bool = True
     suppress_errors: bool = False
-    disable: bool = field(default_factory=lambda: os.environ.get("TC_DISABLE") == "1")
+    disable: bool = _asked("TC_DISABLE", False)
     threads: int = 0
-    fx_graph_cache: bool = field(default_factory=lambda: os.environ.get("TC_FX_GRAPH_CACHE") != "0")
+    fx_graph_cache: bool = field(
+        default_factory=partial(from_environment, "TC_FX_GRAPH_CACHE", True)
+    )
     error_on_recompile: bool = False
     fail_on_recompile_limit_hit: bool = False
     capture_scalar_outputs: bool = False
@@ -112,13 +104,15 @@ class Config:
     error_on_nested_fx_trace: bool = True
     compile_wait: float = 60.0
     cache_wait: float = 120.0
-    sentinel: float | str = field(default_factory=lambda: os.environ.get("TC_SENTINEL") or 0)
+    sentinel: float | str = _asked("TC_SENTINEL", 0)
     sentinel_action: str = "report"
     sentinel_memory: int = 4 << 30
     sentinel_bisect: bool = True
-    profile_eager: bool = field(default_factory=lambda: os.environ.get("TC_PROFILE_EAGER") == "1")
-    check: str = field(default_factory=lambda: os.environ.get("TC_CHECK", ""))
-    rank_check: float = field(default_factory=lambda: _seconds("TC_RANK_CHECK"))
+    profile_eager: bool = field(
+        default_factory=partial(from_environment, "TC_PROFILE_EAGER", False)
+    )
+    check: str = _asked("TC_CHECK", "")
+    rank_check: float = _asked("TC_RANK_CHECK", 0.0)
     reorderable_logging_functions: set[Any] = field(default_factory=set)
     ignore_logger_methods: set[Any] = field(default_factory=set)
 
@@ -131,6 +125,7 @@ class Config:
         name = _OLD_NAMES.get(name, name)
         if name not in _settings():
             raise OptionError(_unknown(name))
+        check(f"config.{name}", value)
         object.__setattr__(self, name, value)
 
     def patch(
@@ -143,7 +138,7 @@ class Config:
             changes: settings by keyword.
 
         Raises:
-            OptionError: there is no such setting.
+            OptionError: there is no such setting, or it does not take the value.
 
         Example:
             >>> from tc.compiler.options import config
@@ -155,9 +150,11 @@ class Config:
             changes = {name: value, **changes}
         elif name is not None:
             changes = {**name, **changes}
-        for setting in changes:
-            if setting not in _settings() and setting not in _OLD_NAMES:
+        for setting, wanted in changes.items():
+            current = _OLD_NAMES.get(setting, setting)
+            if current not in _settings():
                 raise OptionError(_unknown(setting))
+            check(f"config.{current}", wanted)
         return Patch(self, changes)
 
 
@@ -253,13 +250,8 @@ class InductorOptions:
                     f"there is no option {name!r} of the default backend"
                     f"{nearest(attribute, list_options())}; tc.list_options() returns all of them"
                 )
-            attribute = attribute.replace(".", "_")
-            expected = type(getattr(cls, attribute))
-            if type(value) is not expected:
-                raise OptionError(
-                    f"the option {name!r} takes a value of type {expected.__name__}, not {value!r}"
-                )
-            settings[attribute] = value
+            check(f"options.{attribute}", value)
+            settings[attribute.replace(".", "_")] = value
         return cls(**settings)
 
 
@@ -358,9 +350,3 @@ def _told(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(str(getattr(one, "__qualname__", one)) for one in value)
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the closest known name, or an empty string."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""

@@ -22,6 +22,7 @@ from tc.compiler.ahead.trials import raised_by, tried
 from tc.compiler.backends.registry import lookup_backend
 from tc.compiler.capture import hook
 from tc.compiler.capture.guards.guard_list import refusals
+from tc.compiler.core.settings import require_counts
 from tc.compiler.errors import OptionError
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.modules import OptimizedModule
@@ -200,7 +201,8 @@ def check_shapes(
         ...     print(cause.kind, cause.asks)
         range x.shape[0] > 8
     """
-    target, compiler = compiled_of(fn, settings)
+    target, compiler = compiled_of("tc.check_shapes", fn, settings)
+    require_counts(runs=runs, seed=seed)
     spec = spec_of(inputs, shapes_spec, sizes, parameters_of(target))
     if backward and torch.is_grad_enabled():
         spec = _with_gradients(spec)

@@ -19,6 +19,7 @@ from tc.compiler.ahead.workers import Answer, compiled_by_workers
 from tc.compiler.api import compile as compile_function
 from tc.compiler.capture import hook
 from tc.compiler.core.machine import cores
+from tc.compiler.core.settings import require_callable
 from tc.compiler.errors import OptionError
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.modules import OptimizedModule
@@ -197,9 +198,10 @@ def precompile(
         True
     """
     clock = time.perf_counter()
-    target, compiler = compiled_of(fn, settings)
+    target, compiler = compiled_of("tc.precompile", fn, settings)
     specs = _specs(inputs, shapes_spec, sizes, parameters_of(target))
-    report = progress or (lambda done, of, text: None)
+    report = (lambda done, of, text: None) if progress is None else progress
+    require_callable("the argument 'progress' of tc.precompile", report, "a function")
     cases, helped = _compiled(target, compiler, specs, workers, report)
     result = Precompiled(tuple(cases), time.perf_counter() - clock, helped)
     for text in result.errors:
@@ -233,15 +235,17 @@ def _compiled(
     return found, min(workers, len(cases)) if answers else 0
 
 
-def compiled_of(fn: Any, settings: Mapping[str, Any]) -> tuple[Any, FrameCompiler]:
+def compiled_of(taker: str, fn: Any, settings: Mapping[str, Any]) -> tuple[Any, FrameCompiler]:
     """Return what a compiled function calls, and the compiler of its frames.
 
     Args:
+        taker: the function of tc that was given ``fn``.
         settings: of `compile`, for a function that is not compiled yet.
 
     Raises:
         OptionError: it is compiled and has settings of its own, or it cannot be compiled.
     """
+    require_callable(taker, fn)
     if settings and _parts(fn) is not None:
         raise OptionError(
             f"the function is compiled: give {', '.join(settings)} to tc.compile, or the function "

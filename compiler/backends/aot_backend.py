@@ -23,8 +23,8 @@ from tc.compiler.backends.dynamo_graph import (
 from tc.compiler.backends.registry import name_of
 from tc.compiler.capture import hook
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.settings import nearest, require_callable
 from tc.compiler.errors import BackendError, OptionError, TcError
-from tc.compiler.options import nearest
 
 #: what users give: graph and example inputs -> a function of the inputs
 GraphCompiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -115,6 +115,7 @@ def _gate(partition: str) -> Gate:
 
 def _foreign(compiler: GraphCompiler, role: str) -> Callable[[fx.GraphModule], Boxed]:
     """Return a compiler of the user's in the form that `Compilers` has."""
+    require_callable(f"the argument {role!r} of tc.aot_backend", compiler, "a function")
 
     def compiled(module: fx.GraphModule) -> Boxed:
         examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import fx
 
+from tc.compiler.core.settings import nearest, require_callable
 from tc.compiler.core.table import Table
 from tc.compiler.errors import OptionError
-from tc.compiler.options import nearest
 
 Backend = Callable[..., Callable[..., Any]]
 DEBUG = ("debug",)
@@ -57,6 +57,7 @@ def register_backend(
     """
     if compiler_fn is None:
         return lambda function: register_backend(function, name, tags)
+    require_callable("tc.register_backend", compiler_fn, "a function")
     name = name or compiler_fn.__name__
     if name in BACKENDS and _is_of_torch(compiler_fn):
         return compiler_fn  # where tc stands in for torch.compile, torch's own come here too
@@ -76,6 +77,7 @@ def lookup_backend(backend: str | Backend) -> Backend:
         OptionError: there is none of that name.
     """
     if not isinstance(backend, str):
+        require_callable("the argument 'backend'", backend, "a name or a function")
         return backend
     found = BACKENDS.get(backend)
     if found is not None:

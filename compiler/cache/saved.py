@@ -130,6 +130,8 @@ def opened(content: bytes, key: bytes | None = None, sha256: str | None = None) 
     _check_key(key)
     if len(content) > LARGEST:
         raise SavedFileError(f"it has more than {LARGEST >> 30} GiB: tc writes no such file")
+    if not isinstance(content, bytes) or not isinstance(sha256, str | None):
+        raise SavedFileError("what it holds is given as bytes, and its SHA-256 as text")
     found = hashlib.sha256(content).hexdigest()
     if sha256 is not None and not hmac.compare_digest(found, sha256.strip().lower()):
         raise SavedFileError(f"its SHA-256 is {found}, and not the one that was asked for")

@@ -36,7 +36,7 @@ def _row(name: str, code: str, title: str, why: str, *fix: str) -> Reason:
 TENSOR_ITEM = _row(
     "tensor-item",
     "TC101",
-    "Tensor.{} needs a Python value",
+    "{} needs a Python value",
     "the number exists only after the kernels have run, so the graph has to end here",
     "keep the value as a tensor (arithmetic, comparisons and torch.where all accept 0-d tensors)",
     "tc.config.capture_scalar_outputs = True, if the number only feeds tensors",

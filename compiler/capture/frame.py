@@ -18,7 +18,7 @@ from tc.compiler.capture.bytecode.opcode_table import OPCODES
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import CellValue
-from tc.compiler.errors import ErrorContext, attach_context
+from tc.compiler.errors import ErrorContext, attach_context, is_own
 from tc.trace.places import StackFrame
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class Frame:
             cause.frame = cause.frame or self
             if not cause.places:
                 cause.places = self.spots()
-                cause.positions = one.positions
+                cause.positions = self.users_chain()[-1].current.positions
             raise
         except Exception as error:
             callee = self.t.calling if one.opname.startswith("CALL") else ""
@@ -302,14 +302,18 @@ class Frame:
         """Return the instruction after the current one."""
         return self.program.instructions[self.program.index[id(self.current)] + 1]
 
+    def users_chain(self) -> list[Frame]:
+        """Return `chain` without functions of tc; where there is nothing else, its first frame."""
+        chain = self.chain()
+        return [one for one in chain if not is_own(one.code.co_filename)] or chain[:1]
+
     def places(self) -> list[StackFrame]:
-        """Return the stack of frames, the frame under capture first."""
-        above = self.parent.places() if self.parent is not None else []
-        return [*above, self.place()]
+        """Return the stack of the user's frames, the one under capture first."""
+        return [one.place() for one in self.users_chain()]
 
     def spots(self) -> tuple[StackFrame, ...]:
         """Return `places`, each with the column range of its current instruction."""
-        return tuple(frame.spot() for frame in self.chain())
+        return tuple(one.spot() for one in self.users_chain())
 
 
 def source_line(filename: str, line: int) -> str:

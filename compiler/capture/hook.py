@@ -115,6 +115,7 @@ def _result_for_c(outcome: Outcome, frame_code: CodeType) -> _Result:
 def _adapt(callback: Callback) -> Any:
     """Return tc's callback as a function with the signature that C calls."""
     glance: Any = getattr(callback, "glance", None)
+    must_compile: Any = getattr(callback, "must_compile", bool)
 
     def offer(c_frame: Any, _first: Any, state: dict[Any, Any]) -> _Result:
         code = c_frame.f_code
@@ -127,7 +128,7 @@ def _adapt(callback: Callback) -> Any:
         return alone(
             lambda: _decide(frame, own, callback),
             lambda: _result_for_c(RunOnce(), code),  # run by Python: correct, but slower
-            for_background=False,
+            for_background=must_compile(),
         )
 
     entries.is_callback(offer.__code__)

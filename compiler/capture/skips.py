@@ -20,6 +20,7 @@ from torch.autograd import forward_ad
 from tc.compiler.capture import breaks, entries
 from tc.compiler.capture.guards.facts import transforms
 from tc.compiler.capture.torch_api.optimizers import is_around_step
+from tc.compiler.errors import CALL_OF
 
 if TYPE_CHECKING:
     from tc.compiler.capture.hook import Frame
@@ -137,7 +138,7 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
         return "the body of a class or module", False
     filename = frame.code.co_filename
     if filename.startswith("<") and not filename.startswith(
-        ("<eval_with_key>", "<ipython", "<string", "<timed exec>")
+        ("<eval_with_key>", "<ipython", "<string", "<timed exec>", CALL_OF)
     ):
         return f"code from {filename}", False
     if filename.startswith(_STDLIB) and "site-packages" not in filename:
@@ -235,7 +236,8 @@ def inlined_only(function: Any) -> bool:
     if not isinstance(function, types.FunctionType):
         return True
     module = str(function.__globals__.get("__name__", ""))
-    return module.partition(".")[0] == "torch" and not _is_model_code(module)
+    of_torch = module.partition(".")[0] == "torch" and not _is_model_code(module)
+    return of_torch and not vars(function).get("_torchdynamo_disable", False)  # the user's mark
 
 
 def _torch_leaves(function: types.FunctionType) -> bool:

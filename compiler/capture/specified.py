@@ -12,6 +12,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import pickle
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -80,6 +81,16 @@ class Specification:
                 parameters=frozenset(own),
                 stored=_stored(one.__code__),
             )
+
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled: torch's specifications cannot be, nor the conditions on them."""
+        raise pickle.PicklingError(
+            "what was compiled with a shapes_spec cannot be pickled: pickle what it was made of, "
+            "and compile that again"
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Specification:
+        return self  # nothing changes it
 
     def _check(self, named: Mapping[str, Any], found: Parameters) -> None:
         if unknown := named.keys() - found.keys():

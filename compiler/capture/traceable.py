@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import math
 import threading
@@ -11,6 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
+
+from tc.compiler.capture.bytecode.linetable import encode_locations
+from tc.compiler.errors import CALL_OF
 
 
 class _Strictness(threading.local):
@@ -55,7 +59,7 @@ class ErrorOnGraphBreak:
             finally:
                 set_error_on_graph_break(before)
 
-        return strict
+        return _named_after(function, strict)  # type: ignore[no-any-return]
 
 
 def error_on_graph_break(on: bool) -> ErrorOnGraphBreak:
@@ -92,7 +96,17 @@ def numpy_function(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return over_tensors(function, args, kwargs)
 
-    return wrapper
+    return _named_after(function, wrapper)  # type: ignore[no-any-return]
+
+
+def over_rows(op: Callable[..., Any], *operands: Any, **kwargs: Any) -> Any:
+    """Call a function for each row of lists; what is no list belongs to every row."""
+    lists = [operand for operand in operands if isinstance(operand, list | tuple)]
+    if not lists:
+        return op(*operands, **kwargs)
+    count = min(map(len, lists))
+    columns = [one if isinstance(one, list | tuple) else [one] * count for one in operands]
+    return [op(*row, **kwargs) for row in zip(*columns, strict=False)]
 
 
 def calling(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,9 +116,27 @@ def calling(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    own: Any = call
-    own.__code__ = own.__code__.replace()  # compiled code is stored with the code object
-    return call
+    return _named_after(function, call)  # type: ignore[no-any-return]
+
+
+def _named_after(function: Callable[..., Any], wrapper: Any) -> Any:
+    """Return a wrapper with code of its own, to which compiled code belongs.
+
+    Its name and place are those of what it calls, as no line of ours means anything to users.
+    """
+    code, module = wrapper.__code__, wrapper.__module__
+    named = wrapper.__qualname__ != code.co_qualname  # `functools.wraps` found a name to copy
+    name = wrapper.__qualname__ if named else type(function).__qualname__
+    here = dis.Positions(1, 1, None, None)
+    units = len(code.co_code) // 2
+    wrapper.__code__ = code.replace(
+        co_filename=f"{CALL_OF}{module}.{name}>" if module else f"{CALL_OF}{name}>",
+        co_firstlineno=1,
+        co_name=name.rpartition(".")[2],
+        co_qualname=name,
+        co_linetable=encode_locations([(here, units)], 1, merge=True),
+    )
+    return wrapper
 
 
 def count_elements(counts: Any, elements: Any) -> None:

@@ -22,7 +22,7 @@ from tc.compiler.capture.parts.torch_state import TorchState
 from tc.compiler.capture.parts.value_factory import ValueFactory
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
-from tc.compiler.capture.torch_api import lazy_modules, optimizers, overrides
+from tc.compiler.capture.torch_api import lazy_modules, optimizers, overrides, torch_compiler
 from tc.compiler.capture.torch_api.annotated import constant_result
 from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.capture.traceable import breaks_are_errors
@@ -167,16 +167,15 @@ class Tracer:
         handler = handler_of(function.obj) if function.obj is not None else None
         if handler is not None:
             return handler(self, args, kwargs)
-        original = original_of(function.obj)
-        if original is not None:  # a wrapped function: its original is inlined here
-            inner = self._original(function, original)
+        inner = self._original(function)
+        if inner is not None:  # a wrapped function: its original is inlined here
             self._tail_codes = inner.tail_call_codes() if is_tail_call else ()
             return inner.call(self, args, kwargs)
-        plain = optimizers.unpatched(function.obj)
+        plain = torch_compiler.arrays_function(function.obj) or optimizers.unpatched(function.obj)
         if plain is not function.obj:
             return self.inline_object(plain, args, kwargs)
         refuse_inlining(function)
-        if function.obj is not None and getattr(function.obj, MARKED_CONSTANT, False):
+        if function.obj is not None and vars(function.obj).get(MARKED_CONSTANT, False):
             return constant_result(self, function.obj, args, kwargs)
         return self.interpret(function, args, kwargs, is_tail_call)
 
@@ -201,10 +200,18 @@ class Tracer:
         finally:
             self.top = caller
 
-    def _original(self, function: FunctionValue, original: Any) -> Value:
+    def _original(self, function: FunctionValue) -> Value | None:
+        """Return the function that a compiled function was made of; None for other functions."""
+        if original_of(function.obj) is not None:
+            attribute = ORIGINAL
+        elif torch_compiler.is_compiled_by_torch(function.obj):
+            attribute = torch_compiler.COMPILED_FROM
+        else:
+            return None
+        original = vars(function.obj)[attribute]
         if function.source is None:
             return self.values.wrap_kept(original)
-        return self.values.wrap(original, AttrSource(function.source, ORIGINAL))
+        return self.values.wrap(original, AttrSource(function.source, attribute))
 
     def _callee(self, function: FunctionValue, locals: dict[str, Value]) -> Frame:
         code = function.code

@@ -37,6 +37,7 @@ from tc.compiler.capture.values.functions import CellValue, GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
 from tc.compiler.core.sources import LocalSource, Scope
+from tc.compiler.errors import is_own
 from tc.trace.places import StackFrame
 
 MAX_ATTEMPTS = 64
@@ -264,8 +265,9 @@ class Translation:
         detail = f"{value.describe()}({text!r})" if text else value.describe()
         kind = breaks.Aftermath if is_handed_on(value.source) else breaks.GraphBreak
         cause = kind(breaks.RAISES, detail)
-        cause.places = tuple(place for _, place, _ in reversed(value.trail))
-        cause.positions = value.trail[0][2] if value.trail else None
+        trail = [one for one in value.trail if not is_own(one[1].file)] or value.trail
+        cause.places = tuple(place for _, place, _ in reversed(trail))
+        cause.positions = trail[0][2] if trail else None
         raise cause from None
 
     def record(self, cause: breaks.GraphBreak) -> BreakRecord:

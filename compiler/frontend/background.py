@@ -22,8 +22,8 @@ from tc.compiler.cache.graph_key import state
 from tc.compiler.capture import hook
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.lock import alone_in_background
-from tc.compiler.errors import StageError
-from tc.compiler.telemetry.reporter import report_failure
+from tc.compiler.errors import NoCompilerError, StageError
+from tc.compiler.telemetry.reporter import as_failure, report_failure
 
 Compiled = Callable[..., Any]
 
@@ -36,11 +36,13 @@ class Work:
         make: compiles the graph.
         place: of the user's function it is of.
         compile_id: of its frame.
+        strict: the next call raises the error of a compile that failed, as under ``fullgraph``.
     """
 
     make: Callable[[], Compiled]
     place: trace.StackFrame
     compile_id: trace.CompileId
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,10 @@ def wait() -> None:
 
 
 def _compiled(work: Work, before: _State) -> Compiled | None:
-    """Compile as the thread would have done whose call it is for; None if that fails."""
+    """Compile as the thread would have done whose call it is for.
+
+    None is returned where it fails, or a function that raises the error if failing is one.
+    """
     with (
         trace.compiling(work.compile_id),
         torch.inference_mode(before.inference),
@@ -120,10 +125,21 @@ def _compiled(work: Work, before: _State) -> Compiled | None:
         except Exception as error:
             stage = error.stage if isinstance(error, StageError) else "inductor"
             text = report_failure(error, stage, work.place)
+            if work.strict and not isinstance(error, NoCompilerError):
+                return _raising(as_failure(error, stage, text))
             trace.warn(f"{text}; it runs eagerly, as it was compiled in the background")
             return None
         trace.emit(trace.Artifact("tc_background", "calls run compiled code from now on"))
         return made
+
+
+def _raising(error: Exception) -> Compiled:
+    """Return what raises an error at each call."""
+
+    def fail(*args: Any) -> Any:
+        raise error.with_traceback(None)
+
+    return fail
 
 
 class _Worker:

@@ -13,6 +13,7 @@ import torch
 from tc.compiler.capture import hook, traceable
 from tc.compiler.capture.skips import DISABLED
 from tc.compiler.capture.torch_api import annotated, opaque_call, torch_functions
+from tc.compiler.core.settings import require_callable
 from tc.compiler.errors import OptionError
 from tc.compiler.frontend.modules import OptimizedModule
 
@@ -66,6 +67,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     if isinstance(fn, type):
         fn.__init__ = disable(fn.__init__, recursive, reason=reason)  # type: ignore[misc]
         return fn
+    require_callable("tc.disable", fn)
     fn = innermost(fn)
     if isinstance(fn, torch.nn.Module):
         return OptimizedModule(getattr(fn, "_orig_mod", fn), None)
@@ -94,7 +96,10 @@ def run(fn: Any = None) -> Any:
     Args:
         fn: the function, compiled or not; without it a decorator is returned.
     """
-    return run if fn is None else hook.cached_only(innermost(fn))
+    if fn is None:
+        return run
+    require_callable("tc.run", fn)
+    return hook.cached_only(innermost(fn))
 
 
 # -- how calls are traced ------------------------------------------------------------------------
@@ -145,8 +150,7 @@ def forbid_in_graph(fn: Any) -> Any:
 
 def _each(fn: Any, say: Callable[[Any], None]) -> Any:
     for function in fn if isinstance(fn, list | tuple) else (fn,):
-        if not callable(function):
-            raise OptionError(f"expected a function, not {function!r}")
+        require_callable("this decorator", function, "a function")
         say(function)
     return fn
 
@@ -158,6 +162,8 @@ def nonstrict_trace(traceable_fn: F) -> F:
     known to `torch.utils._pytree`.
     """
 
+    require_callable("tc.nonstrict_trace", traceable_fn, "a function")
+
     @functools.wraps(traceable_fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return traceable_fn(*args, **kwargs)
@@ -168,6 +174,7 @@ def nonstrict_trace(traceable_fn: F) -> F:
 
 def assume_constant_result(fn: F) -> F:
     """Call a function while tracing, and take what it returns for a constant from then on."""
+    require_callable("tc.assume_constant_result", fn, "a function")
     annotated.fix_result(fn)
     return fn
 
@@ -253,7 +260,10 @@ def nested_compile_region(
         fn: the function; a decorator is returned where it is omitted. The other arguments are
             PyTorch's, which reuses one trace of the function; here they change nothing.
     """
-    return fn if fn is not None else lambda target: target
+    if fn is None:
+        return nested_compile_region
+    require_callable("tc.nested_compile_region", fn, "a function")
+    return fn
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -267,4 +277,5 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
         >>> total(torch.ones(3))
         tensor(3.)
     """
+    require_callable("tc.wrap_numpy", fn, "a function")
     return traceable.numpy_function(fn)

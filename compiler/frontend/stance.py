@@ -15,9 +15,9 @@ import torch
 from tc.compiler.capture import hook
 from tc.compiler.capture.dynamism import Memory
 from tc.compiler.capture.torch_api.annotated import forbid
+from tc.compiler.core.settings import nearest
 from tc.compiler.core.sources import ItemSource, LocalSource, Source
 from tc.compiler.errors import OptionError, RecompileError
-from tc.compiler.options import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
 STANCES = (

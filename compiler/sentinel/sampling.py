@@ -7,7 +7,6 @@ one comparison of integers; where the sentinel is off there is nothing in the gr
 from __future__ import annotations
 
 import itertools
-import math
 import random
 import sys
 import threading
@@ -19,8 +18,9 @@ from torch.utils._pytree import tree_leaves
 
 from tc import trace
 from tc.compiler.capture import hook
-from tc.compiler.errors import OptionError, SentinelError
-from tc.compiler.options import Config, nearest
+from tc.compiler.core.settings import share_of
+from tc.compiler.errors import SentinelError
+from tc.compiler.options import Config
 from tc.compiler.sentinel import blame, repro
 from tc.compiler.sentinel.check import REPEATS, Backward, Call, Written, guard_difference
 from tc.compiler.sentinel.copies import Skipped, require_comparable, unseen
@@ -30,8 +30,6 @@ from tc.compiler.sentinel.rounding import Difference
 from tc.compiler.sentinel.stages import first_wrong
 
 NEVER = sys.maxsize
-ACTIONS = ("report", "eager", "raise")
-CHECKS = ("", "graphs", "stages", "kernels")
 #: reason of a call that is not compared because of an error in the sentinel itself
 INTERNAL = "internal error of the sentinel: {}"
 
@@ -56,19 +54,8 @@ class Setting:
 
 
 def setting_of(config: Config) -> Setting | None:
-    """Return what the settings of the process ask for; None: nothing.
-
-    Raises:
-        OptionError: a setting has a value that it cannot take.
-    """
+    """Return what the settings of the process ask for; None: nothing."""
     period, check, action = period_of(config.sentinel), config.check, config.sentinel_action
-    for name, value, known in (("check", check, CHECKS), ("sentinel_action", action, ACTIONS)):
-        if value not in known:
-            choices = ", ".join(repr(choice) for choice in known if choice)
-            raise OptionError(
-                f"tc.config.{name} is one of {choices}, not {value!r}"
-                f"{nearest(str(value), list(known))}"
-            )
     if check:
         period, action = 1, "raise" if action == "report" else action
     if not period:
@@ -93,20 +80,9 @@ def period_of(rate: float | str) -> int:
     """Return of how many calls one is compared; 0: none is.
 
     Args:
-        rate: share of calls, 1/1000; as text also ``1/1000``.
-
-    Raises:
-        OptionError: it is no share.
+        rate: share of calls that `Config` has checked, 1/1000; as text also ``1/1000``.
     """
-    try:
-        above, _, below = str(rate).partition("/")
-        share = float(above) / float(below or 1)
-    except (ValueError, ZeroDivisionError):
-        share = math.nan
-    if not 0 <= share <= 1:
-        raise OptionError(
-            f"tc.config.sentinel (TC_SENTINEL) is a share of calls such as 1/1000, not {rate!r}"
-        )
+    share = share_of(rate)
     return round(1 / share) if share else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -18,6 +19,7 @@ from tc.compiler.frontend import background
 from tc.compiler.runtime import build
 
 OPTIONS = {"background": True}
+X = torch.ones(3)
 
 
 @pytest.fixture(autouse=True)
@@ -247,3 +249,61 @@ def test_a_process_that_ends_meanwhile():
     begun = time.monotonic()
     done = python("-c", ENDING, warm=True)
     assert (done.returncode, done.stderr) == (0, ""), time.monotonic() - begun
+
+
+# -- errors of functions that must compile -----------------------------------------------------
+def breaking(x):
+    print(end="")
+    return x.cos()
+
+
+@contextmanager
+def compiling_something(monkeypatch):
+    """Have a compile in the background for the length of the block, and a moment after it."""
+    with held(monkeypatch) as begun:
+        tc.compile(lambda x: x.sin() + 1, options=OPTIONS)(torch.ones(3))
+        assert begun.wait(60)
+        yield
+
+
+@pytest.mark.parametrize("options", [None, OPTIONS])
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_graph_break_is_an_error_while_something_else_is_compiled(monkeypatch, options, strict):
+    found = []
+
+    def call():
+        try:
+            with tc.error_on_graph_break(True) if strict else contextlib.nullcontext():
+                found.append(tc.compile(breaking, fullgraph=not strict, options=options)(X))
+        except Exception as error:
+            found.append(error)
+
+    with compiling_something(monkeypatch):
+        caller = threading.Thread(target=call)
+        caller.start()
+        caller.join(0.5)
+        assert not found, "it waits"
+    caller.join(60)
+    assert [type(one) for one in found] == [tc.exc.Unsupported]
+
+
+def test_others_do_not_wait(monkeypatch):
+    with compiling_something(monkeypatch):
+        assert torch.equal(tc.compile(breaking)(X), X.cos())
+
+
+def test_a_compile_that_fails_is_raised_by_the_next_call_under_fullgraph(monkeypatch):
+    def fails(*args):
+        raise ZeroDivisionError("of a pass")
+
+    monkeypatch.setattr(pipeline.Inductor, "__call__", fails)
+    for fullgraph in (True, False):
+        compiled = tc.compile(lambda x: x.sin() + 2, fullgraph=fullgraph, options=OPTIONS)
+        torch.testing.assert_close(compiled(X), X.sin() + 2)
+        background.wait()
+        if not fullgraph:
+            torch.testing.assert_close(compiled(X), X.sin() + 2)
+            continue
+        for _ in range(2):
+            with pytest.raises(StageError, match="of a pass"):
+                compiled(X)

@@ -60,9 +60,12 @@ def test_modes_are_names_of_options():
     ("settings", "says"),
     [
         ({"options": {"max_autotun": True}}, "did you mean 'max_autotune'"),
-        ({"options": {"cpp.threads": "2"}}, "'cpp.threads' takes a value of type int, not '2'"),
+        (
+            {"options": {"cpp.threads": "2"}},
+            "'cpp.threads' takes a whole number that is not negative, not '2'",
+        ),
         ({"options": {"cpp_threads": 2}}, "did you mean 'cpp.threads'"),
-        ({"options": {"max-autotune": 1}}, "type bool"),
+        ({"options": {"max-autotune": 1}}, "takes True or False, not 1"),
         ({"mode": "max-autotun"}, "did you mean 'max-autotune'"),
         ({"mode": "max-autotune", "options": {"freezing": True}}, "not both"),
     ],

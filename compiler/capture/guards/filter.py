@@ -73,9 +73,17 @@ def filtered(
     entries = [_entry(guard, scope) for guard in guards]
     if shapes.guards:
         entries.append(GuardEntry("", False, None, "SHAPE_ENV", "SHAPE", False, (), None))
-    kept = list(keep(entries))
+    try:
+        kept = list(keep(entries))
+    except Exception as error:
+        raise OptionError(
+            f"guard_filter_fn, given {len(entries)} guards, raised {type(error).__name__}: {error}"
+        ) from error
     if len(kept) != len(entries):
-        raise OptionError(f"guard_filter_fn returned {len(kept)} values for {len(entries)} guards")
+        raise OptionError(
+            f"guard_filter_fn returned {len(kept)} values for {len(entries)} guards: it has to "
+            "return a list with True for each guard that is kept, and False for the others"
+        )
     left = GuardList()
     for entry, wanted in zip(entries, kept, strict=True):
         if wanted and entry.orig_guard is not None:

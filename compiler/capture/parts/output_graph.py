@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.node import _get_qualified_name
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts.handled_errors import break_where_handled
@@ -233,7 +234,8 @@ class OutputGraph:
                     with enable_python_dispatcher():  # decompositions may need no data
                         return call(*given, **named)
         except DataDependentOutputException as error:
-            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{text}()", str(error)) from None
+            called = _called(target, text, method)
+            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{called}()", str(error)) from None
         except DynamicOutputShapeException as error:
             raise breaks.GraphBreak(breaks.DYNAMIC_SHAPE, _named(text), str(error)) from None
         except GuardOnDataDependentSymNode as error:
@@ -409,6 +411,19 @@ class OutputGraph:
         node.meta["stack_trace"] = "\n".join(
             f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}' for p in places
         )
+
+
+def _called(target: Any, text: str, method: bool) -> str:
+    """Return by which name a program knows a method of tensors, an operator or a function."""
+    if method:
+        return f"Tensor.{text}"
+    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return f"torch.ops.{target}"
+    try:
+        name = _get_qualified_name(target)
+    except (AttributeError, RuntimeError):  # it is found under no name
+        return text
+    return name if name.startswith("torch.") else text
 
 
 def _named(text: str) -> str:

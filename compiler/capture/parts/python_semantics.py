@@ -84,7 +84,7 @@ class PythonSemantics:
         if isinstance(value, TensorValue):
             number = known_number(self.t, value)
             if number is None:
-                raise breaks.GraphBreak(breaks.TENSOR_ITEM, "__index__()")
+                raise breaks.GraphBreak(breaks.TENSOR_ITEM, "Tensor.__index__()")
             return number.obj
         if isinstance(value, SetValue):
             self.concrete_list(value.values(self.t))
@@ -252,13 +252,13 @@ class PythonSemantics:
         if isinstance(value, ExceptionValue):
             return value.converted(function)
         if isinstance(value, TensorValue):
-            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{function.__name__}()")
+            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{function.__name__}() of a tensor")
         return self.folded(function, self.concrete(value))
 
     def format(self, value: Value, spec: str) -> Value:
         """Apply ``format(value, spec)``."""
         if isinstance(value, TensorValue):
-            raise breaks.GraphBreak(breaks.TENSOR_ITEM, "__format__()")
+            raise breaks.GraphBreak(breaks.TENSOR_ITEM, "Tensor.__format__()")
         if isinstance(value, ObjectValue | ExceptionValue):
             raw = type_lookup(value.cls, "__format__")
             if isinstance(raw, types.FunctionType):

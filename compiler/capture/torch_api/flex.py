@@ -23,6 +23,8 @@ from tc.compiler.capture.values.tensor import TensorValue
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
+_FLEX = "torch._dynamo._trace_wrapped_higher_order_op"
+
 
 @contextmanager
 def _reading_at_positions(t: Interpreter) -> Iterator[None]:
@@ -50,7 +52,7 @@ def _call_under_its_mode(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         )
 
 
-BY_NAME.add("torch._dynamo._trace_wrapped_higher_order_op.__torch_function__", _call_under_its_mode)
+BY_NAME.add(f"{_FLEX}.TransformGetItemToIndex.__torch_function__", _call_under_its_mode)
 
 
 def _sizes_may_stay_symbols(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:

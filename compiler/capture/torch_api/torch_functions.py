@@ -399,8 +399,8 @@ def graph_break(msg: str = "") -> None:
 
 
 def is_compiling() -> bool:
-    """Return whether the code is under capture: True in captured code, False elsewhere."""
-    return False
+    """Return whether the code is under capture, by tc or by PyTorch: False in other code."""
+    return torch.compiler.is_compiling()
 
 
 handles(is_compiling)(_always(True))
@@ -456,4 +456,5 @@ def _make_module(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return t.inline_object(original.cell_contents, args, kwargs)
 
 
-BY_NAME.add("torch._dynamo.mutation_guard.patched_init", _make_module)
+_TAGGING = "torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>"
+BY_NAME.add(f"{_TAGGING}.patched_init", _make_module)

@@ -142,7 +142,7 @@ class ArrayValue(Value):
 
     def key(self, t: Interpreter) -> Any:
         """Return the scalar itself, as a key, after guarding its value."""
-        self.cannot(breaks.TENSOR_ITEM, "hash()")
+        self.cannot(breaks.TENSOR_ITEM, "hash() of an array")
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "shape":
@@ -173,7 +173,7 @@ class ArrayValue(Value):
         if name == "tolist" and not args and not kwargs:
             return self.tensor.method(t, "tolist", [], {})
         if name in TO_PYTHON:
-            self.cannot(breaks.TENSOR_ITEM, f"{name}()")
+            self.cannot(breaks.TENSOR_ITEM, f"ndarray.{name}()")
         if not hasattr(tensor_numpy().ndarray, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name}")
         t.guards.aliasing_matters |= name in WRITES or name.startswith("__i")

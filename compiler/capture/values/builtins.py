@@ -141,7 +141,7 @@ class BuiltinValue(KnownObject):
 
     def _fold(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if any(isinstance(a, TensorValue) for a in args):
-            self.cannot(breaks.TENSOR_ITEM, "__float__()")
+            self.cannot(breaks.TENSOR_ITEM, "Tensor.__float__()")
         plain = t.python.concrete_list(args)
         return t.python.folded(self.obj, *plain, **t.python.concrete_dict(kwargs))
 

@@ -81,7 +81,7 @@ def _sqrt(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], SymValue):
         return t.output.call_torch(torch.sym_sqrt, list(args), {})
     if isinstance(args[0], TensorValue):
-        args[0].cannot(breaks.TENSOR_ITEM, "__float__()")
+        args[0].cannot(breaks.TENSOR_ITEM, "Tensor.__float__()")
     return t.python.folded(math.sqrt, t.python.concrete(args[0]))
 
 

@@ -42,5 +42,5 @@ def handler_of(obj: Any) -> Handler | None:
     """Return the handler of a function, if it has one."""
     found = HANDLERS.get(id(obj))
     if found is None and isinstance(obj, types.FunctionType):
-        found = BY_NAME.get(f"{obj.__module__}.{obj.__name__}")
+        found = BY_NAME.get(f"{obj.__module__}.{obj.__qualname__}")
     return found

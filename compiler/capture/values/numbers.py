@@ -50,7 +50,7 @@ def _number(conversion: str) -> Any:
         if known is not None:
             return known
         if conversion in ("__bool__", "__complex__") or not t.sizes.scalars:
-            tensor.cannot(breaks.TENSOR_ITEM, f"{conversion}()")
+            tensor.cannot(breaks.TENSOR_ITEM, f"Tensor.{conversion}()")
         return t.output.call_torch("item", [tensor], {}, method=True)
 
     return convert
@@ -61,7 +61,7 @@ def _tolist(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> 
     if contents is not None:
         return t.values.known(contents.tolist())
     if tensor.example.dtype not in INTEGERS and not t.sizes.scalars:
-        tensor.cannot(breaks.TENSOR_ITEM, "tolist()")
+        tensor.cannot(breaks.TENSOR_ITEM, "Tensor.tolist()")
     with t.shapes.scalars_allowed():
         return _items(t, tensor)
 

@@ -6,6 +6,7 @@ import collections
 import copy
 import dataclasses
 import functools
+import pickle
 
 import pytest
 import torch
@@ -285,3 +286,28 @@ def test_calls_that_are_not_as_specified_raise(function, spec, calls, says):
 def test_specs_that_cannot_be_followed(spec, more, says):
     with pytest.raises(OptionError, match=says):
         tc.compile(added, shapes_spec=spec, **more)
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def test_pickles_are_refused_with_a_sentence_and_copies_are_as_specified():
+    tc.reset()
+    compiled = tc.compile(Doubled(), shapes_spec={"x": ROWS})
+    with pytest.raises(pickle.PicklingError, match="compiled with a shapes_spec cannot be pickled"):
+        pickle.dumps(compiled)
+    copied = copy.deepcopy(compiled)
+    torch.testing.assert_close(copied(torch.ones(3, 2)), torch.full((3, 2), 2.0))
+    with pytest.raises(ConstraintViolationError):
+        copied(torch.ones(65, 2))
+
+
+def test_calls_that_run_as_python_are_not_held_against_a_spec():
+    tc.reset()
+    compiled = tc.compile(Doubled(), shapes_spec={"x": ROWS})
+    with tc.set_stance("force_eager"):
+        assert compiled(torch.ones(65, 2)).shape == (65, 2)
+    with pytest.raises(ConstraintViolationError):
+        compiled(torch.ones(65, 2))

@@ -12,7 +12,7 @@ from support import python
 
 import tc
 from tc import trace
-from tc.compiler.errors import OptionError, SentinelError
+from tc.compiler.errors import SentinelError
 from tc.compiler.options import config
 from tc.compiler.sentinel.sampling import period_of
 
@@ -36,23 +36,6 @@ def wrong(gm: Any, inputs: Any) -> Any:
 )
 def test_a_rate_is_a_share_of_calls(rate: float | str, period: int) -> None:
     assert period_of(rate) == period
-
-
-@pytest.mark.parametrize("rate", ["often", "1000", "1/0", "-1", "nan", "1/2/3"])
-def test_what_is_no_share_is_refused_with_a_sentence(rate: str) -> None:
-    with pytest.raises(OptionError, match=r"a share of calls such as 1/1000, not '"):
-        period_of(rate)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "hint"),
-    [("check", "kernel", "'kernels'"), ("sentinel_action", "rais", "did you mean 'raise'")],
-)
-def test_unknown_settings_are_refused_when_something_is_compiled(
-    name: str, value: str, hint: str
-) -> None:
-    with config.patch(name, value), pytest.raises(OptionError, match=hint):
-        tc.compile(lambda x: x + 1)(X)
 
 
 def test_nothing_is_in_the_place_of_a_graph_where_it_is_off() -> None:
@@ -173,7 +156,9 @@ def test_the_environment_switches_it_on() -> None:
     done = python("-c", PROGRAM, variables={"TC_SENTINEL": "1/2"}, warm=True)
     assert "'compared': " in done.stdout, done.stderr
     done = python("-c", PROGRAM, variables={"TC_SENTINEL": "often"}, warm=True)
-    assert "a share of calls such as 1/1000, not 'often'" in done.stderr
+    assert (
+        "TC_SENTINEL takes a share of calls such as 1/1000, from 0 to 1, not 'often'" in done.stderr
+    )
 
 
 def test_the_counts_are_in_the_trace() -> None:

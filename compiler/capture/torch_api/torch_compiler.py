@@ -1,0 +1,94 @@
+"""Names of torch.compiler, and of what is behind them, that mean something else in traced code."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._higher_order_ops import _invoke_quant, foreach_map
+from torch._higher_order_ops import print as printing
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.traceable import numpy_function, over_rows
+from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.deferred_calls import DeferredCall
+from tc.compiler.capture.values.handlers import BY_NAME, handles
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+#: attribute by which functions of `torch.compile` hold what they were made of
+COMPILED_FROM = "_torchdynamo_orig_callable"
+
+
+def is_compiled_by_torch(obj: Any) -> bool:
+    """Return whether `torch.compile` made a function, which `torch.compiler.disable` did not.
+
+    `functools.wraps` copies the attributes of such a function to others: their ids differ.
+    """
+    if not isinstance(obj, types.FunctionType):
+        return False
+    marks = vars(obj)
+    made = marks.get("_torchdynamo_wrapper_id") == id(obj)
+    return made and not marks.get("_torchdynamo_disable", False)
+
+
+def arrays_function(obj: Any) -> Any:
+    """Return ours in the place of what `torch.compiler.wrap_numpy` made; None for other functions.
+
+    That of torch calls ``numpy()``, which eager refuses for tensors that require gradients.
+    """
+    if not isinstance(obj, types.FunctionType):
+        return None
+    code = obj.__code__
+    module = obj.__globals__.get("__name__")
+    if module != "torch._dynamo.external_utils" or code.co_qualname != "wrap_numpy.<locals>.wrap":
+        return None
+    closure = dict(zip(code.co_freevars, obj.__closure__ or (), strict=True))
+    return numpy_function(closure["f"].cell_contents)
+
+
+@handles(invoke_subgraph_placeholder, _invoke_quant.invoke_quant_packed)
+def _region(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Trace a region that torch keeps apart as any other call."""
+    settings = ("scheme", "quant_options")
+    return args[0].call(
+        t, args[1:], {name: value for name, value in kwargs.items() if name not in settings}
+    )
+
+
+@handles(foreach_map)
+def _foreach_map(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return t.inline_object(over_rows, args, kwargs)
+
+
+@handles(printing)
+def _print(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Print after the graph what does not depend on it."""
+    if not all(value.is_constant() for value in (*args, *kwargs.values())):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "torch.ops.higher_order.print")
+    t.effects.demand(DeferredCall(printing, args, kwargs))
+    return ConstValue(None)
+
+
+@handles(torch.compile)
+def _compile(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Return the function: compiled code that compiles it would only trace it again."""
+    model = args[0] if args else kwargs.get("model")
+    if model is None or t.python.is_none(model):
+        return LambdaValue(lambda t, args, kwargs: args[0], "torch.compile()")
+    return model
+
+
+BY_NAME.add("tc.compiler.api.compile", _compile)
+
+
+def _call_module(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Call the module that `torch.compile` was given."""
+    return args[0].attr(t, "_orig_mod").call(t, args[1:], kwargs)
+
+
+BY_NAME.add("torch._dynamo.eval_frame.OptimizedModule.__call__", _call_module)
