@@ -317,9 +317,11 @@ class Residual:
         Nobody else stores to the frame's own locals, but for those in cells.
         """
         source = value.source
-        if source is None or (isinstance(source, LocalSource) and source.local not in self._cells):
+        if source is None or not self._can_change(source) or source.name in self._shared_sources:
             return
-        if source.name not in self._shared_sources and self._temporaries.get(id(value)) is None:
+        if self._before_writes is not None:
+            self._read_before_writes(source, self._before_writes)
+        else:
             self.load_source(source)
             self._shared_sources[source.name] = self.store_new()
 
