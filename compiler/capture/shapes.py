@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.array_memory import as_number, as_tensor
 from tc.compiler.capture.contexts import Dynamic, Sizes, plain_context, wrapper_context
 from tc.compiler.capture.dynamism import Mark
+from tc.compiler.capture.number_ranges import LARGEST_FLOAT, Ranges
 from tc.compiler.capture.questions import asking
 from tc.compiler.core import ahead
 from tc.compiler.core.fakes import EagerLayouts
@@ -211,6 +211,7 @@ class Shapes:
         self._inputs: dict[str, tuple[Any, _WrappedSource, Source]] = {}
         self._demanded: dict[str, Any] = {}
         self.derived = False
+        self.ranges = Ranges()
         self._parts: set[str] = set()
         noted = ahead.noted()
         env_class = asking(_env_class()) if noted is not None and noted.asks else _env_class()
@@ -348,8 +349,8 @@ class Shapes:
         finally:
             self.env.settings = before
 
-    def symint(self, value: int, source: Source) -> Any:
-        """Return a symbol for an integer input; 0 and 1 are not special."""
+    def symint(self, value: int, source: Source, bits: int) -> Any:
+        """Return a symbol for an integer input of so many bits; 0 and 1 are not special."""
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
         torch_source = _WrappedSource(source)
@@ -357,12 +358,15 @@ class Shapes:
             value, torch_source, DimDynamic.DYNAMIC
         )
         self._track(number, torch_source, source)
+        if isinstance(number, torch.SymInt):
+            self.ranges.note(number, bits)
         return number
 
     def symfloat(self, value: float, source: Source) -> Any:
         """Return a symbol for a float input, which is neither zero nor infinite nor NaN.
 
-        Those have rules of their own (``-0.0 * 2``, ``inf * 0``) that symbols do not follow.
+        Those have rules of their own (``-0.0 * 2``, ``inf * 0``) that symbols do not follow. Nor is
+        it larger than float32 has numbers: tensors of that type refuse such a number.
         """
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
@@ -370,8 +374,7 @@ class Shapes:
         symbol = self.env.create_unspecified_symbol(value, torch_source, DimDynamic.DYNAMIC)
         number = self.env.create_symfloatnode(symbol, hint=value, source=torch_source)
         self._track(number, torch_source, source)
-        largest = sys.float_info.max
-        for condition in (number != 0, number >= -largest, number <= largest):
+        for condition in (number != 0, number >= -LARGEST_FLOAT, number <= LARGEST_FLOAT):
             self.guarded(bool, condition)
         return number
 

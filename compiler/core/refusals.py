@@ -33,6 +33,11 @@ LIBRARIES = ("mkldnn_", "cudnn_", "miopen_", "fbgemm_", "quantized_", "sparse_",
 NO_SIZES = ("dim", "dim0", "dim1", "dtype", "layout", "reduction", "ignore_index", "diagonal")
 #: types that kernels have code for, if for any
 ORDINARY = frozenset((torch.float32, torch.float64))
+#: types that have not all the numbers that symbols have, and which they have
+NARROW: dict[torch.dtype, Any] = {
+    **{kind: torch.iinfo(kind) for kind in (torch.uint8, torch.int8, torch.int16, torch.int32)},
+    torch.float16: torch.finfo(torch.float16),
+}
 
 TypeMap = Callable[[torch.dtype], torch.dtype]
 Sizes = Callable[[torch.Tensor], tuple[int, ...]]
@@ -120,6 +125,7 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
     """
     if func in SHAPES:
         SHAPES[func](*args)
+    _keep_in_range(func, args, kwargs, result)
     if not _can_be_tried(func) or not _needs_trying(func, args, kwargs, result):
         return
     for sizes in (_few, _real) if _takes_any_sizes(func) else (_real,):
@@ -134,6 +140,26 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
             if first != fake:
                 raise RuntimeError(f"eager gives {first}, and the shape function {fake}")
             return
+
+
+def _keep_in_range(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    """Guard that symbols among the numbers of a call fit into the types of its tensors.
+
+    Eager refuses most calls with numbers that do not. One that does not now becomes a constant.
+    """
+    if not isinstance(func, torch._ops.OpOverload):
+        return
+    given = [value for argument, value in _named(func, args, kwargs) if _is_number(argument)]
+    numbers = [value for value in given if isinstance(value, torch.SymInt | torch.SymFloat)]
+    if not numbers:
+        return
+    leaves = (*_leaves(args), *_leaves(kwargs), *_leaves(result))
+    kinds = {one.dtype for one in leaves if isinstance(one, torch.Tensor)}
+    limits = [NARROW[kind] for kind in kinds & NARROW.keys()]
+    for number in numbers if limits else ():
+        least, most = max(one.min for one in limits), min(one.max for one in limits)
+        if hint(number) is not None and not (number >= least and number <= most):
+            number.node.pytype(number)
 
 
 def _few(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -200,7 +226,7 @@ def _needs_trying(
     tensors = [value for value in leaves if isinstance(value, torch.Tensor)]
     if any(one.device.type != "cpu" or one.layout is not torch.strided for one in tensors):
         return False
-    pairs = [*_named(func, args, kwargs)]
+    pairs = _named(func, args, kwargs)
     sizes = [
         leaf for argument, value in pairs if not _is_number(argument) for leaf in _leaves(value)
     ]
@@ -210,7 +236,9 @@ def _needs_trying(
     kinds.update(_dtypes(result))
     if len(kinds) != 1 or not kinds <= ORDINARY:
         return True
-    return any(_is_unusual(argument, leaf) for argument, value in pairs for leaf in _leaves(value))
+    return any(
+        _is_unusual(argument, hint(leaf)) for argument, value in pairs for leaf in _leaves(value)
+    )
 
 
 def _is_number(argument: Any) -> bool:
@@ -238,11 +266,11 @@ def _described(
 
 def _named(
     func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Iterator[tuple[Any, Any]]:
-    """Yield the given arguments with what the schema says about them."""
+) -> list[tuple[Any, Any]]:
+    """Return the arguments of a call, each with its declaration."""
     arguments = func._schema.arguments
-    yield from zip(arguments, args, strict=False)
-    yield from ((a, kwargs[a.name]) for a in arguments[len(args) :] if a.name in kwargs)
+    named = [(a, value) for a, value in zip(arguments, args, strict=False)]
+    return named + [(a, kwargs[a.name]) for a in arguments[len(args) :] if a.name in kwargs]
 
 
 def _form(argument: Any, value: Any, sizes: Sizes) -> Any:
@@ -253,7 +281,8 @@ def _form(argument: Any, value: Any, sizes: Sizes) -> Any:
             return (2,) * len(value)
         return tuple(_form(argument, item, sizes) for item in value)
     if isinstance(value, SYMBOLIC):
-        value = value.node.pytype(1)
+        at_hand = hint(value)
+        value = value.node.pytype(1) if at_hand is None else at_hand
     if isinstance(value, torch.Generator):
         raise NotTried
     is_number = _is_number(argument) and value is not None

@@ -24,8 +24,8 @@ typedef struct {
 } Place;
 
 typedef struct {
-    char kind; /* 'i' this very object, 't' of this type, 'f' a function with this code, '=' equal
-                  and of one type, 'c' a call without arguments returns this */
+    char kind; /* 'i' this very object, 't' of this type, 'f' a function with this code, 'b' an
+                  int of so many bits besides its sign, '=' equal and of one type, 'c' a call without arguments returns this */
     int place;
     PyObject *of;       /* what is called */
     PyObject *expected; /* a value; not held are objects and types, known by their address */
@@ -105,6 +105,14 @@ passes(const Test *test, PyObject *value)
         return (void *)Py_TYPE(value) == test->address;
     case 'f':
         return PyFunction_Check(value) && PyFunction_GET_CODE(value) == test->address;
+    case 'b': {
+        int overflow;
+        if (!PyLong_CheckExact(value))
+            return 0;
+        long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        number >>= (Py_uintptr_t)test->address;
+        return !overflow && (number == 0 || number == -1);
+    }
     case '=':
         if (value == test->expected)
             return 1;
@@ -243,7 +251,7 @@ fill_tests(Entry *entry, PyObject *tests)
             continue;
         }
         test->place = (int)PyLong_AsLong(of);
-        if (strchr("itf=", kind) == NULL || test->place < 0 || test->place >= entry->n_places)
+        if (strchr("itfb=", kind) == NULL || test->place < 0 || test->place >= entry->n_places)
             return 0;
         if (kind == '=')
             test->expected = Py_NewRef(expected);

@@ -34,6 +34,7 @@ ROLES = {
     "TENSOR": "a fixed property of the graph",
     "SHAPE": "a condition on sizes",
     "TYPE": "a fixed type",
+    "INTEGER": "an integer of few bits",
     "ID": "a fixed object",
     "CALLABLE_CODE": "a fixed function",
     "LENGTH": "a fixed length",

@@ -339,6 +339,11 @@ def is_heap_type(cls: type) -> bool:
     return bool(cls.__flags__ & 1 << 9)  # Py_TPFLAGS_HEAPTYPE
 
 
+def fits_bits(value: Any, bits: int) -> bool:
+    """Return whether a value is an integer, no bool, from -2**bits to 2**bits - 1."""
+    return type(value) is int and -1 <= value >> bits <= 0
+
+
 def handles_error() -> bool:
     """Return whether an exception is being handled on this thread."""
     return sys.exc_info()[1] is not None
@@ -369,6 +374,7 @@ NAMES: dict[str, Any] = {
         mode_types,
         transforms,
         torch_mode,
+        fits_bits,
         handles_error,
         is_empty,
     )

@@ -152,6 +152,8 @@ class _Way:
             self._examples.append((guard.source.evaluate(self._scope), expected))
         elif kind in ("TYPE", "ID"):
             self.tests.append(("t" if kind == "TYPE" else "i", place, expected.id))
+        elif kind == "INTEGER":
+            self.tests.append(("b", place, expected))
         elif kind == "CALLABLE_CODE":
             self.tests.append(("f", place, expected.id))
         elif kind in ("NONE", "EQUALS", "BOOL") and (expected is None or type(expected) is bool):

@@ -29,7 +29,7 @@ from tc.compiler.errors import StageError
 UserLine = tuple[str, int]
 #: kinds of guards that hold only for objects of one type
 FIX_TYPE = frozenset(
-    ("TYPE", "ID", "EQUALS", "NONE", "LENGTH", "TENSOR", "CALLABLE_CODE", "DUPLICATE")
+    ("TYPE", "ID", "EQUALS", "NONE", "LENGTH", "TENSOR", "CALLABLE_CODE", "DUPLICATE", "INTEGER")
 )
 #: the number of a code object's newest entries whose failing guards are all listed
 EXPLAINED = 16

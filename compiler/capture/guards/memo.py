@@ -106,7 +106,7 @@ def groups(guards: Iterable[Guard], scope: Scope) -> dict[int, Group]:
     found: dict[str, Group] = {}
     ways = Ways(scope)
     taken: dict[int, Group] = {}
-    kinds = {"TYPE", "ID", "TENSOR", *OF_DICTS, *OF_CONSTANTS}
+    kinds = {"TYPE", "INTEGER", "ID", "TENSOR", *OF_DICTS, *OF_CONSTANTS}
     if any(_is_of_tensors(guard, scope) for guard in guards):
         kinds.remove("TENSOR")  # it reaches all tensors anyway
     for guard in guards:
@@ -157,7 +157,7 @@ def _rests_on_dicts(guard: Guard, value: Any, way: Way) -> bool:
         return type(value) is dict
     if guard.kind in OF_DICTS:
         return type(value) in (dict, collections.OrderedDict)
-    return guard.kind == "TYPE" or isinstance(guard.expected, ObjectRef)
+    return guard.kind in ("TYPE", "INTEGER") or isinstance(guard.expected, ObjectRef)
 
 
 class Ways:

@@ -559,6 +559,18 @@ GUARDS.add("ANSWER", Row(
         (g.expected.call, values.brief(g.expected.value), values.brief(g.expected.ask()))
     ],
 ))  # fmt: skip
+GUARDS.add("INTEGER", Row(
+    "is an integer of so many bits, besides its sign",
+    _as_is,
+    lambda g: f"fits_bits({g.source.name}, {g.expected})",
+    lambda tree, g: tree.test(
+        g.source, g.text, lambda value: values.fits_bits(value, g.expected)
+    ),
+    lambda value, g, scope: values.fits_bits(value, g.expected),
+    lambda value, g, scope: [
+        (g.source.pretty, f"an int of {g.expected} bits", values.brief(value))
+    ],
+))  # fmt: skip
 
 NAMES = {**values.NAMES, "global_state": global_state, "unchanged": unchanged,
          "dispatch_modes": dispatch_modes}  # fmt: skip

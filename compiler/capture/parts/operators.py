@@ -35,7 +35,7 @@ from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
 from tc.compiler.capture.values.sets import SetValue, set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
-from tc.compiler.capture.values.tensor import NodeValue, TensorValue
+from tc.compiler.capture.values.tensor import NodeValue, TensorValue, decided
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, PythonInterface
@@ -78,6 +78,7 @@ class Operators:
     def unary(self, name: str, value: Value) -> Value:
         """Apply ``operator.<name>``."""
         function = getattr(operator, name)
+        value = decided(self.t, value)
         if isinstance(value, SubclassValue):
             own = self._own_operator(value, f"__{name}__")
             if own is not None:
@@ -92,6 +93,7 @@ class Operators:
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
+        left, right = decided(self.t, left), decided(self.t, right)
         if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
             return self._array_binary(name, left, right)
         if name in COMPARISONS:

@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.node import _get_qualified_name
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.parts import symbolic_numbers
 from tc.compiler.capture.parts.handled_errors import break_where_handled
 from tc.compiler.capture.parts.printed_names import by_name
 from tc.compiler.capture.parts.reads import guard_answer, guard_memory, refuse_sparse_elements
@@ -148,6 +149,13 @@ class OutputGraph:
         found = self.t.intercept(calling(target) if method else target, args, kwargs)
         if found is not None:
             return found
+        if not kwargs and symbolic_numbers.are_numbers(target, args):
+            return symbolic_numbers.apply(
+                self.t, target, args, lambda: self._recorded(target, args, kwargs)
+            )
+        return self._recorded(target, args, kwargs, method)
+
+    def _recorded(self, target: Any, args: Args, kwargs: Kwargs, method: bool = False) -> Value:
         text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         self.derived.forget(making=isinstance(target, type))
         kwargs = _without_default_generator(kwargs)

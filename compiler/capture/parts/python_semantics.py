@@ -39,7 +39,7 @@ from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import SetValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.slot_results import slot_result
-from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.capture.values.tensor import SymValue, TensorValue, decided
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -158,6 +158,7 @@ class PythonSemantics:
         """Return whether two values are the same object."""
         if left is right:
             return True
+        left, right = decided(self.t, left), decided(self.t, right)
         if isinstance(left, ConstValue) and isinstance(right, ConstValue):
             if left.obj is right.obj:
                 return True

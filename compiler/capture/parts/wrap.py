@@ -6,7 +6,6 @@ import collections
 import contextlib
 import contextvars
 import functools
-import math
 import threading
 import types
 import weakref
@@ -22,6 +21,7 @@ from tc.compiler.capture.dynamism import ADDRESS
 from tc.compiler.capture.guards.facts import is_heap_type
 from tc.compiler.capture.guards.guard_list import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
+from tc.compiler.capture.number_ranges import LARGEST_FLOAT, bits_of_symbol
 from tc.compiler.capture.shapes import free_size, free_stride
 from tc.compiler.capture.torch_api import collectives, torch_functions, wrappers
 from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
@@ -113,16 +113,17 @@ def _wrapped(t: Interpreter, obj: Any, source: Source) -> Value:
 
 
 def _constant(t: Interpreter, obj: Any, source: Source) -> Value:
-    if type(obj) is int and t.values.number_is_dynamic(obj, source):
-        symbol = t.shapes.symint(obj, source)
+    bits = bits_of_symbol(obj) if type(obj) is int else None
+    if bits is not None and t.values.number_is_dynamic(obj, source):
+        symbol = t.shapes.symint(obj, source, bits)
         if t.sizes.specified is not None:
             t.sizes.specified.bind(source, symbol)
-        t.guards.add("TYPE", source, int)
+        t.guards.add("INTEGER", source, bits)
         return SymValue(None, symbol, source)
     if (
         type(obj) is float
         and obj
-        and math.isfinite(obj)
+        and abs(obj) <= LARGEST_FLOAT
         and t.values.number_is_dynamic(obj, source)
     ):
         t.guards.add("TYPE", source, float)

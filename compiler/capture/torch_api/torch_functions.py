@@ -17,7 +17,7 @@ from tc.compiler.capture.values import numbers
 from tc.compiler.capture.values.arrays import ArrayValue, unboxed
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles, recorded
+from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 from tc.compiler.core.sources import Source
 
@@ -335,9 +335,8 @@ for _function, _handled in (
     handles(_function)(_unless(_handled, _function))
 
 
-handles(torch.tensor)(_of_arrays(_unless(numbers.tensor_of_tensors, torch.tensor)))
-for _function in (torch.as_tensor, torch.asarray):
-    handles(_function)(_of_arrays(recorded(_function)))
+for _function in (torch.tensor, torch.as_tensor, torch.asarray):
+    handles(_function)(_of_arrays(numbers.making(_function)))
 
 
 for _function in OVERRIDABLE - {torch.is_nonzero}:

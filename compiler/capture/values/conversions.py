@@ -42,7 +42,7 @@ def _number(kind: type) -> Handler:
             if value.python_type() is kind:
                 return value
             if kind is float:
-                return t.output.call_torch(_symbolic_float, [value], {})
+                return t.output.call_torch(symbolic_float, [value], {})
         if isinstance(value, ObjectValue):
             names = (f"__{kind.__name__}__", "__index__", *["__trunc__"] * (kind is int))
             name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), names[0])
@@ -54,7 +54,8 @@ def _number(kind: type) -> Handler:
     return convert
 
 
-def _symbolic_float(number: Any) -> Any:
+def symbolic_float(number: Any) -> Any:
+    """Return a symbolic number as a float; a function that graphs can name."""
     return torch.sym_float(number)  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,4 @@
-"""Known numbers in tensors, and operations that would call ``item()`` on a tensor argument."""
+"""Numbers in tensors: known ones, symbols that are put there, and tensors in place of numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
-from tc.compiler.capture.values.tensor import METHODS, TensorValue
+from tc.compiler.capture.values.tensor import (
+    METHODS,
+    NodeValue,
+    SymValue,
+    TensorValue,
+    decided,
+)
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -109,17 +115,65 @@ def each_pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
     return TupleValue([t.output.call_torch(torch.pow, [base, e], {}) for e in exponents])
 
 
-def tensor_of_tensors(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
-    """Trace ``torch.tensor`` of a list with one-element tensors in it; None for other arguments."""
-    if len(args) != 1 or not isinstance(args[0], SequenceValue) or set(kwargs) - {"dtype"}:
+def making(function: Any) -> Callable[[Interpreter, Args, Kwargs], Value]:
+    """Return the handler of a function that makes a tensor of numbers: ``torch.tensor``."""
+
+    def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        found = _of_numbers(t, args, kwargs, tensors=function is torch.tensor)
+        return found or t.output.call_torch(function, *_without_symbols(t, args, kwargs))
+
+    return handler
+
+
+def _new_tensor(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    like = {
+        "dtype": t.values.known(tensor.example.dtype),
+        "device": t.values.known(tensor.example.device),
+    }
+    found = _of_numbers(t, args, {**like, **kwargs})
+    if found is not None:
+        return found
+    args, kwargs = _without_symbols(t, args, kwargs)
+    return t.output.call_torch("new_tensor", [tensor, *args], kwargs, method=True)
+
+
+def _of_numbers(
+    t: Interpreter, args: Args, kwargs: Kwargs, tensors: bool = False
+) -> TensorValue | None:
+    """Trace the making of a tensor of numbers, some of which are symbols or in tensors.
+
+    torch's own functions read the symbols, as 32 bits. None if there are only constants, or where
+    a symbol may not fit into the tensor's type.
+    """
+    if len(args) != 1 or not set(kwargs) <= {"dtype", "device"} or args[0].is_constant():
         return None
-    leaves = _leaves(t, args[0])
-    tensors = [leaf for leaf in leaves if isinstance(leaf, TensorValue)]
-    if not tensors or not all(_is_one_number(leaf) for leaf in leaves):
+    leaves = [decided(t, leaf) for leaf in _leaves(t, args[0])]
+    kept = [leaf for leaf in leaves if isinstance(leaf, NodeValue)]
+    symbols = [leaf for leaf in kept if isinstance(leaf, SymValue)]
+    if not kept or not all(map(_is_one_number, leaves)):
+        return None
+    if len(symbols) < len(kept) and not (tensors and "device" not in kwargs):
         return None
     given = kwargs.get("dtype")
-    dtype = t.values.known(_dtype_of(leaves)) if given is None or t.python.is_none(given) else given
-    return _stacked(t, args[0], {"dtype": dtype})
+    dtype = _dtype_of(leaves) if given is None or t.python.is_none(given) else given.constant()
+    if any(_wide(symbol, dtype) is None for symbol in symbols):
+        return None
+    made = _stacked(t, args[0], {**kwargs, "dtype": t.values.known(dtype)})
+    return made if isinstance(made, TensorValue) else None
+
+
+def _without_symbols(t: Interpreter, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """Return arguments with constants in place of symbolic numbers."""
+
+    def plain(value: Value) -> Value:
+        if isinstance(value, SymValue):
+            return value.specialise(t)
+        leaves = _leaves(t, value) if isinstance(value, SequenceValue) else []
+        if not any(isinstance(leaf, SymValue) for leaf in leaves):
+            return value
+        return ListValue([plain(item) for item in value.unpack(t)])
+
+    return [plain(arg) for arg in args], {name: plain(arg) for name, arg in kwargs.items()}
 
 
 def _leaves(t: Interpreter, value: Value) -> list[Value]:
@@ -131,33 +185,56 @@ def _leaves(t: Interpreter, value: Value) -> list[Value]:
 def _is_one_number(leaf: Value) -> bool:
     if isinstance(leaf, TensorValue):
         return bool(leaf.example.dim() == 0 and leaf.example.device.type == "cpu")
-    return isinstance(leaf, ConstValue)
+    return isinstance(leaf, ConstValue | SymValue)
 
 
 def _dtype_of(leaves: list[Value]) -> torch.dtype:
     """Return the dtype of a new tensor of numbers of these kinds."""
-    found = [
-        leaf.example.dtype
-        if isinstance(leaf, TensorValue)
-        else torch.tensor(leaf.constant(), device="cpu").dtype
-        for leaf in leaves
-    ]
-    return functools.reduce(torch.promote_types, found)
+    found = []
+    for leaf in leaves:
+        if isinstance(leaf, TensorValue):
+            found.append(leaf.example.dtype)
+        else:
+            number = leaf.python_type()(1) if isinstance(leaf, SymValue) else leaf.constant()
+            found.append(torch.tensor(number, device="cpu").dtype)
+    kind: torch.dtype = functools.reduce(torch.promote_types, found)
+    return kind
 
 
-def _stacked(t: Interpreter, value: Value, dtype: dict[str, Value]) -> Value:
+def _wide(symbol: SymValue, dtype: Any) -> torch.dtype | None:
+    """Return the type that has every value of a symbol, and can be made into one of a tensor.
+
+    None where a conversion would not do what making a tensor does: it refuses large numbers.
+    """
+    if not isinstance(dtype, torch.dtype):
+        return None
+    if symbol.python_type() is int and dtype is torch.int64:
+        return torch.int64
+    return torch.float64 if dtype.is_floating_point else None
+
+
+def _stacked(t: Interpreter, value: Value, options: dict[str, Value]) -> Value:
+    if isinstance(value, SequenceValue):
+        if not any(isinstance(leaf, NodeValue) for leaf in _leaves(t, value)):
+            return t.output.call_torch(torch.tensor, [value], options)
+        parts = ListValue([_stacked(t, item, options) for item in value.values(t)])
+        return t.output.call_torch(torch.stack, [parts], {})
+    if isinstance(value, SymValue):
+        dtype = options["dtype"].constant()
+        wide = ConstValue(_wide(value, dtype))
+        value = t.output.call_torch(torch.scalar_tensor, [value], {**options, "dtype": wide})
+        if wide.obj is dtype:
+            return value
     if isinstance(value, TensorValue):
         detached = t.output.call_torch("detach", [value], {}, method=True)
-        return t.output.call_torch("to", [detached], dtype, method=True)
-    if not isinstance(value, SequenceValue):
-        return t.output.call_torch(torch.tensor, [value], dtype)
-    parts = ListValue([_stacked(t, item, dtype) for item in value.values(t)])
-    return t.output.call_torch(torch.stack, [parts], {})
+        return t.output.call_torch("to", [detached, options["dtype"]], {}, method=True)
+    return t.output.call_torch(torch.tensor, [value], options)
 
 
 for _conversion in CONVERSIONS:
     METHODS[_conversion] = _number(_conversion)
 METHODS["tolist"] = _tolist
+METHODS["new_tensor"] = _new_tensor
 for _name, _combine in (("addcmul", torch.mul), ("addcdiv", torch.div)):
     METHODS[_name] = _scaled(_name, _combine)
     METHODS[f"{_name}_"] = _scaled(f"{_name}_", _combine)

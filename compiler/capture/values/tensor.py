@@ -310,6 +310,17 @@ class SymValue(NodeValue):
         return self.specialise(t).method(t, name, args, kwargs)
 
 
+def decided(t: Interpreter, value: Value) -> Value:
+    """Return a value; of a symbolic bool the constant that it is now, guarded.
+
+    To Python a bool is one of two objects, and a number; a symbolic one is neither. It can be
+    branched on and given to functions of the graph; whatever else looks at it gets the constant.
+    """
+    if isinstance(value, SymValue) and isinstance(value.example, torch.SymBool):
+        return value.specialise(t)
+    return value
+
+
 #: operators of numbers that also have a reflected method
 ARITHMETIC = (
     "add",

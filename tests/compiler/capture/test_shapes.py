@@ -160,7 +160,7 @@ def test_specialised_sizes_are_guarded_with_their_strides():
 
 def test_integers():
     shapes = Shapes()
-    number = shapes.symint(7, N)
+    number = shapes.symint(7, N, 48)
     assert isinstance(number, torch.SymInt) and bool(number > 3)
     assert bindings(shapes) == {str(number): ("L['n']", 7)}
     checked, holds = build(shapes, {}, n=7)
@@ -172,7 +172,7 @@ def test_integers():
 
 def test_an_integer_that_meets_a_size():
     shapes = Shapes()
-    fake, number = shapes.fake(A, X, "all"), shapes.symint(24, N)
+    fake, number = shapes.fake(A, X, "all"), shapes.symint(24, N, 48)
     with shapes.mode:
         assert fake.reshape(number).shape[0] == number
     _, holds = build(shapes, {"x": fake}, x=A, n=24)

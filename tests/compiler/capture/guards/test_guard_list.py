@@ -120,6 +120,8 @@ DEFINED = Definitions(classes={Plain: None}, modules={0: (vars(math), {"sqrt": N
 
 EXAMPLES = [
     Example("TYPE", 1, [True, 1.0, None, "1"], passes=[2]),
+    Example("INTEGER", 1, [True, 1.0, None, 2**62, -(2**62) - 1, 10**30], value=62,
+            passes=[2, 0, 2**62 - 1, -(2**62)]),
     Example("TYPE", Plain(), [1, Plain], passes=[Plain()]),
     Example("ID", torch, [nn, None, 3]),
     Example("ID", f1, [f2]),

@@ -1,0 +1,162 @@
+"""Numbers that have become symbols give what Python's numbers give: drawn programs, and eager."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+import random
+import struct
+
+import pytest
+import torch
+
+import tc
+
+NAMES = {"torch": torch, "math": math, "operator": operator, "functools": functools,
+         "itertools": itertools, "inf": math.inf, "nan": math.nan}  # fmt: skip
+
+
+def function(text, parameters="x, n"):
+    scope = dict(NAMES)
+    exec(f"def f({parameters}):\n    x = -x\n    return {text}, x", scope)
+    return scope["f"]
+
+
+def outcome(fn, *args):
+    try:
+        return fn(*args)
+    except Exception as error:
+        return type(error)
+
+
+def same(one, other):
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float):
+        both_nan = one != one and other != other
+        return both_nan or struct.pack("d", one) == struct.pack("d", other)
+    if isinstance(one, complex):
+        return repr(one) == repr(other)
+    if isinstance(one, torch.Tensor):
+        alike = one.dtype == other.dtype and one.shape == other.shape
+        return alike and torch.equal(one.nan_to_num(), other.nan_to_num())
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+def check(fn, calls, dynamic=None):
+    compiled = tc.compile(fn, dynamic=dynamic)
+    for args in calls:
+        wanted, found = outcome(fn, *args), outcome(compiled, *args)
+        assert same(wanted, found), (args, wanted, found)
+
+
+# -- bools ---------------------------------------------------------------------------------------
+BOOLS = [
+    "(n > 3) == 1", "(n > 3) & 1", "(n > 3) in (0,)", "1 in [n > 3]", "(n == 4) is True",
+    "bool(n) is True", "(n > 3) is (n > 2)", "bool(n) is (n > 0)", "[True].count(n > 2)",
+    "[n > 3] == [True]", "(n > 3,) < (True,)", "(n > 3) + 1", "1 - (n > 3)", "(n > 3) * 2.5",
+    "[(k, list(v)) for k, v in itertools.groupby([n, n + 1, 0], key=lambda v: v > 1)]",
+    "-(n > 3)", "~(n > 3)", "abs(n > 3)", "(n > 3) | (n > 4)", "(n > 3) ^ True",
+    "(n > 3) < (n > 4)", "(n > 3) != True", "f'{n > 3}'", "f'{(n > 3):d}'", "{n > 3: 1}",
+    "{n > 3, 1}", "int(n > 3)", "float(n > 3)", "divmod(n > 3, 2)", "sum([n > 3, n > 4])",
+    "max(n > 3, 0)", "sorted([n > 3, n > 4, n > 1])", "x * (n > 3)", "torch.tensor([n > 3, 1])",
+    "(n > 3) and 5", "isinstance(n > 3, int)", "(n > 3).bit_length()", "[1, 2][n > 3]",
+    "(n > 3) is not False", "(n > 3) == 1.0", "[n > 3].index(1)", "(n > 3) in {1}",
+    "(n > 3) == 'a'", "(n > 3) is None", "n == True", "[n] == [True]", "(n > 3) == n",
+    "n * (n > 3)", "x.masked_fill(x > 0, n > 3)", "dict(a=n > 3) == {'a': 1}", "x == (n > 3)",
+    "functools.reduce(operator.add, [n > 3, n > 4])", "x.add(1, alpha=n > 3)", "[1] * (n > 3)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BOOLS)
+def test_a_bool_is_one_of_two_objects_and_a_number(text):
+    check(function(text), [(torch.arange(3.0), n) for n in (5, 6, 3, 4, 2, 1)])
+
+
+# -- numbers -------------------------------------------------------------------------------------
+CONSTANTS = (
+    "0", "0.0", "-0.0", "1", "2", "-1", "3.5", "inf", "-inf", "nan", "True", "2**62", "10**20",
+    "1e308", "1e-320", "-2.5", "1j",
+)  # fmt: skip
+OPERATIONS = (
+    "n + c", "c + n", "n - c", "c - n", "n * c", "c * n", "n / c", "c / n", "n // c", "c // n",
+    "n % c", "c % n", "n ** (c if c == c and abs(c) < 99 else 2)", "n < c", "n == c", "c >= n",
+    "min(n, c)", "max(c, n)", "n * c * 0", "-(n * c)", "abs(n * c)", "(n * c) + n - n * c",
+    "float(n) * c", "n in (c,)", "(n * c,) < (c,)", "sum([n, c, n])", "math.prod([n, c])",
+    "(n - c) * (n + c)", "(n * c) // 2", "math.copysign(1.0, n * c)", "(n * n) % 7 + n * c",
+    "divmod(n, c)", "(n * n * n) // 3", "n * c if n > c else n + c", "n << 2", "~n", "n & 6",
+)  # fmt: skip
+INTEGERS = (3, 5, 7, -4, 2**31, 10**10, 2**48, 2**62, 2**63 - 1, -(2**63), 2**63, 10**20, 0, 1)
+FLOATS = (1.5, 2.5, -3.25, 1e-300, 1e300, 0.1, -0.0, 0.0, math.inf, math.nan, 7.0)
+DRAWN = random.Random(0).sample([*itertools.product(OPERATIONS, CONSTANTS)], 80)
+
+
+@pytest.mark.parametrize("operation, constant", DRAWN)
+@pytest.mark.parametrize("kind", ["int", "float"])
+def test_arithmetic_is_pythons(operation, constant, kind):
+    text = f"(lambda c: {operation})({constant})"
+    values = INTEGERS if kind == "int" else FLOATS
+    check(function(text), [(torch.ones(2), value) for value in values])
+
+
+@pytest.mark.parametrize("text", ["2**n * x", "x + (-2) ** n % 7", "x * (1 << n)"])
+def test_a_symbol_is_no_exponent(text):
+    check(function(text), [(torch.arange(3), n) for n in (2, 3, 62, 63, 100)])
+
+
+def test_sizes_have_no_bounds_either():
+    fn = function("x + (x.shape[0] ** 20) % 1000", "x")
+    check(fn, [(torch.arange(n),) for n in (2, 3, 4, 5, 11, 6)])
+
+
+# -- integers in graphs --------------------------------------------------------------------------
+FORMS = (
+    "torch.tensor(n)", "torch.tensor([n, 1])", "torch.tensor(n * 2)", "x.new_tensor(n)",
+    "torch.as_tensor(n)", "torch.asarray([n])", "torch.tensor([[n], [2]])",
+    "torch.tensor([1.5, n])",
+    "torch.tensor(n, dtype=torch.float64)", "torch.tensor(n, dtype=x.dtype)", "x + n", "n - x",
+    "torch.where(x > 1, x, n)", "torch.full_like(x, n)", "x.masked_fill(x > 0, n)",
+    "x.clamp(max=n)", "x + (n * n) % 7", "x.float() + n * n", "x + n % 1000",
+    "x.double() * (n / 3)",
+    "torch.arange(n, n + 2)", "x.add(x, alpha=n)", "x > n", "x // n",
+    "torch.tensor(n, dtype=float)",
+    "torch.tensor(n, dtype=torch.complex64)", "x.index_fill(0, torch.tensor([0]), n)",
+)  # fmt: skip
+LARGE = {
+    torch.int64: (3, 5, 10**10, 2**31, -(2**40), 2**62, 2**63 - 1, 2**63, 10**20),
+    torch.uint8: (3, 5, 300, 255, -1, 2**40),
+    torch.int32: (3, 5, 2**40, 2**31 - 1, -(2**31)),
+    torch.float16: (3, 5, 70000),
+}
+
+
+@pytest.mark.parametrize("text", FORMS)
+@pytest.mark.parametrize("dtype", LARGE)
+def test_an_integer_keeps_its_64_bits(text, dtype):
+    check(function(text), [(torch.ones(2).to(dtype), n) for n in LARGE[dtype]])
+
+
+def test_a_number_of_data_keeps_its_64_bits():
+    def fn(x):
+        n = x[0].item()
+        return torch.tensor(n), torch.tensor([n, 1])
+
+    with tc.config.patch(capture_scalar_outputs=True):
+        check(fn, [(torch.tensor([n, 1]),) for n in (3, 10**10, -(2**40))])
+
+
+def test_a_small_number_needs_no_second_compile():
+    compiles = []
+
+    def backend(module, examples):
+        compiles.append(module)
+        return module
+
+    compiled = tc.compile(lambda x, n: x + n * 2, backend=backend)
+    for n in (3, 5, 7, 10**10, -(2**40), 0):
+        assert compiled(torch.tensor([1]), n).item() == 1 + n * 2
+    assert len(compiles) == 2
