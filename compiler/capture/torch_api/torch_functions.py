@@ -14,7 +14,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.traceable import group_tensors, set_error_on_graph_break
 from tc.compiler.capture.values import numbers
-from tc.compiler.capture.values.arrays import ArrayValue, unboxed
+from tc.compiler.capture.values.arrays import COPY_OPTIONS, ArrayValue, tensor_copy, unboxed
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles, recorded
@@ -335,7 +335,18 @@ for _function, _handled in (
     handles(_function)(_unless(_handled, _function))
 
 
-handles(torch.tensor)(_of_arrays(_unless(numbers.tensor_of_tensors, torch.tensor)))
+_of_others = _of_arrays(_unless(numbers.tensor_of_tensors, torch.tensor))
+
+
+@handles(torch.tensor)
+def _tensor(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    named = {**dict(zip(("data",), args, strict=False)), **kwargs}
+    data = named.pop("data", None)
+    if not isinstance(data, ArrayValue) or set(named) - COPY_OPTIONS:
+        return _of_others(t, args, kwargs)
+    return t.output.call_torch(tensor_copy, [data.tensor], named)
+
+
 for _function in (torch.as_tensor, torch.asarray):
     handles(_function)(_of_arrays(recorded(_function)))
 

@@ -49,6 +49,8 @@ INDEXED = frozenset(("getitem", "setitem"))
 NUMBERS = (np.integer, float, complex)
 #: operators to which a tensor without dimensions is what a number is
 LINEAR = frozenset(("add", "sub", "mul", "truediv", "iadd", "isub", "imul", "itruediv"))
+#: options of ``torch.tensor`` that `tensor_copy` has
+COPY_OPTIONS = frozenset(("dtype", "device", "requires_grad"))
 FIELDS = frozenset(("T", "real", "imag", "flat"))
 
 
@@ -90,6 +92,21 @@ def numpy_method(name: str, owner: Any, args: Any, kwargs: Any) -> Any:
 def numpy_attribute(name: str, owner: Any) -> Any:
     """Read an attribute of an array, given as a tensor; called from graphs."""
     return _tensors(getattr(tensor_numpy().ndarray(owner), name))
+
+
+def tensor_copy(
+    array: torch.Tensor,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> torch.Tensor:
+    """Do what ``torch.tensor`` does with an array, given as a tensor; called from graphs.
+
+    With a tensor, ``torch.tensor`` itself would warn.
+    """
+    place = torch.get_default_device() if device is None else device
+    made = array.detach().to(device=place, dtype=dtype or array.dtype, copy=True)
+    return made.requires_grad_() if requires_grad else made
 
 
 def _arrays(value: Any) -> Any:
