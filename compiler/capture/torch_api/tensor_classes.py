@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.arrays import ArrayValue, tensor_copy
+from tc.compiler.capture.values.array_calls import tensor_copy
+from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import handles

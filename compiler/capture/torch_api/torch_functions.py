@@ -14,7 +14,8 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.traceable import group_tensors, set_error_on_graph_break
 from tc.compiler.capture.values import numbers
-from tc.compiler.capture.values.arrays import COPY_OPTIONS, ArrayValue, tensor_copy, unboxed
+from tc.compiler.capture.values.array_calls import tensor_copy
+from tc.compiler.capture.values.arrays import COPY_OPTIONS, ArrayValue, unboxed
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles, recorded
