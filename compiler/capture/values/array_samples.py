@@ -16,8 +16,9 @@ import torch
 
 from tc.compiler.core.symbolic import hint
 
-#: arrays with more elements are not made: the call is then taken to be as numpy's usual ones
+#: arrays with more elements are not made: an array with shorter dimensions takes their place
 LARGEST = 1 << 16
+SHORTENED = 4
 
 
 class NoSample(Exception):
@@ -40,13 +41,32 @@ def sample_array(example: torch.Tensor) -> Any:
     """Return an array of the type, shape and layout of a fake tensor."""
     sizes = [hint(size) for size in example.shape]
     strides = [hint(stride) for stride in example.stride()]
-    extent = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
-    if None in (*sizes, *strides) or extent > LARGEST or example.dtype == torch.bfloat16:
+    if None in (*sizes, *strides) or example.dtype == torch.bfloat16:
+        raise NoSample
+    if _extent(sizes, strides) > LARGEST:
+        sizes = [min(size, SHORTENED) for size in sizes]
+        strides = _dense(sizes, strides)
+    extent = _extent(sizes, strides)
+    if extent > LARGEST:
         raise NoSample
     kind = np.dtype(str(example.dtype).removeprefix("torch."))
     memory = np.ones(max(extent, 1), kind)
     bytes_ = [step * kind.itemsize for step in strides]
     return np.lib.stride_tricks.as_strided(memory, sizes, bytes_)
+
+
+def _extent(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    return 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+
+
+def _dense(sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """Return the strides of an array without gaps whose dimensions are in the same order."""
+    found, step = [0] * len(sizes), 1
+    for place in sorted(range(len(sizes)), key=lambda i: (strides[i], -i)):
+        if strides[place]:
+            found[place] = step
+            step *= max(sizes[place], 1)
+    return found
 
 
 def sampled(call: Callable[..., Any], make: Callable[[], tuple[Any, ...]]) -> Sampled | None:

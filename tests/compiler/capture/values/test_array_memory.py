@@ -94,3 +94,15 @@ def test_scalars_are_copies():
         assert _shown(compiled(torch.ones(2), a.copy())[1:]) == _shown(
             program(torch.ones(2), a.copy())[1:]
         )
+
+
+@pytest.mark.parametrize("name", ["b[::-1]", "flip", "T", "T.ravel", "flatten", "row", "astype"])
+def test_large_arrays_share_memory_alike(name):
+    def program(x):
+        base = np.arange(90_000.0).reshape(300, 300)
+        found = VIEWS[name](base)
+        base += 1
+        return x + 1, found
+
+    compiled = tc.compile(program, backend="eager")
+    assert np.array_equal(compiled(torch.ones(2))[1], program(torch.ones(2))[1])
