@@ -225,6 +225,10 @@ class GraphBreak(Exception):
         return self.reason.title.format(self.detail)
 
 
+class FrameCountBreak(GraphBreak):
+    """A break at a call that counts frames of the stack: it needs the frame that it is in."""
+
+
 class Aftermath(GraphBreak):
     """A consequence of an earlier break (a loop that repeats, an error): not reported to users."""
 

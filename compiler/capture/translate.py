@@ -304,7 +304,8 @@ class Translation:
     def stop_before(self, cause: breaks.GraphBreak, record: BreakRecord) -> Stop:
         """Return where the next attempt has to end because of a break in this one."""
         frames = cause.frame.chain() if isinstance(cause.frame, Frame) else [self.root]
-        chain = breakable(frames if frames[0] is self.root else [self.root])
+        own = frames if frames[0] is self.root else [self.root]
+        chain = breakable(own, isinstance(cause, breaks.FrameCountBreak))
         places = tuple((frame.step_number, frame.current.offset) for frame in chain)
         return Stop(record, places, looks_back(frames))
 

@@ -10,9 +10,10 @@ from tc.compiler.capture.values.attributes import AttributesValue
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.binding import bind_class_attr, bind_descriptor
 from tc.compiler.capture.values.builtins import slot_method
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import (
+    Attributed,
     ClassValue,
-    ObjectValue,
 )
 from tc.compiler.capture.values.stand_ins import UNEXPECTED, raise_as_python
 
@@ -33,7 +34,7 @@ class ClassAttributes:
     def builtin_method(self, owner: Value, name: str) -> Value:
         """Return a bound method of a list, dict, set … as a value."""
         kind = owner.python_type()
-        if not hasattr(kind, name):
+        if type_lookup(kind, name) is MISSING:
             self.t.python.raise_(
                 AttributeError, f"'{kind.__name__}' object has no attribute '{name}'"
             )
@@ -74,7 +75,7 @@ class ClassAttributes:
                 return bind_descriptor(self.t, owner, cls, base.__dict__[name], name)
         return None
 
-    def attributes_of(self, owner: ObjectValue) -> Value:
+    def attributes_of(self, owner: Attributed) -> Value:
         """Return ``vars(owner)``, the same value each time."""
         if id(owner) not in self._attributes:
             self._attributes[id(owner)] = AttributesValue(owner)

@@ -14,7 +14,7 @@ from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.objects import (
-    ObjectValue,
+    Attributed,
     is_library,
 )
 from tc.compiler.capture.values.tensor import TensorValue
@@ -114,7 +114,7 @@ class GuardRecorder:
             return
         self.add("CONTAINS" if there else "NOT_CONTAINS", value.source, key.constant())
 
-    def absent(self, owner: ObjectValue, name: str) -> None:
+    def absent(self, owner: Attributed, name: str) -> None:
         """Guard that an object's instance dictionary lacks an attribute."""
         assert owner.source is not None
         if hasattr(owner.obj, "__dict__"):

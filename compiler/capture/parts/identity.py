@@ -20,7 +20,7 @@ from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.functions import CellValue
-from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core.sources import CallSource, DictSource, Source
 
@@ -82,8 +82,8 @@ def _by_type(values: Iterable[Value], dicts: Iterable[Source] = ()) -> Iterator[
     yield from (tuple(group.values()) for group in groups.values() if len(group) > 1)
 
 
-def _has_attributes(value: Value) -> TypeGuard[ObjectValue]:
-    return isinstance(value, ObjectValue) and hasattr(value.obj, "__dict__")
+def _has_attributes(value: Value) -> TypeGuard[Attributed]:
+    return isinstance(value, Attributed) and hasattr(value.obj, "__dict__")
 
 
 def _outside(value: Value) -> Source | None:

@@ -6,7 +6,7 @@ import abc
 import enum
 import inspect
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import is_heap_type
 from tc.compiler.capture.torch_api.lazy_modules import make_parameter
 from tc.compiler.capture.torch_api.tensor_classes import construct
-from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
+from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtin_arguments import bound_arguments
 from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.containers import TupleValue
@@ -53,7 +53,7 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     if issubclass(kind, BaseException):
         return _exception(t, cls, args, kwargs)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return _named_tuple(t, kind, args, kwargs)
+        return _object(t, cls, args, kwargs)
     if kind is types.MethodType and len(args) == 2:
         return MethodValue(args[1], args[0])
     if kind is types.SimpleNamespace and not args:
@@ -131,17 +131,3 @@ def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> V
     if isinstance(start, types.FunctionType):
         t.python.slot_result(cls.obj, "__init__", t.inline_object(start, [made, *args], kwargs))
     return made
-
-
-def _named_tuple(t: Interpreter, kind: Any, args: Args, kwargs: Kwargs) -> Value:
-    fields = kind._fields
-    found: dict[str, Slot] = dict(zip(fields, args, strict=False))
-    if len(args) > len(fields):
-        t.python.raise_(TypeError, f"{kind.__name__}() takes {len(fields)} arguments")
-    found.update(kwargs)
-    for name, default in kind._field_defaults.items():
-        found.setdefault(name, t.values.known(default))
-    missing = [name for name in fields if name not in found]
-    if missing:
-        t.python.raise_(TypeError, f"{kind.__name__}() missing argument {missing[0]!r}")
-    return TupleValue([found[name] for name in fields], kind=kind)

@@ -8,6 +8,7 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
@@ -149,16 +150,20 @@ class Operators:
             pair = [operand(name, left, right), operand(name, right, left)]
             return self.t.output.call_torch(getattr(operator, name), pair, {})
         owner, other = (left, right) if isinstance(left, ArrayValue) else (right, left)
+        if left.python_type() is complex and right.python_type() is np.float64:
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{name} of a complex and a float64")
         if name in COMPARISONS and (self.python.is_none(other) or not isinstance(left, ArrayValue)):
             if self.python.is_none(other):
                 return ConstValue(self.python.identical(left, right) == (name == "eq"))
             return owner.method(self.t, f"__{REFLECTED[name]}__", [other], {})
         plain = name.rstrip("_")
+        in_place = plain.startswith("i") and plain not in ("invert", "index")
+        scalar = not isinstance(left, ArrayValue) or left.scalar
+        if in_place and scalar:  # which makes a new object
+            plain, in_place = plain[1:], False
         dunder = f"__{plain}__" if isinstance(left, ArrayValue) else f"__r{plain}__"
         found = owner.method(self.t, dunder, [other], {})
-        in_place = plain.startswith("i") and plain not in ("invert", "index")
-        scalar = isinstance(owner, ArrayValue) and owner.scalar
-        return left if in_place and not scalar else found
+        return left if in_place else found
 
     def _operand(self, value: Value, name: str) -> Any:
         try:

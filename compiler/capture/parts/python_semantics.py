@@ -112,7 +112,10 @@ class PythonSemantics:
             return value.specialise(self.t).obj
         if isinstance(value, SliceValue):
             value = ConstValue(self.concrete(value))
-        if isinstance(value, TupleValue):
+        own_hash = isinstance(value, ObjectValue | TupleValue) and (
+            isinstance(type_lookup(value.python_type(), "__hash__"), types.FunctionType)
+        )
+        if isinstance(value, TupleValue) and not own_hash:
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:
             return frozenset(value.items)
@@ -124,9 +127,6 @@ class PythonSemantics:
             return value.key(self.t)
         if isinstance(value, MethodValue):
             return MethodKey(self._identity_key(value.owner), self.key(value.function))
-        own_hash = isinstance(value, ObjectValue) and (
-            isinstance(type_lookup(value.cls, "__hash__"), types.FunctionType)
-        )
         if own_hash or (isinstance(value, OpaqueValue) and not only_objects(value, "__hash__")):
             raise breaks.GraphBreak(
                 breaks.UNSUPPORTED_OP, f"{value.describe()} (own __hash__) as a key"

@@ -43,7 +43,7 @@ from tc.compiler.capture.values.arrays import (
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
 from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, field_names
+from tc.compiler.capture.values.containers import DequeValue, ListValue, field_names
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.functions import (
     FunctionWrapperValue,
@@ -74,6 +74,7 @@ from tc.compiler.capture.values.sets import SetValue, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, is_wrapper, own_attribute, tensor_value
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.capture.values.tuple_objects import tuple_of
 from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalSource, Source
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _tuple(t: Interpreter, obj: Any, source: Source) -> Value:
     slots = t.values.lazy_slots(obj, source)
     if type(obj).__getitem__ is not tuple.__getitem__:
         slots = [Lazy(item, _plain_item(source, i)) for i, item in enumerate(tuple.__iter__(obj))]
-    return TupleValue(slots, source, kind=type(obj))
+    return tuple_of(slots, type(obj), source, obj)
 
 
 def _plain_item(source: Source, index: int) -> Source:

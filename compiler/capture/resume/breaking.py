@@ -7,11 +7,13 @@ first calls the resume function of the inlined frame, and so on down to the inne
 from __future__ import annotations
 
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tc.compiler.capture import breaks
+from tc.compiler.capture import breaks, hook
+from tc.compiler.capture.bytecode import warned
 from tc.compiler.capture.bytecode.continuation import Continuation, trampoline
 from tc.compiler.capture.bytecode.dialects import DIALECT, RUNNING
 from tc.compiler.capture.bytecode.instructions import Handler, Instruction, stack_effect
@@ -95,8 +97,11 @@ class Link:
         return own if inner is None else own + 1 + inner
 
 
-def breakable(frames: Sequence[Frame]) -> list[Frame]:
-    """Return the frames, outermost first, down to the innermost one that can break."""
+def breakable(frames: Sequence[Frame], counts_frames: bool = False) -> list[Frame]:
+    """Return the frames, outermost first, down to the innermost one that can break.
+
+    If ``counts_frames``, what breaks in the last frame depends on which frames there are.
+    """
     root, *inlined = frames
     chain = [root]
     for frame in inlined:
@@ -104,6 +109,8 @@ def breakable(frames: Sequence[Frame]) -> list[Frame]:
         if not frame.is_tail_call or not can_resume(frame.code) or stays_whole(module):
             break
         chain.append(frame)
+    if counts_frames and len(chain) == len(frames) > 1:
+        chain.pop()
     while len(chain) > 1 and not _runs_elsewhere(chain[-1], root):
         chain.pop()
     return chain
@@ -185,6 +192,9 @@ class _Ending:
         for value in self.passed:
             r.keep(value)
         for value in (*self.below, *self.leaf.stack):
+            if one.opname.startswith("CALL") and value.obj is warnings.warn:
+                r.load_object(hook.disabled(warned.warn))
+                continue
             if not self._handles(value):
                 r.push(value)
                 continue

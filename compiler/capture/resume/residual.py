@@ -24,7 +24,7 @@ from tc.compiler.capture.values.base import NULL, Lazy, Slot, Value
 from tc.compiler.capture.values.const import LITERALS, ConstValue
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.lookup import type_lookup
-from tc.compiler.capture.values.objects import NNModuleValue, ObjectValue
+from tc.compiler.capture.values.objects import Attributed, NNModuleValue
 from tc.compiler.capture.values.tensor import NodeValue
 from tc.compiler.core.sources import (
     AttrSource,
@@ -106,7 +106,7 @@ class Residual:
             return
         self._visited.add(id(value))
         fresh = value.source is None or self.t.effects.was_changed(value)
-        if isinstance(value, ObjectValue | NodeValue) or (isinstance(value, CellValue) and fresh):
+        if isinstance(value, Attributed | NodeValue) or (isinstance(value, CellValue) and fresh):
             self.need(self.t.effects.contents(value))
 
     def need_effects(self, at_break: bool) -> None:
@@ -422,7 +422,7 @@ class Residual:
         verb = "__delattr__" if value is None else "__setattr__"
         existing_module = isinstance(owner, NNModuleValue) and owner.source is not None
         base = torch.nn.Module if existing_module else object  # modules keep tables of parameters
-        kind = owner.cls if isinstance(owner, ObjectValue) else object
+        kind = owner.cls if isinstance(owner, Attributed) else object
         plain = type_lookup(base, verb)
         own = type_lookup(kind, verb)
         hidden = not existing_module and isinstance(type_lookup(kind, name), property)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.values.array_calls import tensor_copy
+from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import ClassValue
@@ -25,6 +28,9 @@ def construct(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Va
     """Return the value of a call of a class of tensors."""
     kind = cls.obj
     if kind is torch.Tensor and not kwargs:
+        if len(args) == 1 and isinstance(args[0], ArrayValue) and not args[0].scalar:
+            dtype = ConstValue(torch.get_default_dtype())
+            return t.output.call_torch(tensor_copy, [args[0].tensor], {"dtype": dtype})
         return t.output.call_torch(torch.Tensor, args, kwargs)
     if is_wrapper(kind):
         return t.output.call_torch(kind, args, kwargs)

@@ -14,7 +14,8 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.traceable import group_tensors, set_error_on_graph_break
 from tc.compiler.capture.values import numbers
-from tc.compiler.capture.values.arrays import ArrayValue, unboxed
+from tc.compiler.capture.values.array_calls import tensor_copy
+from tc.compiler.capture.values.arrays import COPY_OPTIONS, ArrayValue, unboxed
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles
@@ -335,7 +336,19 @@ for _function, _handled in (
     handles(_function)(_unless(_handled, _function))
 
 
-for _function in (torch.tensor, torch.as_tensor, torch.asarray):
+_of_others = _of_arrays(numbers.making(torch.tensor))
+
+
+@handles(torch.tensor)
+def _tensor(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    named = {**dict(zip(("data",), args, strict=False)), **kwargs}
+    data = named.pop("data", None)
+    if not isinstance(data, ArrayValue) or set(named) - COPY_OPTIONS:
+        return _of_others(t, args, kwargs)
+    return t.output.call_torch(tensor_copy, [data.tensor], named)
+
+
+for _function in (torch.as_tensor, torch.asarray):
     handles(_function)(_of_arrays(numbers.making(_function)))
 
 

@@ -7,15 +7,24 @@ raised as numpy does; arrays enter the graph as tensors that share their memory.
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.array_memory import as_number, as_tensor
+from tc.compiler.capture.values.array_calls import (
+    numpy_attribute,
+    numpy_call,
+    numpy_method,
+    tensor_numpy,
+)
+from tc.compiler.capture.values.array_samples import NoSample, Sampled, sample_array, sampled
 from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
@@ -24,6 +33,7 @@ from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import OFF
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
 from tc.compiler.core.sources import CallSource, Source
+from tc.compiler.core.symbolic import hint
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -37,10 +47,10 @@ ON_TYPES = frozenset(
     ("issubdtype", "can_cast", "promote_types", "result_type", "min_scalar_type", "isscalar")
 )
 #: functions whose results differ from numpy's in shape or type
-DIFFERENT = frozenset(("median", "percentile", "quantile", "corrcoef", "cov", "histogram"))
+DIFFERENT = frozenset(
+    ("median", "percentile", "quantile", "corrcoef", "cov", "histogram", "cbrt", "fix", "modf")
+)
 TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__float__"))
-#: functions that make an array of lists of arrays
-STACKING = frozenset(("array", "asarray"))
 #: methods that write into the array
 WRITES = frozenset(("__setitem__", "sort", "fill", "resize", "partition", "put", "itemset"))
 #: what reads and writes elements of a tensor
@@ -49,65 +59,9 @@ INDEXED = frozenset(("getitem", "setitem"))
 NUMBERS = (np.integer, float, complex)
 #: operators to which a tensor without dimensions is what a number is
 LINEAR = frozenset(("add", "sub", "mul", "truediv", "iadd", "isub", "imul", "itruediv"))
+#: options of ``torch.tensor`` that `tensor_copy` has
+COPY_OPTIONS = frozenset(("dtype", "device", "requires_grad"))
 FIELDS = frozenset(("T", "real", "imag", "flat"))
-
-
-# -- run time --------------------------------------------------------------------------------
-@functools.cache
-def tensor_numpy() -> Any:
-    """Return PyTorch's numpy over tensors."""
-    import torch._numpy as tensor_numpy
-
-    return tensor_numpy
-
-
-def numpy_call(name: str, args: Any, kwargs: Any) -> Any:
-    """Call a numpy function on tensors; called from graphs."""
-    found = tensor_numpy()
-    for part in name.split("."):
-        found = getattr(found, part)
-    if name in STACKING and args and isinstance(args[0], list | tuple):
-        args = (_stacked(args[0]), *args[1:])
-    return _tensors(found(*_arrays(args), **_arrays(kwargs)))
-
-
-def _stacked(items: Any) -> Any:
-    """Return nested lists of arrays as one array if all items are arrays of one shape."""
-    parts = [_stacked(item) if isinstance(item, list | tuple) else item for item in items]
-    if not parts or not all(isinstance(part, torch.Tensor) for part in parts):
-        return items
-    if len({part.dtype for part in parts}) != 1:
-        return items  # numpy's type promotion differs from torch's
-    return torch.stack(parts)
-
-
-def numpy_method(name: str, owner: Any, args: Any, kwargs: Any) -> Any:
-    """Call a method of an array, given as a tensor; called from graphs."""
-    array = tensor_numpy().ndarray(owner)
-    return _tensors(getattr(array, name)(*_arrays(args), **_arrays(kwargs)))
-
-
-def numpy_attribute(name: str, owner: Any) -> Any:
-    """Read an attribute of an array, given as a tensor; called from graphs."""
-    return _tensors(getattr(tensor_numpy().ndarray(owner), name))
-
-
-def _arrays(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return tensor_numpy().ndarray(value)
-    if isinstance(value, tuple | list):
-        return type(value)(_arrays(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _arrays(item) for key, item in value.items()}
-    return value
-
-
-def _tensors(value: Any) -> Any:
-    if isinstance(value, tensor_numpy().ndarray):
-        return value.tensor
-    if isinstance(value, tuple | list):
-        return type(value)(_tensors(item) for item in value)
-    return value
 
 
 # -- values ----------------------------------------------------------------------------------
@@ -116,9 +70,11 @@ class ArrayValue(Value):
 
     Attributes:
         tensor: the tensor that represents it in the graph.
+        writeable: whether the program may write to it.
     """
 
     noun = "a numpy array"
+    writeable = True
 
     def __init__(
         self, tensor: TensorValue, scalar: bool = False, source: Source | None = None
@@ -161,7 +117,8 @@ class ArrayValue(Value):
             strides = METHODS["stride"](t, self.tensor, [], {}).unpack(t)
             return TupleValue([t.python.binary("mul", stride, size) for stride in strides])
         if name in FIELDS:
-            return _record(t, numpy_attribute, (name, self.tensor), scalars=False)
+            call = _Call(getattr, (self, ConstValue(name)), {}, name)
+            return _record(t, numpy_attribute, (name, self.tensor), False, call)
         if not hasattr(np.ndarray, name):
             text = f"'numpy.ndarray' object has no attribute '{name}'"
             return t.python.raise_(AttributeError, text)
@@ -176,10 +133,14 @@ class ArrayValue(Value):
             self.cannot(breaks.TENSOR_ITEM, f"ndarray.{name}()")
         if not hasattr(tensor_numpy().ndarray, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name}")
-        t.guards.aliasing_matters |= name in WRITES or name.startswith("__i")
+        writes = name in WRITES or name.startswith("__i")
+        if writes and not self.writeable:
+            self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name} of a read-only array")
+        t.guards.aliasing_matters |= writes
         given = t.values.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
         scalars = name not in ("reshape", "copy", "astype", "view", "transpose")
-        found = _record(t, numpy_method, (name, self.tensor, *given), scalars)
+        call = _Call(_call_method, (self, ConstValue(name), *args), kwargs, f"ndarray.{name}")
+        found = _record(t, numpy_method, (name, self.tensor, *given), scalars, call)
         return ConstValue(None) if name == "__setitem__" else found
 
     def truth(self, t: Interpreter) -> bool:
@@ -190,14 +151,15 @@ class ArrayValue(Value):
 
     def iterate(self, t: Interpreter) -> Value:
         rows = self.tensor.unpack_rows(t)
-        arrays = [ArrayValue(row, row.example.dim() == 0) for row in rows]
+        arrays = [_row(t, row) for row in rows]
         return t.values.list_of(arrays).iterate(t)
 
     def children(self, t: Interpreter) -> list[Value]:
         return [self.tensor]
 
     def rebuild(self, r: ResidualInterface) -> None:
-        r.load_callable(_to_scalar if self.scalar else _to_array)
+        array = _to_array if self.writeable else _to_read_only
+        r.load_callable(_to_scalar if self.scalar else array)
         r.push(self.tensor)
         r.e.call(1)
 
@@ -285,6 +247,12 @@ def _to_array(tensor: torch.Tensor) -> Any:
     return tensor.numpy(force=True)
 
 
+def _to_read_only(tensor: torch.Tensor) -> Any:
+    array = _to_array(tensor)
+    array.flags.writeable = False
+    return array
+
+
 def _to_scalar(tensor: torch.Tensor) -> Any:
     return tensor.numpy(force=True)[()]
 
@@ -336,19 +304,137 @@ class NumpyFunctionValue(Value):
         given = t.values.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
         out = kwargs.get("out")
         t.guards.aliasing_matters |= out is not None
-        found = _record(t, numpy_call, (self.name, *given), self.name not in MAKERS)
+        call = _Call(self.obj, args, kwargs, f"numpy.{self.name}")
+        found = _record(t, numpy_call, (self.name, *given), self.name not in MAKERS, call)
         return out if isinstance(out, ArrayValue) else found
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
 
 
+def _row(t: Interpreter, row: TensorValue) -> ArrayValue:
+    """Return the value of a row: scalars share no memory with their array."""
+    if row.example.dim():
+        return ArrayValue(row)
+    copied = t.output.call_torch("clone", [row], {}, method=True)
+    assert isinstance(copied, TensorValue)
+    return ArrayValue(copied, scalar=True)
+
+
+def _call_method(array: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    return operator.methodcaller(name, *args, **kwargs)(array)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of numpy as the program makes it."""
+
+    function: Callable[..., Any]
+    args: Sequence[Value]
+    kwargs: Kwargs
+    text: str
+
+    def ask(self, held: list[ArrayValue]) -> Sampled | None:
+        """Return what numpy does with examples; the arrays among the operands are added."""
+
+        def make() -> tuple[Any, ...]:
+            arrays: list[Any] = []
+            given = [_sample(one, held, arrays) for one in self.args]
+            named = {key: _sample(one, held, arrays) for key, one in self.kwargs.items()}
+            return given, named, arrays
+
+        return sampled(lambda given, named: self.function(*given, **named), make)
+
+
+def _sample(value: Value, held: list[ArrayValue], arrays: list[Any]) -> Any:
+    """Return an example of an operand."""
+    if isinstance(value, KnownScalar):
+        return value.obj
+    if isinstance(value, ArrayValue):
+        if value.scalar:
+            return value.dtype.type(1)
+        held.append(value)
+        arrays.append(sample_array(value.tensor.example))
+        if not value.writeable:
+            arrays[-1].flags.writeable = False
+        return arrays[-1]
+    if isinstance(value, SymValue):
+        return hint(value.example)
+    if isinstance(value, TupleValue | ListValue):
+        kind = tuple if isinstance(value, TupleValue) else list
+        if any(not isinstance(slot, Value) for slot in value.slots):
+            raise NoSample
+        return kind(_sample(one, held, arrays) for one in value.slots if isinstance(one, Value))
+    if isinstance(value, SliceValue):
+        return slice(*[_sample(part, held, arrays) for part in value.parts])
+    if not value.is_constant():
+        raise NoSample
+    return value.constant()
+
+
 def _record(
-    t: Interpreter, target: Callable[..., Any], args: tuple[Any, ...], scalars: bool
+    t: Interpreter, target: Callable[..., Any], args: tuple[Any, ...], scalars: bool, call: _Call
 ) -> Value:
     values = [a if isinstance(a, Value) else ConstValue(a) for a in args]
+    held: list[ArrayValue] = []
+    try:
+        said = call.ask(held)
+    except OverflowError:
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{call.text}(), which refuses") from None
     with t.overrides.at_least(OFF):  # the program does not call torch here, so no override applies
-        return _as_arrays(t, t.output.call_torch(target, values, {}), scalars)
+        found = t.output.call_torch(target, values, {})
+        if said is None or isinstance(found, ConstValue):
+            return _as_arrays(t, found, scalars)
+        return _Results(t, said, held, call.text).of(found, said.result)
+
+
+@dataclass(frozen=True)
+class _Results:
+    """Makes values of the tensors that a node returns: what numpy returns decides their kinds."""
+
+    t: Interpreter
+    said: Sampled
+    held: Sequence[ArrayValue]
+    text: str
+
+    def of(self, value: Value, result: Any) -> Value:
+        """Return the value of a result."""
+        if isinstance(value, TupleValue | ListValue) and isinstance(result, tuple | list):
+            kind = TupleValue if isinstance(value, TupleValue) else ListValue
+            pairs = zip(value.values(self.t), result, strict=True)
+            return kind([self.of(one, other) for one, other in pairs])
+        if not isinstance(value, TensorValue) or not isinstance(result, np.ndarray | np.generic):
+            return _as_arrays(self.t, value, not isinstance(result, np.ndarray))
+        scalar = isinstance(result, np.generic)
+        found = ArrayValue(value, scalar)
+        if found.dtype != result.dtype or value.example.dim() != result.ndim:
+            self._refuse("a result of another type")
+        for one, array in zip(self.held, self.said.arrays, strict=True):
+            if array is result:
+                return one
+        found = ArrayValue(self._with_memory(value, result), scalar)
+        found.writeable = scalar or bool(result.flags.writeable)
+        return found
+
+    def _with_memory(self, value: TensorValue, result: Any) -> TensorValue:
+        """Return a tensor that shares memory with what numpy's result does, and no other."""
+        viewed = self.said.views(result)
+        shared = [i for i, one in enumerate(self.held) if _shares(one.tensor, value)]
+        if set(viewed) - set(shared) and result.size:
+            self._refuse("a view that no tensor can be")
+        if shared and not viewed:
+            copied = self.t.output.call_torch("clone", [value], {}, method=True)
+            assert isinstance(copied, TensorValue)
+            return copied
+        return value
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{self.text}() ({why})")
+
+
+def _shares(one: TensorValue, other: TensorValue) -> bool:
+    memory = one.example.untyped_storage()._cdata, other.example.untyped_storage()._cdata
+    return bool(memory[0] == memory[1])
 
 
 def _as_arrays(t: Interpreter, value: Value, scalars: bool) -> Value:

@@ -9,7 +9,7 @@ from tc.compiler.capture.values.base import UNBOUND, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue, Entries
 from tc.compiler.capture.values.lookup import is_data_descriptor, type_lookup
-from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.core.sources import DictSource
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class AttributesValue(DictValue):
 
     noun = "an object's __dict__"
 
-    def __init__(self, owner: ObjectValue) -> None:
+    def __init__(self, owner: Attributed) -> None:
         source = DictSource(owner.source) if owner.source is not None else None
         obj = getattr(owner.obj, "__dict__", {}) if owner.obj is not None else {}
         super().__init__({}, source, obj=obj)

@@ -11,7 +11,7 @@ from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
-from tc.compiler.capture.values.objects import ClassValue, ObjectValue, is_library
+from tc.compiler.capture.values.objects import Attributed, ClassValue, is_library
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import AttrSource, Source
 
@@ -35,7 +35,7 @@ def bind_descriptor(
         if raw.fget is None:
             return t.python.raise_(AttributeError, f"property {name!r} has no getter")
         return t.inline_object(raw.fget, [owner])
-    if isinstance(raw, functools.cached_property) and isinstance(owner, ObjectValue):
+    if isinstance(raw, functools.cached_property) and isinstance(owner, Attributed):
         return _compute_once(t, owner, raw, name)
     if isinstance(raw, functools._lru_cache_wrapper):
         return MethodValue(owner, t.values.known(raw))
@@ -58,7 +58,7 @@ def bind_descriptor(
 
 
 def _compute_once(
-    t: Interpreter, owner: ObjectValue, raw: functools.cached_property[Any], name: str
+    t: Interpreter, owner: Attributed, raw: functools.cached_property[Any], name: str
 ) -> Value:
     """Compute a cached property that its object does not store yet, and store it."""
     value = t.inline_object(raw.func, [owner])

@@ -28,11 +28,12 @@ from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
-from tc.compiler.capture.values.objects import NNModuleValue, ObjectValue, SuperValue
+from tc.compiler.capture.values.objects import Attributed, NNModuleValue, ObjectValue, SuperValue
 from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.capture.values.tuple_objects import tuple_of
 from tc.compiler.core.table import Table
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     cls, *contents = args
     items = contents[0].unpack(t) if contents else []
     kind = t.python.concrete(cls)
-    return TupleValue([*items], kind=kind)
+    return tuple_of([*items], kind)
 
 
 @builtin(object.__init__)
@@ -367,7 +368,7 @@ def _hasattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 def _is_absent(owner: Value, name: str) -> bool:
     """Return whether an object itself lacks an attribute: no code says so, traced or not."""
-    if not isinstance(owner, ObjectValue) or read_runs_python(owner.obj, name):
+    if not isinstance(owner, Attributed) or read_runs_python(owner.obj, name):
         return False
     return not hasattr(owner.obj, name)  # else traced code deleted it
 
@@ -391,7 +392,7 @@ def _setattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(object.__setattr__)
 def _object_setattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
-    if not isinstance(owner, ObjectValue):
+    if not isinstance(owner, Attributed):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_STORE, owner.describe())
     owner.generic_set_attr(t, t.python.concrete(args[1]), args[2])
     return ConstValue(None)
@@ -400,7 +401,7 @@ def _object_setattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(object.__delattr__)
 def _object_delattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
-    if not isinstance(owner, ObjectValue):
+    if not isinstance(owner, Attributed):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_STORE, owner.describe())
     owner.generic_del_attr(t, t.python.concrete(args[1]))
     return ConstValue(None)
@@ -409,7 +410,7 @@ def _object_delattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(object.__getattribute__)
 def _object_getattribute(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
-    if not isinstance(owner, ObjectValue):
+    if not isinstance(owner, Attributed):
         return owner.attr(t, t.python.concrete(args[1]))
     found = owner.find(t, t.python.concrete(args[1]))
     return (
@@ -478,7 +479,7 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
         return _exception_method(owner, name)
     if isinstance(owner, TensorValue):
         return MethodValue(owner, t.values.known(raw))
-    if isinstance(owner, ObjectValue) and not isinstance(owner, NNModuleValue):
+    if isinstance(owner, Attributed) and not isinstance(owner, NNModuleValue):
         generic = OBJECT_METHODS.get(name)
         if generic is not None:
             return LambdaValue(lambda t, args, kwargs: generic(t, owner, *args), f"object.{name}")

@@ -124,7 +124,9 @@ class TupleValue(SequenceValue):
 
     def make(self, items: list[Any]) -> Any:
         """Return a Python object of this kind with those items."""
-        return self.kind(*items) if hasattr(self.kind, "_fields") else self.kind(items)
+        if isinstance(type_lookup(self.kind, "__new__"), staticmethod):
+            return tuple.__new__(self.kind, items)  # its own was traced already
+        return self.kind(items)
 
     def like(self, slots: list[Slot]) -> Value:
         kind = self.kind if self.kind is torch.Size else tuple
@@ -170,14 +172,6 @@ class TupleValue(SequenceValue):
         return super().unpack(t) if own is None else self.iterate(t).unpack(t)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "_replace" and hasattr(self.kind, "_fields"):
-            fields: Any = self.kind._fields
-            slots: list[Slot] = [
-                kwargs.get(field, slot) for field, slot in zip(fields, self.slots, strict=True)
-            ]
-            return TupleValue(slots, kind=self.kind)
-        if name == "_asdict" and hasattr(self.kind, "_fields"):
-            return t.values.dict_of(zip(self.kind._fields, self.values(t), strict=True))
         if name == "numel" and self.kind is torch.Size:
             total: Value = ConstValue(1)
             for size in self.values(t):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,10 +14,13 @@ from tc.compiler.capture.values.builtins import OBJECT_METHODS, builtin
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
-from tc.compiler.capture.values.tensor import METHODS, TensorValue
+from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+#: the integers that Python keeps one object of
+SMALL_INTEGERS = range(-5, 257)
 
 
 class IdentityNumber(Value):
@@ -45,11 +48,25 @@ class IdentityNumber(Value):
 
 @builtin(id)
 def _id(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    obj = args[0].obj
-    if obj is None or args[0].source is None:
-        return IdentityNumber(args[0])
-    t.guards.identity(args[0].source, obj)
-    return ConstValue(id(obj))
+    owner = args[0]
+    if isinstance(owner, SymValue):
+        owner = owner.specialise(t)
+        if not _is_only_one(owner.obj):  # which object holds the number, only a run can say
+            raise breaks.GraphBreak(breaks.BUILTIN_CALL, "id() of a symbolic number")
+    made_inside = owner.source is None or owner.obj is None
+    if made_inside and not isinstance(owner, ConstValue):
+        return IdentityNumber(owner)
+    if owner.source is not None and not _is_only_one(owner.obj):
+        t.guards.identity(owner.source, owner.obj)
+    t.values.keep(owner.obj)  # another object must not get its number while the trace lasts
+    return ConstValue(id(owner.obj))
+
+
+def _is_only_one(obj: Any) -> bool:
+    """Return whether a process has one object of this value, so that a guard on it is enough."""
+    if type(obj) is int:
+        return obj in SMALL_INTEGERS
+    return obj is None or obj is Ellipsis or obj is NotImplemented or type(obj) is bool
 
 
 def _reduce(t: Interpreter, x: ObjectValue) -> Value:

@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks, hook
+from tc.compiler.capture.bytecode import warned
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, OpaqueValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue
@@ -59,27 +60,33 @@ def wrap_reorderable(t: Interpreter, obj: Any, source: Source) -> Value:
 
 # -- warnings --------------------------------------------------------------------------------
 _NOTE_CHANGE: Any = getattr(warnings, "_filters_mutated", None)
-PARAMETERS = ("message", "category", "stacklevel", "source")
 
 
 @handles(warnings.warn)
 def _warn(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    given = {**dict(zip(PARAMETERS, args, strict=False)), **kwargs}
+    given = {**dict(zip(warned.PARAMETERS, args, strict=False)), **kwargs}
     message = given.get("message")
-    if message is None or set(given) - set(PARAMETERS[:3]):
-        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn()")
+    if message is None or set(given) - set(warned.PARAMETERS[:3]):
+        raise breaks.FrameCountBreak(breaks.BUILTIN_CALL, "warnings.warn()")
     category = given.get("category", ConstValue(None)).constant() or UserWarning
     if isinstance(message, ExceptionValue):
         category = message.cls
+    level = t.python.concrete(given.get("stacklevel", ConstValue(1)))
+    refused = not (isinstance(category, type) and issubclass(category, Warning))
+    if refused or type(level) is not int:
+        raise breaks.FrameCountBreak(breaks.BUILTIN_CALL, "warnings.warn()")
     state = t.effects.global_value(vars(warnings), "filters")
     if state is not None and _ignores(t, state, category):
         return ConstValue(None)
     raising = any(action == "error" for action, *_ in warnings.filters)
     if state is not None or raising:
-        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn() (its filters are changed)")
+        raise breaks.FrameCountBreak(
+            breaks.BUILTIN_CALL, "warnings.warn() (its filters are changed)"
+        )
     if _are_recorded_here(t):
-        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn() (the function records them)")
-    level = t.python.concrete(given.get("stacklevel", ConstValue(1)))
+        raise breaks.FrameCountBreak(
+            breaks.BUILTIN_CALL, "warnings.warn() (the function records them)"
+        )
     t.effects.demand(_warning(t, message, category, max(level, 1)))
     return ConstValue(None)
 
@@ -110,21 +117,12 @@ def _warning(t: Interpreter, message: Value, category: type, level: int) -> Defe
         frame, level = frame.parent, level - 1
     kind: Value = t.values.known(category)
     if frame is None:  # the warning refers to a caller of the frame under capture
-        between = 2  # the residual code and the wrapper that keeps the call from being traced
-        return DeferredCall(warnings.warn, [message, kind, ConstValue(level + between)], {})
+        level += 1  # the first one is that of the residual code
+        return DeferredCall(warned.warn, [message, kind, ConstValue(level)], {})
     place = frame.place()
     where = [ConstValue(place.file), ConstValue(place.line)]
     space = OpaqueValue(frame.module_globals, t.values.object_source(frame.module_globals))
-    return DeferredCall(warn_at, [message, kind, *where, space], {})
-
-
-def warn_at(
-    message: Any, category: Any, file: str, line: int, module_globals: dict[str, Any]
-) -> None:
-    """Issue a warning for a line of a module; called from residual code."""
-    registry = module_globals.setdefault("__warningregistry__", {})
-    module = module_globals.get("__name__", "<unknown>")
-    warnings.warn_explicit(message, category, file, line, module, registry)
+    return DeferredCall(warned.warn_at, [message, kind, *where, space], {})
 
 
 @handles(_NOTE_CHANGE)

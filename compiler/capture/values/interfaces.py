@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.dicts import DictValue
     from tc.compiler.capture.values.effects import Effects
     from tc.compiler.capture.values.functions import CellValue, FunctionValue
-    from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
+    from tc.compiler.capture.values.objects import Attributed, ClassValue, NNModuleValue
     from tc.compiler.capture.values.subclasses import DerivedTensors
     from tc.compiler.capture.values.tensor import NodeValue, TensorValue
     from tc.compiler.core.sources import Source
@@ -244,7 +244,7 @@ class GuardInterface(Protocol):
     def contains(self, value: DictValue, key: Value, there: bool) -> None:
         """Guard on a key being in a dict or not."""
 
-    def absent(self, owner: ObjectValue, name: str) -> None:
+    def absent(self, owner: Attributed, name: str) -> None:
         """Guard that an object's instance dictionary lacks an attribute."""
 
     def same(self, obj: Any, source: Source, first: Source | None) -> None:
@@ -347,7 +347,7 @@ class AttributeInterface(Protocol):
     def class_attr(self, owner: Value, cls: type, name: str) -> Value | None:
         """Read an attribute of an instance's class, or return None."""
 
-    def attributes_of(self, owner: ObjectValue) -> Value:
+    def attributes_of(self, owner: Attributed) -> Value:
         """Return ``vars(owner)``, the same value each time."""
 
     def slot_method(self, owner: Value, raw: Any) -> Value:

@@ -47,24 +47,15 @@ def is_library(module: str | None) -> bool:
 LIBRARIES = frozenset(("torch", *sys.stdlib_module_names))
 
 
-class ObjectValue(Value):
-    """An instance of a class written in Python: an existing one, or one made by traced code."""
+class Attributed(Value):
+    """Base of instances that may have attributes of their own.
 
-    noun = "an object"
+    Attributes:
+        cls: the class, which is written in Python.
+    """
 
-    def __init__(self, cls: type, obj: Any = None, source: Source | None = None) -> None:
-        self.cls = cls
-        self.obj = obj
-        self.source = source
-        self.creation_index = self.next_creation_index()
+    cls: type
 
-    def python_type(self) -> type:
-        return self.cls
-
-    def describe(self) -> str:
-        return self.source.pretty if self.source else f"a {self.cls.__qualname__} object"
-
-    # -- attributes ------------------------------------------------------------------------
     def attr(self, t: Interpreter, name: str) -> Value:
         getter = type_lookup(self.cls, "__getattribute__")
         if not isinstance(getter, types.FunctionType):
@@ -201,6 +192,24 @@ class ObjectValue(Value):
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             t.python.raise_(AttributeError, name if slot else message)
         t.effects.store_attribute(self, name, UNBOUND)
+
+
+class ObjectValue(Attributed):
+    """An instance of a class written in Python: an existing one, or one made by traced code."""
+
+    noun = "an object"
+
+    def __init__(self, cls: type, obj: Any = None, source: Source | None = None) -> None:
+        self.cls = cls
+        self.obj = obj
+        self.source = source
+        self.creation_index = self.next_creation_index()
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        return self.source.pretty if self.source else f"a {self.cls.__qualname__} object"
 
     # -- dunder methods --------------------------------------------------------------------
     def dunder(self, t: Interpreter, name: str) -> Value | None:

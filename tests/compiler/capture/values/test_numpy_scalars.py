@@ -166,6 +166,30 @@ def test_computed_scalars_beside_floats_stay_in_the_graph():
     assert _outcome(compiled, x, array) == _outcome(program, x, array)
 
 
+def _tensors_of_an_array(x, array):
+    inside = np.arange(4.0)
+    return (
+        torch.tensor(array), torch.tensor(data=array), torch.tensor(array, dtype=torch.float16),
+        torch.tensor(array, requires_grad=array.dtype.kind == "f"), torch.Tensor(array),
+        torch.tensor(inside.copy()), torch.tensor(inside.reshape(2, 2).T), torch.tensor(array[0]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int8, np.bool_])
+def test_tensors_of_arrays_are_made_without_a_warning(kind):
+    array, x = np.array([1, 0, 2], dtype=kind), torch.ones(2)
+    compiled = tc.compile(_tensors_of_an_array)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, wanted = compiled(x, array), _tensors_of_an_array(x, array)
+    for one, other in zip(found, wanted, strict=True):
+        assert (one.dtype, one.requires_grad) == (other.dtype, other.requires_grad)
+        assert one.stride() == other.stride()
+        assert torch.equal(one, other)
+    found[0][0] = 5
+    assert array[0] == kind(1)  # it is a copy
+
+
 class Owner:
     def method(self):
         return 1

@@ -1,0 +1,246 @@
+"""Subclasses of named tuples: their ``__new__``, ``__init__``, attributes and methods."""
+
+from __future__ import annotations
+
+import collections
+import copy
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+import tc
+
+
+class Typed(NamedTuple):
+    """A typed named tuple."""
+
+    x: torch.Tensor
+    n: int = 3
+
+    def total(self):
+        return self.x.sum() + self.n
+
+    @property
+    def double(self):
+        return self.x * 2
+
+
+class TypedChild(Typed):
+    """Its `__new__` sets an attribute."""
+
+    def __new__(cls, x, n):
+        made = super().__new__(cls, x, n + 1)
+        made.extra = n
+        return made
+
+
+Base = collections.namedtuple("Base", "x n", defaults=[4])
+
+
+class Child(Base):
+    """Calls `super` with arguments."""
+
+    def __new__(cls, x, n=1):
+        made = super(Child, cls).__new__(cls, x, n * 2)  # noqa: UP008
+        made.extra = n
+        return made
+
+
+class Slotted(Base):
+    """Has no `__dict__`."""
+
+    __slots__ = ()
+
+    def __new__(cls, x, n=1):
+        return super().__new__(cls, x, n * 2)
+
+
+class Initialised(Base):
+    """Sets its attributes in `__init__`."""
+
+    def __init__(self, x, n=7):
+        self.seen = (n,)
+        self.y = x + 1
+
+    @property
+    def first(self):
+        return self.seen[0]
+
+    def grow(self):
+        self.k = getattr(self, "k", 0) + 1
+        return self.k
+
+
+class Answering(Base):
+    """Has `__getattr__`, and overrides a generated method."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+    def _replace(self, **changes):
+        return "its own"
+
+
+class Bare(Base):
+    """Adds nothing but a `__dict__`."""
+
+
+class Equal(Base):
+    """Has equality and a hash of its own."""
+
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return 1
+
+
+class Setting(Base):
+    """Has `__setattr__`."""
+
+    def __new__(cls, *args, **kwargs):
+        return Base.__new__(cls, *args, **kwargs)
+
+    def __init__(self, *args, **kwargs):
+        self.count = len(args)
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, (value, "set"))
+
+
+def typed(x):
+    c = TypedChild(x, 2)
+    return c, c.extra, c.n, c.total(), c.double
+
+
+def replaced(x):
+    c = Child(x, n=5)
+    d = c._replace(n=7)
+    return c, d, hasattr(d, "extra"), c._asdict(), Child._make([x, 3])
+
+
+def slotted(x):
+    c = Slotted(x, 5)
+    return c, hasattr(c, "__dict__"), c._replace(x=x + 1)
+
+
+def initialised(x):
+    c = Initialised(x, 2)
+    return c, c.seen, c.first, c.y, c.grow(), c.grow(), c.k
+
+
+def broken(x):
+    c = Initialised(x)
+    print(end="")
+    return c, c.seen, c.y
+
+
+def answering(x):
+    c = Answering(x)
+    return c, c.anything, c.n, c._replace(n=1)
+
+
+def stored(x):
+    c = Bare(x)
+    c.z, c.w = 1, x * 2
+    del c.z
+    return c, hasattr(c, "z"), c.w, vars(c), sorted(c.__dict__)
+
+
+def set_by_the_class(x):
+    c = Setting(x, n=3)
+    return c, c.count
+
+
+def nested(x):
+    c, d = Bare(x), Bare(x)
+    c.held, d.c = [c.x], c
+    return d, d.c.held[0] + 1, d.c is c
+
+
+def compared(x):
+    found = Equal(1, 2) == Equal(2, 3), {Equal(1, 2): 1}.get(Equal(3, 4))
+    same = Child(1, 2) == Child(1, 2), Child(1, 2) == (1, 4), Child(1, 2) == (1, 4)
+    other = Child(1, 2) != Child(1, 3), Child(1, 2) < Child(1, 3), {Child(1, 2): 1}.get((1, 4))
+    return x + 1, found, same, other, hash(Child(1, 2)) == hash((1, 4))
+
+
+def as_a_tuple(x):
+    c = Child(x)
+    a, b = c
+    kinds = isinstance(c, tuple), isinstance(c, Base), type(c) is Child, c._fields
+    return a + b, [*c], (*c, 1), c * 2, 1 in Child(1, 2), Child(1, 2).index(4), c[:1], kinds
+
+
+def copied(x):
+    return copy.copy(Child(x, 2)), repr(Child(1, 2)), str(Initialised(1, 2))
+
+
+def _error(function):
+    try:
+        function()
+    except (AttributeError, TypeError, ValueError) as error:
+        return type(error).__name__, str(error)
+    return None
+
+
+def refused(x):
+    calls = (
+        lambda: TypedChild(x), Base, lambda: Base(x, 1, 2), lambda: Base(x, q=2),
+        lambda: Base(x)._replace(q=2), lambda: setattr(Bare(x), "n", 1),
+        lambda: setattr(Base(x), "other", 1), lambda: Bare(x).nothing, lambda: Base(x).mro,
+    )  # fmt: skip
+    return x + 1, [_error(call) for call in calls]
+
+
+PROGRAMS = (
+    typed, replaced, slotted, initialised, broken, answering, stored, set_by_the_class, nested,
+    compared, as_a_tuple, copied, refused,
+)  # fmt: skip
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: _shown(held) for key, held in value.items()}
+    if isinstance(value, tuple | list):
+        attributes = getattr(value, "__dict__", None)
+        return type(value).__name__, [_shown(item) for item in value], _shown(attributes)
+    return value
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_tuple_of_ones_own_class_is_that_of_eager(program):
+    compiled = tc.compile(program, backend="eager")
+    for _ in range(2):
+        assert _shown(compiled(torch.ones(2))) == _shown(program(torch.ones(2)))
+
+
+def read(x, c):
+    return x + c.x, c.extra, c.n, getattr(c, "late", None), c._replace(n=9), c
+
+
+def written(x, c):
+    c.hits = getattr(c, "hits", 0) + 1
+    return x * c.hits
+
+
+@pytest.mark.parametrize("program", [read, written], ids=lambda program: program.__name__)
+def test_attributes_of_an_input_are_read_at_each_call(program):
+    compiled, x = tc.compile(program, backend="eager"), torch.ones(2)
+    one, other = Child(x, 3), Child(x, 3)
+    for name in ("unused", "extra", "late", "hits", "n"):
+        found, wanted = compiled(x, one), program(x, other)
+        assert _shown((found, one)) == _shown((wanted, other))
+        if name != "n":
+            setattr(one, name, 17)
+            setattr(other, name, 17)
+
+
+def test_making_one_does_not_break_the_graph():
+    compiled = tc.compile(typed, backend="eager", fullgraph=True)
+    assert _shown(compiled(torch.ones(2))) == _shown(typed(torch.ones(2)))
