@@ -14,10 +14,14 @@ RaisedAt = tuple[str, int, str, tuple[int | None, int | None, int | None, int | 
 
 
 def with_traceback(error: BaseException, places: Sequence[RaisedAt]) -> BaseException:
-    """Return an exception with a traceback of the given places, innermost first.
+    """Return an exception as if it had been raised at the given places, innermost first.
 
-    They are put above the traceback that it has, as Python does where it raises.
+    They are put above the traceback that it has, and the exception that is being handled becomes
+    its context unless it has one, as Python does where it raises.
     """
+    handled = sys.exc_info()[1]
+    if error.__context__ is None and handled is not error:
+        error.__context__ = handled
     traceback = error.__traceback__
     for place in places:
         frame = _frame_at(place)

@@ -562,10 +562,16 @@ def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:
     return ArrayValue(given(), False, source)
 
 
+#: beginnings of the modules that define the types of numpy's functions
+FUNCTION_PACKAGES = ("builtins", "numpy", "_cython_")
+
+
 def numpy_name(obj: Any) -> str | None:
     """Return the name of a numpy function in ``torch._numpy``, or None."""
     if isinstance(obj, type | types.ModuleType) or not callable(obj):
         return None
+    if not type(obj).__module__.startswith(FUNCTION_PACKAGES):
+        return None  # its attributes may be code of the user
     module = getattr(obj, "__module__", None) or ("numpy" if isinstance(obj, np.ufunc) else "")
     name = getattr(obj, "__name__", "")
     if not module.startswith("numpy"):

@@ -146,3 +146,50 @@ def test_the_cause_of_a_raised_exception_has_its_traceback() -> None:
     assert cause is not None
     assert [at.name for at in traceback.extract_tb(cause.__traceback__)] == ["chains", "fails"]
     assert traceback.extract_tb(raised.value.__traceback__)[-1].name == "chains"
+
+
+def leaves_finally(x: torch.Tensor) -> None:
+    try:
+        fails(x)
+    finally:
+        x = x + 1
+
+
+def leaves_with(x: torch.Tensor) -> None:
+    with torch.no_grad():
+        fails(x)
+
+
+def raises_again(x: torch.Tensor) -> None:
+    try:
+        fails(x)
+    except KeyError:
+        raise
+
+
+def raises_another(x: torch.Tensor) -> None:
+    try:
+        fails(x)
+    except KeyError as error:
+        raise IndexError(2) from error
+
+
+@pytest.mark.parametrize("f", [fails, leaves_finally, leaves_with, raises_again, raises_another])
+def test_what_the_caller_handles_is_the_context(f: Any) -> None:
+    def chain(function: Any) -> list[str]:
+        names = []
+        try:
+            [][1]
+        except IndexError:
+            try:
+                function(torch.ones(2))
+            except (KeyError, IndexError) as raised:
+                error: BaseException | None = raised
+                while error is not None:
+                    names.append(repr(error))
+                    error = error.__context__
+        return names
+
+    compiled = tc.compile(f)
+    assert chain(compiled) == chain(f)
+    assert chain(compiled) == chain(f)

@@ -175,3 +175,50 @@ def test_code_that_was_executed_without_a_module_compiles():
     weight.grad = torch.ones(2)
     tc.compile(names["Descent"]([weight], lr=0.5).step)()
     assert weight.tolist() == [0.5, 0.5]
+
+
+ASKED: list[str] = []
+
+
+class Asked:
+    """Records which attributes it is asked for that it does not have."""
+
+    def __init__(self, held: torch.Tensor) -> None:
+        self.held = held
+
+    def __getattr__(self, name: str) -> Any:
+        ASKED.append(name)
+        raise AttributeError(name)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.held + x
+
+
+class AskedList(list):
+    __getattr__ = Asked.__getattr__
+
+
+class AskedModule(torch.nn.Module):
+    def __getattr__(self, name: str) -> Any:
+        ASKED.append(name)
+        return super().__getattr__(name)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def test_no_object_is_asked_for_what_the_program_does_not_read():
+    def called(given, x):
+        return given(x) * 2, [given], type(given).__name__, callable(given)
+
+    def measured(given, x):
+        return x + len(given), given
+
+    x = torch.ones(2)
+    for function, given in ((called, Asked(x)), (called, AskedModule()), (measured, AskedList())):
+        tc.reset()  # the reason of a recompile is found by asking
+        compiled = tc.compile(function)
+        for _ in range(3):
+            ASKED.clear()
+            compiled(given, x)
+            assert not ASKED
