@@ -107,7 +107,8 @@ def apply(t: Interpreter, function: Any, args: Args, record: Callable[[], Value]
     result = record()
     if not isinstance(result, SymValue) or not isinstance(result.example, torch.SymInt):
         return result
-    if not t.shapes.ranges.fits(result.example):
+    of_data = hint(result.example) is None  # there is nothing to guard
+    if not of_data and not t.shapes.ranges.fits(result.example):
         limit = 2**LARGE
         for condition in (result.example < limit, result.example >= -limit):
             if not t.shapes.guarded(bool, condition):
