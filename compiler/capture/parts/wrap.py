@@ -34,10 +34,10 @@ from tc.compiler.capture.values import (
     records,
     triton_kernels,
 )
+from tc.compiler.capture.values.array_calls import numpy_name
 from tc.compiler.capture.values.arrays import (
     NumpyFunctionValue,
     is_array,
-    numpy_name,
     wrap_array,
 )
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value

@@ -7,11 +7,18 @@ itself says in which types it computes (``ufunc.resolve_dtypes``): operands are 
 from __future__ import annotations
 
 import functools
+import types
 from typing import Any
 
 import numpy as np
 import torch
 
+#: functions whose results differ from numpy's in shape or type
+DIFFERENT = frozenset(
+    ("median", "percentile", "quantile", "corrcoef", "cov", "histogram", "cbrt", "fix", "modf")
+)
+#: beginnings of the modules that define the types of numpy's functions
+FUNCTION_PACKAGES = ("builtins", "numpy", "_cython_")
 #: functions that make an array of lists of arrays
 STACKING = frozenset(("array", "asarray"))
 #: operators of arrays, without underscores -> the universal functions that they are
@@ -244,3 +251,21 @@ def _written(out: torch.Tensor, result: torch.Tensor, kind: np.dtype[Any]) -> to
     if not np.can_cast(kind, _kind(out), "same_kind"):
         raise TypeError(f"cannot cast from {kind} to {_kind(out)}")
     return out.copy_(result)
+
+
+def numpy_name(obj: Any) -> str | None:
+    """Return the name of a numpy function in ``torch._numpy``, or None."""
+    if isinstance(obj, type | types.ModuleType) or not callable(obj):
+        return None
+    if not type(obj).__module__.startswith(FUNCTION_PACKAGES):
+        return None  # its attributes may be code of the user
+    module = getattr(obj, "__module__", None) or ("numpy" if isinstance(obj, np.ufunc) else "")
+    name = getattr(obj, "__name__", "")
+    if not module.startswith("numpy"):
+        return None
+    for prefix in ("linalg", "fft", "random"):
+        if module.startswith(f"numpy.{prefix}"):
+            home = getattr(tensor_numpy(), prefix, None)
+            return f"{prefix}.{name}" if hasattr(home, name) else None
+    same = getattr(np, name, None) is obj and name not in DIFFERENT
+    return name if same and hasattr(tensor_numpy(), name) else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -45,10 +44,6 @@ MAKERS = frozenset(
 #: functions that accept types in place of arrays
 ON_TYPES = frozenset(
     ("issubdtype", "can_cast", "promote_types", "result_type", "min_scalar_type", "isscalar")
-)
-#: functions whose results differ from numpy's in shape or type
-DIFFERENT = frozenset(
-    ("median", "percentile", "quantile", "corrcoef", "cov", "histogram", "cbrt", "fix", "modf")
 )
 TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__float__"))
 #: methods that write into the array
@@ -560,28 +555,6 @@ def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:
     if isinstance(obj, np.generic):
         return GivenScalar(obj, given, source)
     return ArrayValue(given(), False, source)
-
-
-#: beginnings of the modules that define the types of numpy's functions
-FUNCTION_PACKAGES = ("builtins", "numpy", "_cython_")
-
-
-def numpy_name(obj: Any) -> str | None:
-    """Return the name of a numpy function in ``torch._numpy``, or None."""
-    if isinstance(obj, type | types.ModuleType) or not callable(obj):
-        return None
-    if not type(obj).__module__.startswith(FUNCTION_PACKAGES):
-        return None  # its attributes may be code of the user
-    module = getattr(obj, "__module__", None) or ("numpy" if isinstance(obj, np.ufunc) else "")
-    name = getattr(obj, "__name__", "")
-    if not module.startswith("numpy"):
-        return None
-    for prefix in ("linalg", "fft", "random"):
-        if module.startswith(f"numpy.{prefix}"):
-            home = getattr(tensor_numpy(), prefix, None)
-            return f"{prefix}.{name}" if hasattr(home, name) else None
-    same = getattr(np, name, None) is obj and name not in DIFFERENT
-    return name if same and hasattr(tensor_numpy(), name) else None
 
 
 def array_of(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
