@@ -13,8 +13,7 @@ import pytest
 import torch
 
 import tc
-from tc.compiler.capture.values.array_calls import UFUNCS
-from tc.compiler.capture.values.array_calls import numpy_name
+from tc.compiler.capture.values.array_calls import UFUNCS, numpy_name
 
 KINDS = ("bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64", "complex64")
 NUMBERS = (True, 2, -3, 0.5, 1.5 + 1j)
