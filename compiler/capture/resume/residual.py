@@ -213,6 +213,13 @@ class Residual:
             else:
                 self._temporaries[id(value)] = self.store_new()
 
+    def _read_by_push(self, value: Value) -> Source | None:
+        """Return the source that a push of a value reads, if it reads one."""
+        literal = isinstance(value, ConstValue) and type(value.obj) in LITERALS
+        own_cell = isinstance(value, CellValue) and value.root_name is not None
+        made = id(value) in self._temporaries
+        return None if made or own_cell or literal else value.source
+
     def push(self, value: Value) -> None:
         """Emit code that pushes a value."""
         temporary = self._temporaries.get(id(value))
@@ -224,8 +231,8 @@ class Residual:
             self.e.load_closure(value.root_name)
         elif isinstance(value, ConstValue) and type(value.obj) in LITERALS:
             self.e.load_const(value.obj)
-        elif value.source is not None:
-            self.load_source(value.source)
+        elif (source := self._read_by_push(value)) is not None:
+            self.load_source(source)
         else:
             value.rebuild(self)
             touched = self.t.effects.attributes_of(value) or isinstance(value, CellValue)
@@ -316,7 +323,7 @@ class Residual:
 
         Nobody else stores to the frame's own locals, but for those in cells.
         """
-        source = value.source
+        source = self._read_by_push(value)
         if source is None or not self._can_change(source) or source.name in self._shared_sources:
             return
         if self._before_writes is not None:

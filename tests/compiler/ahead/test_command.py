@@ -126,7 +126,7 @@ def test_modules_found_by_the_command_can_be_called_in_its_process():
         ("import no_such_thing\n", "raised ModuleNotFoundError: "),
         (
             "x = 'a\\0'\nraise OSError(2, 'gone')\n",
-            ("\nraise OSError(2, 'gone')\n", "raised FileNotFoundError: [Errno 2] gone (PATH:2)"),
+            "raised FileNotFoundError: [Errno 2] gone (PATH:2)",
         ),
     ],
 )
