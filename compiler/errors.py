@@ -11,7 +11,7 @@ from tc.trace.places import StackFrame
 
 LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
 _OWN = os.path.join(os.path.dirname(__file__), "")
-#: how the name of a file begins that a function of ours has in the place of its own
+#: how the name of a file begins that a function of tc's has in the place of its own
 CALL_OF = "<call of "
 _CONTEXT = "_tc_met"  # attribute of an exception of whatever class
 

@@ -88,9 +88,7 @@ class Config:
     suppress_errors: bool = False
     disable: bool = _asked("TC_DISABLE", False)
     threads: int = 0
-    fx_graph_cache: bool = field(
-        default_factory=partial(from_environment, "TC_FX_GRAPH_CACHE", True)
-    )
+    fx_graph_cache: bool = _asked("TC_FX_GRAPH_CACHE", True)
     error_on_recompile: bool = False
     fail_on_recompile_limit_hit: bool = False
     capture_scalar_outputs: bool = False
@@ -108,9 +106,7 @@ class Config:
     sentinel_action: str = "report"
     sentinel_memory: int = 4 << 30
     sentinel_bisect: bool = True
-    profile_eager: bool = field(
-        default_factory=partial(from_environment, "TC_PROFILE_EAGER", False)
-    )
+    profile_eager: bool = _asked("TC_PROFILE_EAGER", False)
     check: str = _asked("TC_CHECK", "")
     rank_check: float = _asked("TC_RANK_CHECK", 0.0)
     reorderable_logging_functions: set[Any] = field(default_factory=set)

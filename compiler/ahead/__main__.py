@@ -222,7 +222,7 @@ def _target(name: str) -> Any:
 
 
 def _where(what: str, error: BaseException) -> str:
-    """Say what raised, and at which line: of a syntax error, the line that is none of Python's."""
+    """Return what raised, and at which line: of a syntax error, the line that has it."""
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{error.filename}:{error.lineno}"
         return f"{what} raised {type(error).__name__}: {error.msg} ({place})"

@@ -122,7 +122,7 @@ def calling(function: Callable[..., Any]) -> Callable[..., Any]:
 def _named_after(function: Callable[..., Any], wrapper: Any) -> Any:
     """Return a wrapper with code of its own, to which compiled code belongs.
 
-    Its name and place are those of what it calls, as no line of ours means anything to users.
+    Its name and place are those of what it calls, as no line of tc's means anything to users.
     """
     code, module = wrapper.__code__, wrapper.__module__
     named = wrapper.__qualname__ != code.co_qualname  # `functools.wraps` found a name to copy

@@ -220,7 +220,7 @@ def _needs_trying(
 ) -> bool:
     """Return whether a call may be refused, and is small enough to be tried.
 
-    Tensors of one ordinary type, with numbers that fit, are what every kernel has code for.
+    Every kernel has code for tensors of one ordinary type, with positive numbers that fit.
     """
     leaves = [*_leaves(args), *_leaves(kwargs)]
     tensors = [value for value in leaves if isinstance(value, torch.Tensor)]
@@ -315,7 +315,7 @@ def _ordinary(given: Given) -> Iterator[Given]:
 
 def _positive(form: Any) -> Any:
     """Return a form with 1 in place of integers that are negative or zero, and of all numbers."""
-    if isinstance(form, tuple) and not isinstance(form, StandIn | Number):
+    if type(form) is tuple:
         return tuple(map(_positive, form))
     if isinstance(form, Number):
         return Number(int, 1)

@@ -222,8 +222,11 @@ class Residual:
 
     def push(self, value: Value) -> None:
         """Emit code that pushes a value."""
+        source = self._read_by_push(value)
         temporary = self._temporaries.get(id(value))
-        if temporary is not None:
+        if source is not None:
+            self.load_source(source)
+        elif temporary is not None:
             self.e.load_fast(temporary)
         elif value is NULL:
             self.e.push_null()
@@ -231,8 +234,6 @@ class Residual:
             self.e.load_closure(value.root_name)
         elif isinstance(value, ConstValue) and type(value.obj) in LITERALS:
             self.e.load_const(value.obj)
-        elif (source := self._read_by_push(value)) is not None:
-            self.load_source(source)
         else:
             value.rebuild(self)
             touched = self.t.effects.attributes_of(value) or isinstance(value, CellValue)

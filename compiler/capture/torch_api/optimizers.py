@@ -23,6 +23,11 @@ def is_around_step(code: types.CodeType, module: str) -> bool:
     return module == "torch.optim.optimizer" and code.co_qualname in AROUND_STEPS
 
 
+def _is_of_optimizers(function: Any) -> bool:
+    """Return whether torch's optimizers define a function; one may have no module (``exec``)."""
+    return str(function.__module__).startswith(MODULE)
+
+
 def unpatched(function: Any) -> Any:
     """Return a part of a step without the mark that torch.compile, where it runs, puts on it.
 
@@ -30,7 +35,7 @@ def unpatched(function: Any) -> Any:
     """
     original = getattr(function, "_torchdynamo_orig_callable", None)
     part = getattr(original, "__name__", "step") != "step"
-    return original if part and str(original.__module__).startswith(MODULE) else function
+    return original if part and _is_of_optimizers(original) else function
 
 
 def make_state(code: types.CodeType, module: str, values: dict[str, Any]) -> None:
@@ -47,7 +52,7 @@ def make_state(code: types.CodeType, module: str, values: dict[str, Any]) -> Non
         return
     initialise = unpatched(getattr(type(optimizer), "_init_group", None))
     if not isinstance(optimizer, torch.optim.Optimizer) or not (
-        isinstance(initialise, types.FunctionType) and str(initialise.__module__).startswith(MODULE)
+        isinstance(initialise, types.FunctionType) and _is_of_optimizers(initialise)
     ):
         return
     lists = initialise.__code__.co_argcount - 2  # its output lists: parameters, gradients, states

@@ -37,7 +37,7 @@ def is_compiled_by_torch(obj: Any) -> bool:
 
 
 def arrays_function(obj: Any) -> Any:
-    """Return ours in the place of what `torch.compiler.wrap_numpy` made; None for other functions.
+    """Return `tc.wrap_numpy`'s form of what `torch.compiler.wrap_numpy` made, or None.
 
     That of torch calls ``numpy()``, which eager refuses for tensors that require gradients.
     """

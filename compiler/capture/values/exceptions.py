@@ -40,7 +40,9 @@ class ExceptionValue(Value):
         return self.truth_by_class(t)
 
     def attr(self, t: Interpreter, name: str) -> Value:
-        if name in self.extra and not (name == "__traceback__" and self.trail):
+        if name == "__traceback__" and self.trail:
+            return TracebackValue(self)
+        if name in self.extra:
             return self.extra[name]
         if name == "args":
             return t.values.new_tuple(self.args)
@@ -50,8 +52,6 @@ class ExceptionValue(Value):
             raise breaks.SkipFrame("the __context__ of an exception is read")
         if name == "__suppress_context__":
             return ConstValue("__cause__" in self.extra)
-        if name == "__traceback__" and self.trail:
-            return TracebackValue(self)
         if name in ("__cause__", "__traceback__"):
             return ConstValue(None)
         if name in ("name", "obj", "path") and issubclass(self.cls, NAMING):
