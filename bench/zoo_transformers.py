@@ -20,6 +20,8 @@ import zoo_operators  # noqa: F401 - before torchvision is imported
 from zoo_specimen import NoSpecimen, Specimen, first_that_works, perturbed, small_enough
 from zoo_tokens import Inputs, choices
 
+#: what default widths are divided by, in the order of trying
+FACTORS = (8, 16, 4, 2, 1)
 LAYERS = re.compile(
     r"layers$|^n_layers?$|_layer$|^depth$|num_blocks|n_blocks|^num_stacks$|_depth$|num_block_"
     r"|decoder_depth|num_conv_layers|num_hidden_groups|decoder_blocks"
@@ -174,7 +176,7 @@ def model_of(config_class: type) -> Any:
 
 def tries(model_class: Any, config: Any) -> Iterator[tuple[Any, Callable[[], tuple[Any, Inputs]]]]:
     """Yield ways to make a model and call it, smallest first."""
-    for factor in (8, 16, 4, 2, 1):
+    for factor in FACTORS:
         for side in (None, 32, 64, 224):
             made: dict[str, Any] = {}
 
