@@ -56,8 +56,8 @@ demo: $(READY)  ## a small GPT under tc.compile: checked, traced, reported
 test: $(READY)  ## all tests but the slow ones, in two processes (TESTS=tests/trace narrows)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --timeout 300 -m 'not slow' $(TESTS)
 
-test-slow: $(READY)  ## the slow tests
-	@$(BIN)/pytest -m slow $(TESTS)
+test-slow: $(READY)  ## the slow tests, and all cases of tables that `make test` samples
+	@$(BIN)/pytest --every-case -m 'slow or sample' $(TESTS)
 
 # AddressSanitizer has to be there before all else, and finds C++'s exceptions only where they are
 # loaded with it; Python's own memory is not what is looked at.

@@ -297,9 +297,13 @@ def _compile(
 ) -> Any:
     """Run the passes, for a GPU if one is given or the graph asks for it."""
     gpu = gpu or gpu_of(module)
-    on_gpu = None if gpu is None else gpu_tuner(gpu)
-    job = Job(kind, request, gpu, tuner(request.options.max_autotune), on_gpu)
+    job = Job(kind, request, gpu, *_tuners(request.options, gpu))
     return run_passes(module, job)
+
+
+def _tuners(options: InductorOptions, gpu: torch.device | None) -> tuple[Tuner, Tuner | None]:
+    """Return what measures on the CPU, and what measures on a GPU if there is one."""
+    return tuner(options.max_autotune), None if gpu is None else gpu_tuner(gpu)
 
 
 def _stopped(artifact: Any, request: Request) -> Boxed:
@@ -324,9 +328,7 @@ def _joint(module: fx.GraphModule, gate: Gate, options: InductorOptions) -> None
     """Arrange forward and backward as one graph, so that what is kept has the chosen layout."""
     from tc.compiler import library  # a graph found on disk needs none of it
 
-    gpu = gpu_of(module)
-    on_gpu = None if gpu is None else gpu_tuner(gpu)
-    library.arrange_joint(module, gate, tuner(options.max_autotune), on_gpu)
+    library.arrange_joint(module, gate, *_tuners(options, gpu_of(module)))
 
 
 def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import zlib
@@ -27,6 +28,43 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # that send it to one would wait in vain.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Tables of thousands of cases are sampled; all of them run where that is asked for."""
+    parser.addoption("--every-case", action="store_true", help="run all cases of sampled tables")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the seed of the samples once for all workers, which inherit it."""
+    os.environ.setdefault("TC_TEST_SEED", str(random.SystemRandom().randrange(1 << 20)))
+
+
+def pytest_report_header() -> str:
+    """Say how to draw the same cases again."""
+    return f"cases of sampled tables: TC_TEST_SEED={os.environ['TC_TEST_SEED']}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep as many cases of a test as its mark `sample` says, drawn by the seed of the run.
+
+    A test that is named on the command line keeps all of its cases.
+    """
+    if config.getoption("--every-case") or any("::" in argument for argument in config.args):
+        return
+    tables: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample") is not None:
+            tables.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left: set[pytest.Item] = set()
+    for name, cases in tables.items():
+        mark = cases[0].get_closest_marker("sample")
+        assert mark is not None
+        source = random.Random(f"{os.environ['TC_TEST_SEED']} {name}")
+        left |= set(cases) - set(source.sample(cases, min(mark.args[0], len(cases))))
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -96,12 +96,11 @@ def _fits(node: fx.Node) -> bool:
 def _gains(node: fx.Node, editor: Editor) -> bool:
     """Return whether a convolution alone is faster channels last.
 
-    A constant kernel is laid out once, so that only the images count. On a GPU that depends on
-    its generation and the type, and little time is needed to measure it.
+    A constant kernel is laid out once, so that only the images count.
     """
     tuner = editor.tuner
     if node.meta["val"].device.type != "cpu":
-        return editor.on_gpu is not None and _fastest(editor.on_gpu, node) == "channels_last"
+        return _faster_on_gpu(node, editor)
     if held_constant(node.args[1]) is not None:
         return True
     if tuner is not None and tuner.thorough and len(node.all_input_nodes) <= 3:
@@ -112,14 +111,23 @@ def _gains(node: fx.Node, editor: Editor) -> bool:
 
 def _trains_quicker(node: fx.Node, editor: Editor) -> bool:
     """Return whether a convolution and its gradients are faster channels last."""
-    tuner, on_gpu = editor.tuner, editor.on_gpu
+    tuner = editor.tuner
     if node.meta["val"].device.type != "cpu":
-        return on_gpu is not None and _fastest(on_gpu, node, gradients=True) == "channels_last"
+        return _faster_on_gpu(node, editor, gradients=True)
     held = [fake(part) for part in (node.args[1], node.args[0], node)]
     kernel, *images = (0 if part is None else part.numel() for part in held)
     if tuner is not None and tuner.thorough:
         return _fastest(tuner, node, gradients=True) == "channels_last"
     return sum(images) >= kernel
+
+
+def _faster_on_gpu(node: fx.Node, editor: Editor, gradients: bool = False) -> bool:
+    """Return whether a convolution is faster channels last on the GPU that it is for.
+
+    That depends on the generation and the type, and little time is needed to measure it.
+    """
+    tuner = editor.on_gpu
+    return tuner is not None and _fastest(tuner, node, gradients) == "channels_last"
 
 
 def _fastest(tuner: Tuner, node: fx.Node, gradients: bool = False) -> str:

@@ -63,10 +63,9 @@ class StepIterator(Value):
 
     noun = "an iterator"
 
-    def __init__(self, step: Callable[[], Value], kind: type, endless: bool = False) -> None:
+    def __init__(self, step: Callable[[], Value], kind: type) -> None:
         self.step = step
         self.kind = kind
-        self.endless = endless
         self.rest: list[Value] | None = None
 
     def python_type(self) -> type:
@@ -83,8 +82,6 @@ class StepIterator(Value):
         return self.step()
 
     def children(self, t: Interpreter) -> list[Value]:
-        if self.endless:
-            self.cannot(breaks.UNSUPPORTED_VALUE, f"an endless {self.kind.__name__}")
         if self.rest is None:
             writes = t.effects.writes
             self.rest = self.unpack(t)
