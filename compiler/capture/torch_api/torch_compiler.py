@@ -11,7 +11,12 @@ from torch._higher_order_ops import print as printing
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.traceable import numpy_function, over_rows
+from tc.compiler.capture.traceable import (
+    ErrorOnGraphBreak,
+    error_on_graph_break,
+    numpy_function,
+    over_rows,
+)
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.deferred_calls import DeferredCall
@@ -19,6 +24,7 @@ from tc.compiler.capture.values.handlers import BY_NAME, handles
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
+    from tc.compiler.core.sources import Source
 
 #: attribute by which functions of `torch.compile` hold what they were made of
 COMPILED_FROM = "_torchdynamo_orig_callable"
@@ -87,8 +93,30 @@ BY_NAME.add("tc.compiler.api.compile", _compile)
 
 
 def _call_module(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """Call the module that `torch.compile` was given."""
-    return args[0].attr(t, "_orig_mod").call(t, args[1:], kwargs)
+    """Call what `torch.compile` made of a module: its hooks, and its ``forward``."""
+    return t.inline_object(torch.nn.Module.__call__, args, kwargs)
 
 
 BY_NAME.add("torch._dynamo.eval_frame.OptimizedModule.__call__", _call_module)
+
+
+def _error_on_graph_break(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Make tc's context manager in the place of that of torch."""
+    named = {"on" if name == "error_on_graph_break" else name: v for name, v in kwargs.items()}
+    return t.inline_object(error_on_graph_break, args, named)
+
+
+BY_NAME.add("torch._dynamo.decorators.error_on_graph_break", _error_on_graph_break)
+
+
+def is_error_on_graph_break(obj: Any) -> bool:
+    """Return whether `torch._dynamo.error_on_graph_break` made a context manager."""
+    kind = type(obj)
+    name = "ErrorOnGraphBreakDecoratorContextManager"
+    return kind.__name__ == name and kind.__module__ == "torch._dynamo.decorators"
+
+
+def wrap_error_on_graph_break(t: Interpreter, obj: Any, source: Source) -> Value:
+    """Return tc's context manager for one of torch that existed before the frame."""
+    t.guards.add("ID", source, obj)
+    return t.values.known(ErrorOnGraphBreak(obj.error_on_graph_break))
