@@ -69,6 +69,19 @@ class ErrorOnGraphBreak:
         return _named_after(function, strict)  # type: ignore[no-any-return]
 
 
+class WithoutEffect:
+    """Context manager and decorator in the place of one of torch that means nothing here."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
+
+
 def error_on_graph_break(on: bool) -> ErrorOnGraphBreak:
     """Make graph breaks errors, or not, in a block or a function; ``fullgraph`` takes precedence.
 

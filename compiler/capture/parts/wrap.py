@@ -460,6 +460,6 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (lambda obj: isinstance(obj, torch.nn.Module), _nn_module),
     (triton_kernels.is_kernel, triton_kernels.wrap_kernel),
     (collectives.is_group, collectives.wrap_group),
-    (torch_compiler.is_error_on_graph_break, torch_compiler.wrap_error_on_graph_break),
+    (torch_compiler.is_context, torch_compiler.wrap_context),
     (_is_plain_object, _object),
 )

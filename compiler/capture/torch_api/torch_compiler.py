@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,7 @@ from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from tc.compiler.capture import breaks
 from tc.compiler.capture.traceable import (
     ErrorOnGraphBreak,
+    WithoutEffect,
     error_on_graph_break,
     numpy_function,
     over_rows,
@@ -20,6 +22,7 @@ from tc.compiler.capture.traceable import (
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.deferred_calls import DeferredCall
+from tc.compiler.capture.values.functions import FunctionValue
 from tc.compiler.capture.values.handlers import BY_NAME, handles
 
 if TYPE_CHECKING:
@@ -109,14 +112,43 @@ def _error_on_graph_break(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 BY_NAME.add("torch._dynamo.decorators.error_on_graph_break", _error_on_graph_break)
 
 
-def is_error_on_graph_break(obj: Any) -> bool:
-    """Return whether `torch._dynamo.error_on_graph_break` made a context manager."""
+def _without_effect(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Make a context manager that does nothing; or return the function to be decorated."""
+    function = args[0] if len(args) == 1 and not kwargs else None
+    if isinstance(function, FunctionValue):
+        return function
+    return t.values.known(WithoutEffect())
+
+
+#: they change how Dynamo traces, or how Inductor replays CUDA graphs: no result depends on it
+for _name in (
+    "patch_dynamo_config",
+    "dont_skip_tracing",
+    "disable_nested_graph_breaks",
+    "override_cudagraphs",
+):
+    BY_NAME.add(f"torch._dynamo.decorators.{_name}", _without_effect)
+BY_NAME.add(
+    "torch._dynamo.decorators.override_optimization_hint", lambda t, args, kwargs: ConstValue(None)
+)
+
+#: classes of context managers of `torch._dynamo.decorators` -> one of tc for one of these
+_CONTEXTS: dict[str, Callable[[Any], Any]] = {
+    "ErrorOnGraphBreakDecoratorContextManager": lambda obj: ErrorOnGraphBreak(
+        obj.error_on_graph_break
+    ),
+    "DynamoConfigPatchProxy": lambda obj: WithoutEffect(),
+    "CudagraphOverrideContextManager": lambda obj: WithoutEffect(),
+}
+
+
+def is_context(obj: Any) -> bool:
+    """Return whether an object is a context manager of `torch._dynamo.decorators`."""
     kind = type(obj)
-    name = "ErrorOnGraphBreakDecoratorContextManager"
-    return kind.__name__ == name and kind.__module__ == "torch._dynamo.decorators"
+    return kind.__name__ in _CONTEXTS and kind.__module__ == "torch._dynamo.decorators"
 
 
-def wrap_error_on_graph_break(t: Interpreter, obj: Any, source: Source) -> Value:
+def wrap_context(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return tc's context manager for one of torch that existed before the frame."""
     t.guards.add("ID", source, obj)
-    return t.values.known(ErrorOnGraphBreak(obj.error_on_graph_break))
+    return t.values.known(_CONTEXTS[type(obj).__name__](obj))

@@ -284,3 +284,47 @@ def test_a_block_of_torch_is_in_one_graph():
 
     x = torch.ones(3)
     torch.testing.assert_close(tc.compile(sines, fullgraph=True)(x), sines(x))
+
+
+DECORATORS = attrgetter("_dynamo.decorators")(torch)
+
+
+def in_block(make):
+    def with_block(x):
+        with make():
+            x = x.sin() + 1
+        return x * 2
+
+    return with_block
+
+
+def around(decorate):
+    inner = decorate(lambda x: x.cos() + 1)
+    return lambda x: inner(x) * 2
+
+
+#: what changes how Dynamo traces, or how Inductor replays, and no result
+WITHOUT_EFFECT = {
+    "patch_dynamo_config": lambda: DECORATORS.patch_dynamo_config(capture_scalar_outputs=True),
+    "override_cudagraphs": lambda: DECORATORS.override_cudagraphs(fwd=False),
+    "dont_skip_tracing": lambda: DECORATORS.dont_skip_tracing(),
+    "disable_nested_graph_breaks": lambda: DECORATORS.disable_nested_graph_breaks(),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in WITHOUT_EFFECT if hasattr(DECORATORS, name)])
+def test_decorators_of_dynamo_that_change_no_result(name):
+    make, x = WITHOUT_EFFECT[name], torch.ones(3)
+    programs = [in_block(make), around(make()), around(lambda function: make()(function))]
+    if name in ("dont_skip_tracing", "disable_nested_graph_breaks"):
+        programs.append(around(getattr(DECORATORS, name)))
+        programs.append(lambda x: getattr(DECORATORS, name)(region)(x) + 1)
+    for program in programs:
+        torch.testing.assert_close(tc.compile(program, fullgraph=True)(x), program(x))
+
+    def breaking_block(x):
+        with make():
+            x = breaking(x)
+        return x.sin()
+
+    torch.testing.assert_close(tc.compile(breaking_block)(x), breaking_block(x))
