@@ -14,7 +14,12 @@ from typing import Any
 
 from tc import trace
 from tc.compiler.core.settings import check, from_environment, nearest
-from tc.compiler.core.torch_settings import REASONS, refuse_functions, why_no_effect
+from tc.compiler.core.torch_settings import (
+    REASONS,
+    refuse_functions,
+    set_for_torch_only,
+    why_no_effect,
+)
 from tc.compiler.errors import OptionError
 
 #: mode -> the options it stands for
@@ -204,6 +209,21 @@ def _unknown(name: str) -> str:
 
 config = Config()
 _FIRST = Config()  # as it was before anybody changed it
+
+
+def warn_of_settings_of_torch() -> None:
+    """Say once of each setting that a program has set for `torch.compile` alone."""
+    own = {name: (getattr(config, name), value) for name, value in vars(_FIRST).items()}
+    for name, wanted in set_for_torch_only(own):
+        _warn_of_other_setting(name, repr(wanted), repr(own[name][0]))
+
+
+@functools.cache
+def _warn_of_other_setting(name: str, wanted: str, value: str) -> None:
+    trace.warn(
+        f"torch._dynamo.config.{name} = {wanted} is not read by tc.compile; "
+        f"tc.config.{name} is {value}"
+    )
 
 
 @dataclass(frozen=True)

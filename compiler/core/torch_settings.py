@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -74,6 +75,24 @@ def refuse_functions(name: str, value: Any) -> None:
             f"the option {name!r} is a function that PyTorch's Inductor calls, and tc would not; "
             "a backend made by tc.aot_backend gets the ATen graphs (docs/aot-backends.md)"
         )
+
+
+def set_for_torch_only(own: Mapping[str, tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield settings of `torch._dynamo.config` that a program has set, and that tc does not read.
+
+    Args:
+        own: tc's settings of the same names: the value of each, and its default. One that the
+            program has set here, too, or that is the same for both, is left out.
+    """
+    theirs = sys.modules.get("torch._dynamo.config")
+    is_default = getattr(theirs, "_is_default", None)
+    if theirs is None or is_default is None:
+        return
+    for name, (value, default) in own.items():
+        if value == default and hasattr(theirs, name) and not is_default(name):
+            wanted = getattr(theirs, name)
+            if wanted != value:
+                yield name, wanted
 
 
 @functools.cache

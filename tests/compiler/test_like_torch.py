@@ -141,6 +141,23 @@ def test_settings_of_dynamo_are_taken_and_come_to_nothing(warned):
         config.patch(guard_nn_module=True)
 
 
+def test_settings_made_for_torch_alone_are_named_once(warned):
+    theirs = attrgetter("_dynamo.config")(torch)
+    options._warn_of_other_setting.cache_clear()
+    changes = {"cache_size_limit": 64, "capture_scalar_outputs": True, "specialize_int": True}
+    with theirs.patch(changes), config.patch(specialize_int=True):
+        for number in (1.0, 2.0):
+            tc.compile(lambda x, number=number: x + number)(torch.ones(2))
+    options._warn_of_other_setting.cache_clear()
+    tc.compile(lambda x: x + 3)(torch.ones(2))
+    assert sorted(warned, reverse=True) == [
+        "torch._dynamo.config.recompile_limit = 64 is not read by tc.compile; "
+        "tc.config.recompile_limit is 8",
+        "torch._dynamo.config.capture_scalar_outputs = True is not read by tc.compile; "
+        "tc.config.capture_scalar_outputs is False",
+    ]
+
+
 def test_a_limit_of_recompiles_of_one_call():
     def f(x):
         return x + 1
