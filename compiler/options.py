@@ -204,6 +204,9 @@ def _is_known(name: str) -> bool:
 
 
 def _unknown(name: str) -> str:
+    why = None if name.startswith("_") else why_no_effect("_dynamo", name)
+    if why is not None:
+        return f"tc.config has no setting {name!r}, as torch._dynamo.config has: {why}"
     return f"tc.config has no setting {name!r}{nearest(name, list(_settings()))}"
 
 

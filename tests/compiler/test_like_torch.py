@@ -137,6 +137,8 @@ def test_settings_of_dynamo_are_taken_and_come_to_nothing(warned):
         assert config.recompile_limit == 3 and config.fail_on_recompile_limit_hit
         assert config.ignore_logger_methods == {print}
     assert vars(config) == before
+    with pytest.raises(AttributeError, match=r"'verbose', as torch\._dynamo\.config has: TC"):
+        config.verbose  # noqa: B018
     with pytest.raises(tc.exc.OptionError, match="no setting 'guard_nn_module'"):
         config.patch(guard_nn_module=True)
 
