@@ -68,6 +68,7 @@ from tc.compiler.frontend.decorators import (
 from tc.compiler.frontend.modules import OptimizedModule
 from tc.compiler.frontend.stance import STANDING, set_stance
 from tc.compiler.options import (
+    BACKEND_OPTIONS,
     InductorOptions,
     Options,
     config,
@@ -233,6 +234,8 @@ def _options(
                 f"dynamic=True changes nothing: backend {backend!r} gets graphs of fixed sizes"
             )
         dynamic = False
+    if mode is None and isinstance(backend, str):
+        settings = {**BACKEND_OPTIONS.get(backend, {}), **settings}
     return Options(
         backend=compiler,
         backend_name=name_of(backend),

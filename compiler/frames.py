@@ -61,7 +61,7 @@ from tc.compiler.errors import (
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
 from tc.compiler.frontend import background, stance
-from tc.compiler.options import Config, Options, settings_changed
+from tc.compiler.options import Config, Options, settings_changed, warn_of_settings_of_torch
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS, Process
 from tc.compiler.ranks import follow_setting
@@ -300,6 +300,7 @@ class FrameCompiler:
         self, frame: hook.Frame, state: dict[Any, Any], reporter: CompileReporter, name: str
     ) -> hook.Outcome:
         self.process.counters["frames"]["total"] += 1
+        warn_of_settings_of_torch()
         if trace.enabled():
             reporter.begin(callers(sys._getframe(2)))
         captured: Captured | None = None

@@ -14,6 +14,12 @@ from typing import Any
 
 from tc import trace
 from tc.compiler.core.settings import check, from_environment, nearest
+from tc.compiler.core.torch_settings import (
+    REASONS,
+    refuse_functions,
+    set_for_torch_only,
+    why_no_effect,
+)
 from tc.compiler.errors import OptionError
 
 #: mode -> the options it stands for
@@ -23,13 +29,8 @@ MODE_OPTIONS: dict[str, dict[str, Any]] = {
     "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
 }
-
-#: options that PyTorch documents and that change nothing here -> why
-NO_EFFECT = {
-    "epilogue_fusion": "under max_autotune a product is fused with what follows it wherever that "
-    "is measured to be faster",
-    "shape_padding": "products are computed in the shapes that the program gives them",
-}
+#: name of the default backend -> options that it has by that name, where no mode is given
+BACKEND_OPTIONS: dict[str, dict[str, Any]] = {"cudagraphs": MODE_OPTIONS["reduce-overhead"]}
 
 
 def _asked(variable: str, default: Any) -> Any:
@@ -119,9 +120,10 @@ class Config:
 
     def __setattr__(self, name: str, value: Any) -> None:
         name = _OLD_NAMES.get(name, name)
-        if name not in _settings():
-            raise OptionError(_unknown(name))
-        check(f"config.{name}", value)
+        if _is_known(name):
+            check(f"config.{name}", value)
+        else:
+            _warn_of_no_effect(f"the setting {name!r}", why_no_effect("_dynamo", name))
         object.__setattr__(self, name, value)
 
     def patch(
@@ -148,9 +150,8 @@ class Config:
             changes = {**name, **changes}
         for setting, wanted in changes.items():
             current = _OLD_NAMES.get(setting, setting)
-            if current not in _settings():
-                raise OptionError(_unknown(setting))
-            check(f"config.{current}", wanted)
+            if _is_known(current):
+                check(f"config.{current}", wanted)
         return Patch(self, changes)
 
 
@@ -163,16 +164,25 @@ class Patch(ContextDecorator):
         self._before: list[dict[str, Any]] = []
 
     def __enter__(self) -> None:
-        self._before.append({name: getattr(self._config, name) for name in self.changes})
+        self._before.append({name: getattr(self._config, name, _UNSET) for name in self.changes})
         for name, value in self.changes.items():
             setattr(self._config, name, value)
 
     def __exit__(self, *raised: object) -> None:
         for name, value in self._before.pop().items():
-            setattr(self._config, name, value)
+            if value is _UNSET:  # a setting of torch that means nothing here
+                delattr(self._config, name)
+            else:
+                setattr(self._config, name, value)
 
 
-_OLD_NAMES = {"cache_size_limit": "recompile_limit"}
+#: other names that torch has for a setting
+_OLD_NAMES = {
+    "cache_size_limit": "recompile_limit",
+    "fail_on_cache_limit_hit": "fail_on_recompile_limit_hit",
+    "ignore_logging_functions": "ignore_logger_methods",
+}
+_UNSET = object()
 
 
 @functools.cache
@@ -180,12 +190,43 @@ def _settings() -> tuple[str, ...]:
     return tuple(setting.name for setting in fields(Config))
 
 
+def _is_known(name: str) -> bool:
+    """Return whether tc has a setting; False: torch has it, and tc does not.
+
+    Raises:
+        OptionError: neither has it.
+    """
+    if name in _settings():
+        return True
+    if why_no_effect("_dynamo", name) is None:
+        raise OptionError(_unknown(name))
+    return False
+
+
 def _unknown(name: str) -> str:
+    why = None if name.startswith("_") else why_no_effect("_dynamo", name)
+    if why is not None:
+        return f"tc.config has no setting {name!r}, as torch._dynamo.config has: {why}"
     return f"tc.config has no setting {name!r}{nearest(name, list(_settings()))}"
 
 
 config = Config()
 _FIRST = Config()  # as it was before anybody changed it
+
+
+def warn_of_settings_of_torch() -> None:
+    """Say once of each setting that a program has set for `torch.compile` alone."""
+    own = {name: (getattr(config, name), value) for name, value in vars(_FIRST).items()}
+    for name, wanted in set_for_torch_only(own):
+        _warn_of_other_setting(name, repr(wanted), repr(own[name][0]))
+
+
+@functools.cache
+def _warn_of_other_setting(name: str, wanted: str, value: str) -> None:
+    trace.warn(
+        f"torch._dynamo.config.{name} = {wanted} is not read by tc.compile; "
+        f"tc.config.{name} is {value}"
+    )
 
 
 @dataclass(frozen=True)
@@ -238,23 +279,37 @@ class InductorOptions:
         settings = {}
         for name, value in {**list_mode_options(mode or "default"), **options}.items():
             attribute = name.replace("-", "_")
-            if attribute in NO_EFFECT:
-                _warn_of_no_effect(attribute)
-                continue
             if attribute not in list_options():
-                raise OptionError(
-                    f"there is no option {name!r} of the default backend"
-                    f"{nearest(attribute, list_options())}; tc.list_options() returns all of them"
-                )
+                _pass_over(attribute, value)
+                continue
+            if attribute == "cpp.threads" and value == -1:
+                value = 0  # torch's way to ask for the default
             check(f"options.{attribute}", value)
             settings[attribute.replace(".", "_")] = value
         return cls(**settings)
 
 
+def _pass_over(name: str, value: Any) -> None:
+    """Accept an option of torch that changes nothing here.
+
+    Raises:
+        OptionError: torch has no such option, or it is a function that torch would call.
+    """
+    why = why_no_effect("_inductor", name)
+    if why is None:
+        known = [*list_options(), *REASONS["_inductor"]]
+        raise OptionError(
+            f"there is no option {name!r} of the default backend{nearest(name, known)}; "
+            "tc.list_options() returns all of them"
+        )
+    refuse_functions(name, value)
+    _warn_of_no_effect(f"the option {name!r}", why)
+
+
 @functools.cache
-def _warn_of_no_effect(name: str) -> None:
-    """Say once that an option changes nothing, and why."""
-    trace.warn(f"the option {name!r} has no effect: {NO_EFFECT[name]}")
+def _warn_of_no_effect(what: str, why: str | None) -> None:
+    """Say once that an option or setting changes nothing, and why."""
+    trace.warn(f"{what} has no effect: {why}")
 
 
 def list_options() -> list[str]:

@@ -11,14 +11,9 @@ from pathlib import Path
 from tc import __version__
 from tc.minifier.check import NOT_RUN, Command, Interpreter, ProgramOracle
 from tc.minifier.console import (
-    INTERNAL,
-    INTERRUPTED,
     NOT_REPRODUCED,
-    OK,
-    USAGE,
     Progress,
     Usage,
-    fail,
     require_torch,
     stoppable,
 )
@@ -30,29 +25,20 @@ from tc.minifier.oracle import OracleError
 from tc.minifier.problem import NotReproduced
 from tc.minifier.script_job import ScriptJob
 from tc.minifier.workplace import Workplace
-from tc.trace.delivery import Undelivered, crash_report, delivered
+from tc.trace.delivery import INTERNAL, OK, USAGE, run_tool
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-minify and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    codes = {Usage: USAGE, NotReproduced: NOT_REPRODUCED, OracleError: INTERNAL, OSError: INTERNAL}
     with stoppable():
-        try:
-            return delivered(lambda: _answered(arguments))
-        except Undelivered as error:
-            return fail("tc-minify", USAGE, str(error))
-        except Usage as error:
-            return fail("tc-minify", USAGE, f"{error}; try tc-minify --help")
-        except NotReproduced as error:
-            return fail("tc-minify", NOT_REPRODUCED, str(error))
-        except OracleError as error:
-            return fail("tc-minify", INTERNAL, str(error))
-        except KeyboardInterrupt:
-            return fail("tc-minify", INTERRUPTED, "interrupted before anything was reduced")
-        except OSError as error:
-            return fail("tc-minify", INTERNAL, str(error))
-        except Exception as error:
-            return fail("tc-minify", INTERNAL, crash_report("tc-minify", error))
+        return run_tool(
+            "tc-minify",
+            lambda: _answered(arguments),
+            codes,
+            "interrupted before anything was reduced",
+        )
 
 
 def _answered(arguments: Sequence[str]) -> int:

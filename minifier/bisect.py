@@ -16,14 +16,9 @@ from tc.minifier import issue
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case
 from tc.minifier.console import (
-    INTERNAL,
-    INTERRUPTED,
-    OK,
-    USAGE,
     Parser,
     Progress,
     Usage,
-    fail,
     require_torch,
     show,
     split_rest,
@@ -43,7 +38,7 @@ from tc.minifier.values import command as values
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
 from tc.trace.arguments import seconds, whole_number
-from tc.trace.delivery import Undelivered, crash_report, delivered
+from tc.trace.delivery import INTERNAL, OK, USAGE, run_tool
 
 VERBS: Final = ("record", "compare")  # see `tc.minifier.values.command`
 _HELP: Final = """\
@@ -79,19 +74,14 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-bisect and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    codes = {Usage: USAGE, OracleError: INCONCLUSIVE, OSError: INTERNAL}
     with stoppable():
-        try:
-            return delivered(lambda: _answered(arguments))
-        except Undelivered as error:
-            return fail("tc-bisect", USAGE, str(error))
-        except Usage as error:
-            return fail("tc-bisect", USAGE, f"{error}; try tc-bisect --help")
-        except OracleError as error:
-            return fail("tc-bisect", INCONCLUSIVE, str(error))
-        except KeyboardInterrupt:
-            return fail("tc-bisect", INTERRUPTED, "interrupted; nothing was left behind")
-        except Exception as error:
-            return fail("tc-bisect", INTERNAL, crash_report("tc-bisect", error))
+        return run_tool(
+            "tc-bisect",
+            lambda: _answered(arguments),
+            codes,
+            "interrupted; nothing was left behind",
+        )
 
 
 def _answered(arguments: Sequence[str]) -> int:

@@ -16,11 +16,7 @@ from tc.trace import arguments
 from tc.trace.delivery import complain, is_terminal
 from tc.trace.words import count as counted
 
-OK: Final = 0
 NOT_REPRODUCED: Final = 1
-USAGE: Final = 2
-INTERNAL: Final = 4
-INTERRUPTED: Final = 130
 
 
 class Usage(Exception):
@@ -100,12 +96,6 @@ def show(text: object, end: str = "\n") -> None:
 def agreeing(graphs: int) -> str:
     """`1 graph agrees`, `2 graphs agree`."""
     return f"{counted(graphs, 'graph')} agree{'s' if graphs == 1 else ''}"
-
-
-def fail(tool: str, code: int, text: str) -> int:
-    """Print on stderr what went wrong; returns the exit code."""
-    complain(f"{tool}: {text}")
-    return code
 
 
 @contextlib.contextmanager

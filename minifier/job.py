@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tc.minifier import issue
 from tc.minifier.answer import Answer
-from tc.minifier.console import INTERRUPTED, NOT_REPRODUCED, OK, Progress, show
+from tc.minifier.console import NOT_REPRODUCED, Progress, show
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
 from tc.minifier.journal import Journal, write_whole
@@ -19,6 +19,7 @@ from tc.minifier.oracle import MEASURED, Search, Server
 from tc.minifier.subject import Subject
 from tc.minifier.verify import RUNS, failures
 from tc.trace.commands import Command, command
+from tc.trace.delivery import INTERRUPTED, OK
 from tc.trace.words import count as counted
 
 LOADING: Final = 15.0  # seconds more for a process that has to load torch first

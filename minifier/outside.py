@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from tc.minifier import odds
-from tc.minifier.console import OK, agreeing
+from tc.minifier.console import agreeing
 from tc.minifier.missing_guard import Missing, missing
 from tc.minifier.oracle import MEASURED, Server
 from tc.minifier.problem import REDUCIBLE, Problem, Run, recorded
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
+from tc.trace.delivery import OK
 from tc.trace.words import count as counted
 
 ALL: Final = 1 << 30  # calls

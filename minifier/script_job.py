@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from tc.minifier.oracle import MEASURED, ScriptOracle
 from tc.minifier.passes import modules, source
 from tc.minifier.problem import NotReproduced
 from tc.minifier.verify import RUNS
+from tc.trace.commands import quoted
 from tc.trace.words import count as counted
 
 Oracle = ScriptOracle | ProgramOracle
@@ -97,7 +97,7 @@ class ScriptJob:
         needed = modules.neighbours(self.best, self.setting.subject.home)
         notes = [f"# it imports {', '.join(needed)} of {self.setting.subject.home}"]
         rest = self.setting.subject.arguments
-        given = " ".join(shlex.join(rest).splitlines())
+        given = " ".join(quoted(*rest).splitlines())
         run = [f"# it is run with the arguments {given}"] if rest else []
         head = [*writer.title(self.answer), *writer.made_by(), *(notes if needed else []), *run]
         return "\n".join([*head, self.best.rstrip("\n"), ""])

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tc.minifier.console import OK
+from tc.trace.delivery import OK
 
 BUG: Final = 1
 INCONCLUSIVE: Final = 5

@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tc import __version__
 from tc.tlparse.cli import (
     GATE_FAILED,
-    INTERNAL,
-    INTERRUPTED,
-    OK,
     UNREADABLE,
-    USAGE,
     beside,
     beside_report,
     is_file,
@@ -31,7 +27,7 @@ from tc.tlparse.cli import (
 from tc.tlparse.usage import Usage
 from tc.trace.arguments import Parser, whole_number
 from tc.trace.commands import command
-from tc.trace.delivery import Undelivered, complain, crash_report, delivered
+from tc.trace.delivery import OK, USAGE, run_tool
 from tc.trace.reader import STDIN, Unreadable
 from tc.trace.words import count, did_you_mean
 
@@ -117,17 +113,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     collecting = gc.isenabled()
     gc.disable()  # one pass that makes no cycles: looking for some would take a tenth of it
     try:
-        return delivered(lambda: _run(arguments))
-    except Undelivered as error:
-        return _fail(USAGE, str(error))
-    except Usage as error:
-        return _fail(USAGE, f"{error}; try tc-report --help")
-    except Unreadable as error:
-        return _fail(UNREADABLE, str(error))
-    except KeyboardInterrupt:
-        return _fail(INTERRUPTED, "interrupted")
-    except Exception as error:
-        return _fail(INTERNAL, crash_report("tc-report", error))
+        return run_tool(
+            "tc-report", lambda: _run(arguments), {Usage: USAGE, Unreadable: UNREADABLE}
+        )
     finally:
         if collecting:
             gc.enable()
@@ -450,11 +438,6 @@ _RUN: Final = {
     "explain": _explain,
     "serve": _serve,
 }
-
-
-def _fail(code: int, sentence: str) -> int:
-    complain(f"tc-report: {' '.join(sentence.split())}")
-    return code
 
 
 if __name__ == "__main__":

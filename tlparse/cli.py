@@ -21,12 +21,8 @@ from tc.trace.reader import STDIN
 if TYPE_CHECKING:  # imported when needed: `--help` must be fast
     from tc.trace.findings import Diagnosis
 
-OK: Final = 0
 GATE_FAILED: Final = 1
-USAGE: Final = 2
 UNREADABLE: Final = 3
-INTERNAL: Final = 4
-INTERRUPTED: Final = 130
 
 
 def load(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tc.tlparse.cli import GATE_FAILED, OK, say, write
+from tc.tlparse.cli import GATE_FAILED, say, write
 from tc.tlparse.usage import Usage
 from tc.tlparse.verbs import codes
-from tc.trace.delivery import complain
+from tc.trace.commands import quoted
+from tc.trace.delivery import OK, complain
 from tc.trace.findings import Diagnosis, Finding, is_timed
 from tc.trace.findings.codes import OF_THE_TRACE
 from tc.trace.findings.matching import Matched, Row, match
@@ -60,7 +60,7 @@ class Baseline:
             return cls(path, {name: row for name, row in rows.items() if not is_timed(name)})
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            writes = f"; {option} {shlex.quote(path)} writes one"
+            writes = f"; {option} {quoted(path)} writes one"
             raise Usage(
                 f"cannot read {path}: {why}{writes * isinstance(error, FileNotFoundError)}"
             ) from error

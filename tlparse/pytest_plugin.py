@@ -10,6 +10,7 @@ and ``--tc-write-baseline`` is given; code under `tc.compile` and under `torch.c
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import tempfile
@@ -69,7 +70,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for option in ("tc_trace", "tc_write_baseline"):  # a test may change the current folder
         given = getattr(config.option, option)
         if given:
-            setattr(config.option, option, str(config.invocation_params.dir / given))
+            place = config.invocation_params.dir / given
+            setattr(config.option, option, str(place))
+            _check_place(place, option)
     path = config.getoption("--tc-baseline")
     if path is not None:
         from tc.tlparse.gate import Baseline
@@ -81,6 +84,26 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(str(error)) from error
     if config.getoption("--tc-write-baseline") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_BaselineWriter(config), "tc-write-baseline")
+
+
+def _check_place(place: Path, option: str) -> None:
+    """Refuse a place that cannot be written to before any test has run."""
+    folder = place if option == "tc_trace" else place.parent
+    wrong = None
+    if option == "tc_write_baseline" and place.is_dir():
+        wrong = f"{place} is a folder, not a file"
+    elif option == "tc_write_baseline" and not folder.is_dir():
+        wrong = f"there is no folder {folder}"
+    elif option == "tc_trace":
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            wrong = f"{folder}: {(error.strerror or str(error)).lower()}"
+    if wrong is None and folder.is_dir() and not os.access(folder, os.W_OK):
+        wrong = f"{folder} cannot be written to"
+    if wrong is not None:
+        name = option.replace("_", "-")
+        raise pytest.UsageError(f"--{name}: {wrong}; name another place")
 
 
 _BASELINE: pytest.StashKey[Any] = pytest.StashKey()
@@ -277,6 +300,10 @@ class _BaselineWriter:
     def pytest_sessionfinish(self) -> None:
         """Write the baseline."""
         from tc.tlparse.gate import write_rows
+        from tc.tlparse.usage import Usage
 
         rows = [self.rows[name] for name in sorted(self.rows)]
-        write_rows(rows, str(self.path), "--tc-write-baseline")
+        try:
+            write_rows(rows, str(self.path), "--tc-write-baseline")
+        except Usage as error:  # a disk that has become full, a folder that has gone
+            pytest.exit(str(error), pytest.ExitCode.USAGE_ERROR)

@@ -19,9 +19,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tc.tlparse.cli import INTERRUPTED
 from tc.tlparse.report import STYLES, Contents, static, template
 from tc.tlparse.usage import Usage
+from tc.trace.delivery import INTERRUPTED
 from tc.trace.findings import diagnose
 from tc.trace.growing import Growing
 from tc.trace.reader import Unreadable

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tc.tlparse.cli import GATE_FAILED, OK, load, say, write
+from tc.tlparse.cli import GATE_FAILED, load, say, write
 from tc.tlparse.outputs import difference, same
 from tc.tlparse.usage import Usage
 from tc.tlparse.verbs import call, fresh
 from tc.trace.commands import command
-from tc.trace.delivery import complain
+from tc.trace.delivery import OK, complain
 from tc.trace.reader import Unreadable
 
 if TYPE_CHECKING:  # imported when needed: `--help` must be fast

@@ -14,9 +14,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tc.tlparse.cli import USAGE, beside_report, load, say, write
+from tc.tlparse.cli import beside_report, load, say, write
 from tc.tlparse.usage import Usage
-from tc.trace.delivery import complain
+from tc.trace.delivery import USAGE, complain
 from tc.trace.reader import Unreadable
 
 if TYPE_CHECKING:  # imported when needed: `--help` must be fast

@@ -14,6 +14,11 @@ from typing import Literal
 Tool = Literal["tc-report", "tc-tui", "tc-minify", "tc-bisect", "tc-precompile"]
 
 
+def quoted(*words: str) -> str:
+    """Return words as a shell reads them again, each one argument."""
+    return shlex.join(words)
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command with its words.
@@ -26,7 +31,7 @@ class Command:
     words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return shlex.join((self.tool, *self.words))
+        return quoted(self.tool, *self.words)
 
     def plus(self, *words: object) -> Command:
         """Return the command with more words."""

@@ -1,7 +1,8 @@
 """A command of a tool goes in; its exit code comes out, and whether its output arrived.
 
 What a tool prints can fail to arrive: the disk is full, stdout is closed, whoever read it is gone.
-That is no error of the tool, and one sentence says so, in the same way in all tools.
+That is no error of the tool, and one sentence says so, in the same way in all tools; so does one
+for whatever else ends a tool early.
 """
 
 from __future__ import annotations
@@ -12,9 +13,15 @@ import select
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TextIO
+
+# Exit codes that mean the same for each tool; 1 is the tool's: it has found what it looks for.
+OK: Final = 0
+USAGE: Final = 2
+INTERNAL: Final = 4
+INTERRUPTED: Final = 130
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STDOUT: Final = 1
@@ -22,6 +29,40 @@ _STDOUT: Final = 1
 
 class Undelivered(Exception):
     """Output did not arrive; the text says why, and what to do."""
+
+
+def run_tool(
+    tool: str,
+    work: Callable[[], int],
+    codes: Mapping[type[Exception], int],
+    interrupted: str = "interrupted",
+) -> int:
+    """Do the work of a tool and return its exit code; what ends it early is a sentence on stderr.
+
+    Args:
+        work: prints, and returns the exit code.
+        codes: exception -> exit code; its text is the sentence. One of `USAGE` names ``--help``,
+            too. What has no code is an error of the tool itself, whose traceback goes to a file.
+        interrupted: the sentence after Ctrl-C: what is left of the work.
+    """
+    try:
+        return delivered(work)
+    except Undelivered as error:
+        return fail(tool, USAGE, str(error))
+    except KeyboardInterrupt:
+        return fail(tool, INTERRUPTED, interrupted)
+    except Exception as error:
+        code = next((code for kind, code in codes.items() if isinstance(error, kind)), None)
+        if code is None:
+            return fail(tool, INTERNAL, crash_report(tool, error))
+        return fail(tool, code, f"{error}; try {tool} --help" if code == USAGE else str(error))
+
+
+def fail(tool: str, code: int, text: str) -> int:
+    """Write on stderr, on one line, what went wrong; returns the exit code."""
+    sentence = " ".join(text.split())
+    complain(sentence if sentence.startswith(tool) else f"{tool}: {sentence}")
+    return code
 
 
 def delivered(work: Callable[[], int]) -> int:

@@ -65,7 +65,15 @@ INSTEAD = {
 
 
 def instead_of(name: str) -> str | None:
-    """Return what to use in place of a name that TORCH_LOGS has, and TC_LOGS has no topic for."""
+    """Return what to use in place of a name that TORCH_LOGS has, and TC_LOGS has no topic for.
+
+    A name with a dot is that of a module, whose logger TORCH_LOGS sets. ``modules`` is the argument
+    of `torch._logging.set_logs` for these.
+    """
+    if name == "modules":
+        return "which is about the loggers of modules; use torch._logging.set_logs(modules=...)"
+    if "." in name:
+        return f"which is about the logger of a module; use TORCH_LOGS={name}"
     if name in OF_TORCH:
         return f"which is about PyTorch itself; use TORCH_LOGS={name}"
     return f"as TORCH_LOGS has; {INSTEAD[name]}" if name in INSTEAD else None

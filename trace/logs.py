@@ -121,26 +121,38 @@ def setup_from_text(text: str, form: str | None = None, out: str | None = None) 
         _switch(levels, form or "full", out)
 
 
-def set_logs(*, format: str = "full", out: str | None = None, **topics: bool | str) -> None:
+def set_logs(*, format: str = "full", out: str | None = None, **topics: Any) -> None:
     """Choose what is told from now on; replaces the earlier choice, without topics all is quiet.
 
     Args:
         format: full, short, json or github.
         out: a file that gets the same text as stderr.
-        topics: names as in TC_LOGS: True, False, or "+" for more.
+        topics: names as in TC_LOGS: True, False, or "+" for more; or a level of `logging`, as
+            `torch._logging.set_logs` takes: DEBUG is more, INFO is on, what is above is off. A name
+            that only PyTorch has changes nothing; one line says what to use.
 
     Raises:
         ValueError: a topic or format does not exist.
     """
-    for name in topics:
-        if name not in (*TOPICS, *SAME_AS, "all"):
-            raise ValueError(_without_topic(name, [*TOPICS, "all"], "set_logs"))
+    words = []
+    for name, how in topics.items():
+        if name in (*TOPICS, *SAME_AS, "all"):
+            words.append(f"{_sign(how)}{name}")
+            continue
+        said = _without_topic(name, [*TOPICS, "all"], "set_logs")
+        if instead_of(name) is None:
+            raise ValueError(said)
+        warn(said)
     if format not in FORMATS:
         raise ValueError(f"no log format {format!r}{did_you_mean(format, FORMATS)}")
-    words = [
-        f"+{name}" if how == "+" else name if how else f"-{name}" for name, how in topics.items()
-    ]
     _switch(read_switches(",".join(words))[0], format, out)
+
+
+def _sign(how: Any) -> str:
+    """Return what stands before the name of a topic in TC_LOGS."""
+    if isinstance(how, int) and not isinstance(how, bool):
+        return "+" if 0 < how <= logging.DEBUG else "" if 0 < how <= logging.INFO else "-"
+    return "+" if how == "+" else "" if how else "-"
 
 
 # --- on and off ---------------------------------------------------------------------------------

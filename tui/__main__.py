@@ -14,18 +14,14 @@ from typing import TYPE_CHECKING, Final
 from tc import __version__
 from tc.trace.arguments import Parser
 from tc.trace.commands import command
-from tc.trace.delivery import Undelivered, complain, crash_report, delivered
+from tc.trace.delivery import INTERNAL, OK, USAGE, complain, fail, run_tool
 from tc.trace.reader import STDIN, Unreadable, find_logs
 
 if TYPE_CHECKING:
     from tc.trace.findings import Diagnosis
     from tc.tui.keys import Table
 
-OK: Final = 0
-USAGE: Final = 2
 UNREADABLE: Final = 3
-INTERNAL: Final = 4
-INTERRUPTED: Final = 130
 
 _HELP: Final = """\
 Look into a compiler run from the terminal, finished or still running.
@@ -76,18 +72,8 @@ class _Parser(Parser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-tui and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        return delivered(lambda: _run(arguments))
-    except Undelivered as error:
-        return _fail(USAGE, str(error))
-    except _Usage as error:
-        return _fail(USAGE, f"{error}; try tc-tui --help")
-    except Unreadable as error:
-        return _fail(UNREADABLE, str(error))
-    except KeyboardInterrupt:
-        return _fail(INTERRUPTED, "interrupted")
-    except Exception as error:
-        return _fail(INTERNAL, crash_report("tc-tui", error))
+    codes = {_Usage: USAGE, Unreadable: UNREADABLE}
+    return run_tool("tc-tui", lambda: _run(arguments), codes)
 
 
 def _run(arguments: list[str]) -> int:
@@ -181,7 +167,7 @@ def _show(trace: str, options: argparse.Namespace, table: Table) -> int:
     app = TraceApp(feed, follow=options.follow, goto=options.goto, theme=options.theme, keys=table)
     app.run()
     if app.last_words:
-        return _fail(app.return_code or UNREADABLE, app.last_words)
+        return fail("tc-tui", app.return_code or UNREADABLE, app.last_words)
     return INTERNAL if app.return_code else OK  # Textual has shown the traceback
 
 
@@ -251,12 +237,6 @@ def _write(text: str) -> None:
         text = plain(text).encode(encoding, "replace").decode(encoding)
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def _fail(code: int, sentence: str) -> int:
-    sentence = " ".join(sentence.split()).removeprefix("tc-tui: ")
-    complain(sentence if sentence.startswith("tc-tui") else f"tc-tui: {sentence}")
-    return code
 
 
 if __name__ == "__main__":

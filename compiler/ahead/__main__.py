@@ -18,19 +18,9 @@ from typing import Any, Final
 
 import tc
 from tc.trace.arguments import Parser, whole_number
-from tc.trace.delivery import (
-    Undelivered,
-    complain,
-    crash_report,
-    delivered,
-    is_terminal,
-)
+from tc.trace.delivery import OK, USAGE, complain, is_terminal, run_tool
 
-OK: Final = 0
 FAILED: Final = 1
-USAGE: Final = 2
-INTERNAL: Final = 4
-INTERRUPTED: Final = 130
 _HELP: Final = """\
 Compile a function for inputs to come, without running it. Processes that call it later find its
 graphs in the cache on disk (TC_CACHE_DIR), or in a file.
@@ -80,18 +70,12 @@ class _Parser(Parser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-precompile and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        return delivered(lambda: _answered(arguments))
-    except Undelivered as error:
-        return _fail(USAGE, str(error))
-    except Usage as error:
-        return _fail(USAGE, f"{error}; try tc-precompile --help")
-    except Failed as error:
-        return _fail(FAILED, str(error))
-    except KeyboardInterrupt:
-        return _fail(INTERRUPTED, "interrupted; what was compiled is in the cache")
-    except Exception as error:
-        return _fail(INTERNAL, crash_report("tc-precompile", error))
+    return run_tool(
+        "tc-precompile",
+        lambda: _answered(arguments),
+        {Usage: USAGE, Failed: FAILED},
+        "interrupted; what was compiled is in the cache",
+    )
 
 
 def _answered(arguments: Sequence[str]) -> int:
@@ -103,11 +87,6 @@ def _answered(arguments: Sequence[str]) -> int:
         print(f"tc-precompile {tc.__version__} · python {platform.python_version()}")
         return OK
     return _run(_parsed(arguments))
-
-
-def _fail(code: int, text: str) -> int:
-    complain(f"tc-precompile: {' '.join(text.split())}")
-    return code
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

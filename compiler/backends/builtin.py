@@ -24,6 +24,7 @@ aot_eager_decomp_partition = aot_backend(operations, decompositions=True, partit
 
 register_backend(inductor, "inductor")
 register_backend(inductor, "tc")  # what torch.compile calls it
+register_backend(inductor, "cudagraphs")  # with options, see BACKEND_OPTIONS
 register_backend(aot_eager, "aot_eager", DEBUG)
 register_backend(aot_eager_decomp_partition, "aot_eager_decomp_partition", DEBUG)
 for _name, _backend in DEBUG_BACKENDS.items():

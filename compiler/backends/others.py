@@ -53,7 +53,6 @@ def _real(value: Any) -> Any:
 
 #: names that programs for `torch.compile` use -> what to do here
 _ELSEWHERE = {
-    "cudagraphs": 'mode="reduce-overhead" replays the launches of compiled graphs as CUDA graphs',
     "onnxrt": "PyTorch has removed it; export the model with torch.onnx.export(..., dynamo=True) "
     "and run it with onnxruntime.InferenceSession",
     "tvm": "PyTorch's own code for it belongs to torch.compile; pass a function "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -25,8 +26,14 @@ _STRICTNESS = _Strictness()
 
 
 def breaks_are_errors() -> bool | None:
-    """Return whether graph breaks are errors in this thread; None if ``fullgraph`` decides."""
-    return _STRICTNESS.on
+    """Return whether graph breaks are errors in this thread; None if ``fullgraph`` decides.
+
+    A block of `torch._dynamo.error_on_graph_break` around the call counts where none of tc does.
+    """
+    if _STRICTNESS.on is not None:
+        return _STRICTNESS.on
+    torchs = sys.modules.get("torch._dynamo.utils")
+    return True if torchs is not None and torchs._get_error_on_graph_break() else None
 
 
 def set_error_on_graph_break(on: bool | None) -> bool | None:
@@ -60,6 +67,19 @@ class ErrorOnGraphBreak:
                 set_error_on_graph_break(before)
 
         return _named_after(function, strict)  # type: ignore[no-any-return]
+
+
+class WithoutEffect:
+    """Context manager and decorator in the place of one of torch that means nothing here."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
 
 
 def error_on_graph_break(on: bool) -> ErrorOnGraphBreak:

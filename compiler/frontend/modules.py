@@ -53,7 +53,8 @@ class OptimizedModule(torch.nn.Module):
             or self._forward_pre_hooks
             or self._backward_hooks
             or self._backward_pre_hooks
-        ):  # registered on the compiled module: they run around the call, as Python
+            or "forward" in self.__dict__
+        ):  # set on the compiled module itself: they run as Python, around the call or in its place
             return super().__call__(*args, **kwargs)
         return self._call(*args, **kwargs)
 
@@ -65,11 +66,18 @@ class OptimizedModule(torch.nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("_orig_mod", "_call", "_compiler", "_is_full_backward_hook"):
             self.__dict__[name] = value
+        elif hasattr(type(self), name):
+            # The class answers reads of it, so the compiled module is what has it: its `forward`,
+            # and its `__class__`, which `fully_shard` sets to put a mixin before it.
+            object.__setattr__(self, name, value)
         else:
             setattr(self._modules["_orig_mod"], name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(self._modules["_orig_mod"], name)
+        if name in self.__dict__:
+            object.__delattr__(self, name)
+        else:
+            delattr(self._modules["_orig_mod"], name)
 
     def train(self, mode: bool = True) -> OptimizedModule:
         """Set the wrapped module's training mode."""

@@ -16,7 +16,7 @@ from typing import IO, Final
 
 from tc.minifier import identity
 from tc.minifier.caches import caches_of_one_run
-from tc.minifier.console import OK, Parser, Progress, Usage, require_torch, show, split_rest
+from tc.minifier.console import Parser, Progress, Usage, require_torch, show, split_rest
 from tc.minifier.limits import TimeLimit
 from tc.minifier.subject import Subject, subject_of
 from tc.minifier.values.compare import Comparison, Pair
@@ -24,7 +24,7 @@ from tc.minifier.values.log import Event, Log, NoLog
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
 from tc.trace.arguments import seconds
-from tc.trace.delivery import complain
+from tc.trace.delivery import OK, complain
 from tc.trace.files import replace_file
 from tc.trace.words import count as counted
 

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import tc
+from tc.compiler import api
 from tc.compiler.backends.debug import DEBUG_BACKENDS
 from tc.compiler.backends.registry import BACKENDS
+from tc.compiler.options import InductorOptions
 
 
 def relu_sum(x):
@@ -22,11 +24,27 @@ def fresh():
 
 
 def test_names_and_tags():
-    assert tc.list_backends() == ["inductor", "tc"]
+    assert tc.list_backends() == ["cudagraphs", "inductor", "tc"]
     everything = tc.list_backends(None)
     assert {"eager", "aot_eager", "inductor", *DEBUG_BACKENDS} <= set(everything)
-    assert set(tc.list_backends(("debug",))) == {"inductor", "tc"}
+    assert set(tc.list_backends(("debug",))) == {"cudagraphs", "inductor", "tc"}
     assert tc.lookup_backend("tc") is tc.lookup_backend("inductor")
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({}, InductorOptions(triton_cudagraphs=True)),
+        ({"options": {"freezing": True}}, InductorOptions(triton_cudagraphs=True, freezing=True)),
+        ({"options": {"triton.cudagraphs": False}}, InductorOptions()),
+        ({"mode": "max-autotune-no-cudagraphs"}, InductorOptions(max_autotune=True)),
+    ],
+)
+def test_cudagraphs_is_the_default_backend_with_an_option(settings, wanted):
+    chosen = api.with_settings("cudagraphs", settings.get("mode"), settings.get("options"))
+    assert chosen.func is tc.lookup_backend("inductor") and chosen.keywords["options"] == wanted
+    compiled = tc.compile(relu_sum, backend="cudagraphs", **settings)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.tensor(3.0))
 
 
 def test_a_name_is_registered_once():

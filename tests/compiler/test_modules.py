@@ -185,6 +185,17 @@ def doubled(module, args, output):
     return output * 2
 
 
+def test_hooks_on_a_module_compiled_by_torch_run_in_compiled_code():
+    compiled = torch.compile(torch.nn.Linear(3, 3), backend="eager")
+    outer = tc.compile(lambda x: compiled(x) + 1, fullgraph=True)
+    expected = compiled._orig_mod(ones())
+    torch.testing.assert_close(outer(ones()), expected + 1)
+    handle = compiled.register_forward_hook(doubled)
+    torch.testing.assert_close(outer(ones()), expected * 2 + 1)
+    handle.remove()
+    torch.testing.assert_close(outer(ones()), expected + 1)
+
+
 def test_hooks_on_the_compiled_module_run_around_its_calls():
     compiled = tc.compile(torch.nn.Linear(3, 3))
     compiled.register_forward_hook(doubled)
@@ -205,3 +216,35 @@ def test_hooks_on_the_compiled_module_run_around_its_calls():
     compiled.register_full_backward_hook(lambda module, given, got: seen.append(len(got)))
     compiled(ones().requires_grad_()).sum().backward()
     assert seen == [1]
+
+
+class Doubling:
+    """A mixin, as `fully_shard` puts one before the class of a module."""
+
+    def doubled(self, x):
+        return self(x) * 2
+
+
+@pytest.mark.parametrize("compile", [tc.compile, torch.compile], ids=["tc", "torch"])
+def test_what_the_class_answers_is_set_on_the_compiled_module(compile):
+    """Other attributes are those of the module it was made of; both as torch's."""
+    inner = torch.nn.Linear(3, 3)
+    compiled = compile(inner)
+    kind = type(compiled)
+    compiled.__class__ = type("Mixed", (Doubling, kind), {})
+    assert type(inner) is torch.nn.Linear
+    torch.testing.assert_close(compiled.doubled(ones()), inner(ones()) * 2)
+    compiled.extra_repr = lambda: "mine"
+    assert "extra_repr" not in vars(inner)
+    compiled.scale = 3
+    assert inner.scale == 3
+    compiled.forward = lambda x: x * 0
+    assert "forward" not in vars(inner)
+    torch.testing.assert_close(compiled(ones()), ones() * 0)
+    outer = tc.compile(lambda x: compiled(x) + 1, fullgraph=True)
+    torch.testing.assert_close(outer(ones()), ones())
+    del compiled.scale
+    assert not hasattr(inner, "scale")
+    if compile is tc.compile:  # torch's has no other forward to come back to
+        del compiled.forward
+        torch.testing.assert_close(compiled(ones()), inner(ones()))

@@ -152,6 +152,10 @@ def test_each_test_has_a_folder_of_its_own_whatever_it_is_called(tmp_path: Path)
         ((), "import pytest\n@pytest.mark.tc(max_failures=True)\ndef test(): pass\n",
          "max_failures of the mark tc is a number from 0 on, not True"),
         (("--tc-baseline=none.json",), "def test(): pass\n", "cannot read none.json"),
+        (("--tc-trace=test_program.py",), "def test(): pass\n", "program.py: file exists; name"),
+        (("--tc-trace=test_program.py/in",), "def test(): pass\n", "program.py/in: not a dir"),
+        (("--tc-write-baseline=none/b.json",), "def test(): pass\n", "there is no folder"),
+        (("--tc-write-baseline=.",), "def test(): pass\n", "is a folder, not a file; name another"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_sentence(
@@ -162,6 +166,17 @@ def test_mistakes_are_one_sentence(
     # The test has failed, in one line, and nothing of the plugin is shown.
     assert "pytest_plugin.py" not in text and "def _limits" not in text
     assert options or ("1 failed" in text and len(text.splitlines()) < 15)
+
+
+def test_a_baseline_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    code, text = run(
+        tmp_path, "--tc-write-baseline=out/b.json",
+        tests="import os\ndef test(): os.rmdir('out')\n",
+    )  # fmt: skip
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "b.json: no such file or directory; choose another place" in text
+    assert "Traceback" not in text and "pytest_plugin.py" not in text
 
 
 def test_a_run_that_records_nothing_loads_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from support import ROOT
 
 from tc.trace import delivery
-from tc.trace.delivery import Undelivered, complain, crash_report, delivered
+from tc.trace.delivery import USAGE, Undelivered, complain, crash_report, delivered, run_tool
 
 TOOLS = ("tc.tlparse", "tc.tui", "tc.minifier", "tc.minifier.bisect", "tc.compiler.ahead")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -92,7 +93,7 @@ def test_a_stderr_that_takes_nothing_leaves_the_exit_code(log: str) -> None:
         assert done.returncode == 0
 
 
-def raising(error: Exception) -> Any:
+def raising(error: BaseException) -> Any:
     def work() -> int:
         raise error
 
@@ -119,3 +120,40 @@ def test_a_crash_report_without_space(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", closed := io.StringIO())
     closed.close()
     complain("nor this")
+
+
+class Wrong(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("work", "code", "said"),
+    [
+        (lambda: 7, 7, ""),
+        (raising(Wrong("no such\n  option")), 2, "tc-x: no such option; try tc-x --help\n"),
+        (raising(LookupError("nothing")), 3, "tc-x: nothing\n"),
+        (raising(KeyError("tc-x has nothing")), 3, "tc-x: 'tc-x has nothing'\n"),
+        (raising(LookupError("tc-x: nothing")), 3, "tc-x: nothing\n"),
+        (raising(KeyboardInterrupt()), 130, "tc-x: stopped; half is written\n"),
+        (raising(OSError(errno.ENOSPC, "full", "big.log")), 2, "tc-x: cannot write big.log: "),
+        (raising(ValueError("odd")), 4, "tc-x: internal error (ValueError: odd); "),
+    ],
+)  # fmt: skip
+def test_what_ends_a_tool_is_a_sentence_and_an_exit_code(
+    work: Any, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = {Wrong: USAGE, LookupError: 3}
+    assert run_tool("tc-x", work, codes, "stopped; half is written") == code
+    text = capsys.readouterr().err
+    assert text.startswith(said) and text.count("\n") == (code != 7)
+    for path in re.findall(r"\S+crash\S+", text):
+        assert "ValueError: odd" in Path(path).read_text()
+        Path(path).unlink()
+
+
+def test_no_tool_has_a_ladder_of_its_own() -> None:
+    parts = ("compiler", "trace", "tlparse", "tui", "minifier")
+    files = [path for part in parts for path in (ROOT / part).rglob("*.py")]
+    having = [path.name for path in files if "crash_report(" in path.read_text()]
+    assert having == ["delivery.py"]
+    assert sum("run_tool(" in path.read_text() for path in files) == len(TOOLS) + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from tc.trace.lognames import INSTEAD, OF_TORCH, SAME_AS
@@ -27,6 +29,7 @@ def test_every_name_of_torch_logs_is_understood() -> None:
     [
         ("c10d", "which is about PyTorch itself; use TORCH_LOGS=c10d"),
         ("trace_call", "as TORCH_LOGS has; TC_LOGS=+graph_breaks shows the calls"),
+        ("torch.nn", "which is about the logger of a module; use TORCH_LOGS=torch.nn"),
     ],
 )
 def test_names_that_only_torch_logs_has(
@@ -34,5 +37,17 @@ def test_names_that_only_torch_logs_has(
 ) -> None:
     setup_from_text(name)
     assert says in caplog.text and "did you mean" not in caplog.text
-    with pytest.raises(ValueError, match="set_logs has no"):
-        set_logs(**{name: True})
+    caplog.clear()
+    set_logs(**{name: True})
+    assert f"set_logs has no {name!r}, {says}" in caplog.text
+
+
+def test_levels_and_modules_as_the_function_of_torch_takes_them(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[dict[str, int]] = []
+    monkeypatch.setattr("tc.trace.logs._switch", lambda levels, *_: chosen.append(levels))
+    set_logs(dynamo=logging.DEBUG, guards=logging.INFO, cache=logging.ERROR)
+    assert chosen == [read_switches("+dynamo,guards,-cache")[0]]
+    set_logs(modules={"torch.nn": logging.INFO})
+    assert "use torch._logging.set_logs(modules=...)" in caplog.text

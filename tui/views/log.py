@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 from rich.cells import cell_len
 
+from tc.trace.commands import quoted
 from tc.trace.kinds import kind_of
 from tc.trace.reader import Defects, Record, Source, Span, payload_of, read_records
 from tc.trace.session import Session
@@ -238,7 +238,7 @@ class Log(View):
             return super().command()
         last = one.line + (payload_of(source, one.span).count(b"\n") + 1 if one.span else 0)
         lines = f"sed -n '{one.line},{last}p'"
-        name = shlex.quote(source.path)
+        name = quoted(source.path)
         return f"{reader} {name} | {lines}" if reader else f"{lines} {name}"
 
     def copied(self) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from tc.compiler.capture.guards.guard_list import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
 from tc.compiler.capture.number_ranges import LARGEST_FLOAT, bits_of_symbol
 from tc.compiler.capture.shapes import free_size, free_stride
-from tc.compiler.capture.torch_api import collectives, torch_functions, wrappers
+from tc.compiler.capture.torch_api import collectives, torch_compiler, torch_functions, wrappers
 from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.values import (
     context_vars,
@@ -460,5 +460,6 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (lambda obj: isinstance(obj, torch.nn.Module), _nn_module),
     (triton_kernels.is_kernel, triton_kernels.wrap_kernel),
     (collectives.is_group, collectives.wrap_group),
+    (torch_compiler.is_context, torch_compiler.wrap_context),
     (_is_plain_object, _object),
 )

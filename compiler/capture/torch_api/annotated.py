@@ -72,7 +72,9 @@ def annotation_of(function: Any) -> Annotation | None:
     if found is not None:
         return found[1]
     rules = sys.modules.get("torch._dynamo.trace_rules")
-    return ALLOWED if rules is not None and rules.is_callable_allowed(function) else None
+    if rules is None or not rules.is_callable_allowed(function):
+        return None
+    return LEAF if id(function) in getattr(rules, "_leaf_function_ids", ()) else ALLOWED
 
 
 class AnnotatedValue(KnownObject):
@@ -114,6 +116,19 @@ def _record(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
 
 
 ALLOWED = Annotation("allowed", _record)
+
+
+def _record_leaf(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+    """Record a call of what `torch._dynamo.decorators.leaf_function` made."""
+    fake = obj._torchdynamo_leaf_fake_fn
+    if fake is None:
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"{_name(obj)}, which has no register_fake"
+        )
+    return call_tree(t, obj, args, kwargs, fake)
+
+
+LEAF = Annotation("leaf", _record_leaf)
 
 
 def allow(function: Any) -> None:

@@ -11,6 +11,8 @@ import torch.utils.checkpoint
 from torch._higher_order_ops import wrap as wraps
 from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.hints_wrap import hints_wrapper
+from torch._higher_order_ops.out_dtype import out_dtype, out_dtype_dense
+from torch._higher_order_ops.strict_mode import strict_mode_op
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tc.compiler.capture import breaks
@@ -100,6 +102,19 @@ def _hints_wrapper(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     no_names: dict[str, Any] = {}
     operands = (function, tuple(body.lifted), no_names)
     return call(t, hints_wrapper, operands, {"hints": plain}, body)
+
+
+@handles(strict_mode_op)
+def _strict_mode(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Trace the function: eager calls it on its operands, too."""
+    given = dict(zip(("callable", "operands"), args, strict=False)) | kwargs
+    return given["callable"].call(t, given["operands"].unpack(t), {})
+
+
+@handles(out_dtype)
+def _out_dtype(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Trace what eager runs: an operation on operands that are converted to its dtype."""
+    return t.inline_object(out_dtype_dense, args, kwargs)
 
 
 # -- checkpoint ------------------------------------------------------------------------------

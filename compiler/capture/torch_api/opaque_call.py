@@ -99,16 +99,22 @@ def together(shape: Any, parts: Iterator[Any]) -> Any:
 
 
 # -- while tracing -------------------------------------------------------------------------------
-def call_tree(t: Interpreter, function: Any, args: Args, kwargs: Kwargs) -> Value:
-    """Record a call of a function whose arguments and result are trees of tensors."""
+def call_tree(t: Interpreter, function: Any, args: Args, kwargs: Kwargs, fake: Any = None) -> Value:
+    """Record a call of a function whose arguments and result are trees of tensors.
+
+    Args:
+        fake: a function that returns results of the same shapes for fake tensors; the function
+            itself, if there is none.
+    """
     leaves: list[NodeValue] = []
     given = TupleValue([TupleValue(list(args)), t.values.dict_of(kwargs.items())])
     target = WholeCall(function, _shape(t, given, leaves))
+    described = target if fake is None else WholeCall(fake, target.shape)
     found: list[Any] = []
 
     def run(*parts: Any) -> Any:
         made: list[Any] = []
-        found[:] = [apart(target.call(parts), made)]
+        found[:] = [apart(described.call(parts), made)]
         return tuple(made)
 
     fakes = [leaf.example for leaf in leaves]

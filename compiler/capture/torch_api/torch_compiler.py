@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,14 +12,22 @@ from torch._higher_order_ops import print as printing
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.traceable import numpy_function, over_rows
+from tc.compiler.capture.traceable import (
+    ErrorOnGraphBreak,
+    WithoutEffect,
+    error_on_graph_break,
+    numpy_function,
+    over_rows,
+)
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.deferred_calls import DeferredCall
+from tc.compiler.capture.values.functions import FunctionValue
 from tc.compiler.capture.values.handlers import BY_NAME, handles
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
+    from tc.compiler.core.sources import Source
 
 #: attribute by which functions of `torch.compile` hold what they were made of
 COMPILED_FROM = "_torchdynamo_orig_callable"
@@ -87,8 +96,59 @@ BY_NAME.add("tc.compiler.api.compile", _compile)
 
 
 def _call_module(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """Call the module that `torch.compile` was given."""
-    return args[0].attr(t, "_orig_mod").call(t, args[1:], kwargs)
+    """Call what `torch.compile` made of a module: its hooks, and its ``forward``."""
+    return t.inline_object(torch.nn.Module.__call__, args, kwargs)
 
 
 BY_NAME.add("torch._dynamo.eval_frame.OptimizedModule.__call__", _call_module)
+
+
+def _error_on_graph_break(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Make tc's context manager in the place of that of torch."""
+    named = {"on" if name == "error_on_graph_break" else name: v for name, v in kwargs.items()}
+    return t.inline_object(error_on_graph_break, args, named)
+
+
+BY_NAME.add("torch._dynamo.decorators.error_on_graph_break", _error_on_graph_break)
+
+
+def _without_effect(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Make a context manager that does nothing; or return the function to be decorated."""
+    function = args[0] if len(args) == 1 and not kwargs else None
+    if isinstance(function, FunctionValue):
+        return function
+    return t.values.known(WithoutEffect())
+
+
+#: they change how Dynamo traces, or how Inductor replays CUDA graphs: no result depends on it
+for _name in (
+    "patch_dynamo_config",
+    "dont_skip_tracing",
+    "disable_nested_graph_breaks",
+    "override_cudagraphs",
+):
+    BY_NAME.add(f"torch._dynamo.decorators.{_name}", _without_effect)
+BY_NAME.add(
+    "torch._dynamo.decorators.override_optimization_hint", lambda t, args, kwargs: ConstValue(None)
+)
+
+#: classes of context managers of `torch._dynamo.decorators` -> one of tc for one of these
+_CONTEXTS: dict[str, Callable[[Any], Any]] = {
+    "ErrorOnGraphBreakDecoratorContextManager": lambda obj: ErrorOnGraphBreak(
+        obj.error_on_graph_break
+    ),
+    "DynamoConfigPatchProxy": lambda obj: WithoutEffect(),
+    "CudagraphOverrideContextManager": lambda obj: WithoutEffect(),
+}
+
+
+def is_context(obj: Any) -> bool:
+    """Return whether an object is a context manager of `torch._dynamo.decorators`."""
+    kind = type(obj)
+    return kind.__name__ in _CONTEXTS and kind.__module__ == "torch._dynamo.decorators"
+
+
+def wrap_context(t: Interpreter, obj: Any, source: Source) -> Value:
+    """Return tc's context manager for one of torch that existed before the frame."""
+    t.guards.add("ID", source, obj)
+    return t.values.known(_CONTEXTS[type(obj).__name__](obj))

@@ -61,7 +61,8 @@ def test_jobs_of_three_ranks(entrance: str):
 
 
 GRAPHS = {"ddp": 4, "ddp_inside": 4, "ddp_normed": 1, "ddp_broken": 3, "ddp_dynamic": 4,
-          "ddp_static": 4, "fsdp": 1, "fsdp_in_place": 1, "fsdp_normed": 1}  # fmt: skip
+          "ddp_static": 4, "fsdp": 1, "fsdp_in_place": 1, "fsdp_one_by_one": 1,
+          "fsdp_normed": 1}  # fmt: skip
 
 
 def check_training(ranks: int, *kinds: str) -> None:
@@ -72,7 +73,7 @@ def check_training(ranks: int, *kinds: str) -> None:
 
 
 def test_ranks_train_as_eager_under_ddp_and_fsdp2():
-    check_training(2, "ddp", "fsdp")
+    check_training(2, "ddp", "fsdp", "fsdp_one_by_one")
 
 
 @pytest.mark.slow

@@ -82,6 +82,13 @@ def in_place(model: nn.Module) -> nn.Module:
     return sharded(model)
 
 
+def one_by_one(model: nn.Module) -> nn.Module:
+    """Each layer a compiled module, before it is sharded."""
+    for number, layer in enumerate(model.layers):
+        model.layers[number] = tc.compile(layer)
+    return sharded(model)
+
+
 #: kind -> model, how it is spread, how it is compiled
 KINDS: dict[str, tuple[Any, Model, Model]] = {
     "ddp": (Net, ddp, tc.compile),
@@ -92,6 +99,7 @@ KINDS: dict[str, tuple[Any, Model, Model]] = {
     "ddp_static": (Net, lambda m: ddp(m, static_graph=True), tc.compile),
     "fsdp": (Net, sharded, tc.compile),
     "fsdp_in_place": (Net, in_place, lambda m: m),
+    "fsdp_one_by_one": (Net, one_by_one, lambda m: m),
     "fsdp_normed": (Normed, sharded, tc.compile),
 }
 

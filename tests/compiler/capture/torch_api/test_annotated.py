@@ -512,3 +512,69 @@ def test_functions_called_while_their_module_is_imported_are_left_alone(tmp_path
 
     assert tc.compile(function, backend=backend)(torch.ones(1)).item() == 4
     assert seen and all(seen)
+
+
+# -- functions that torch calls leaf functions ---------------------------------------------------
+leaf_function = getattr(operator.attrgetter("_dynamo.decorators")(torch), "leaf_function", None)
+CALLS: list[float] = []
+
+
+def leaf_programs():
+    @leaf_function
+    def signed(x, scale):
+        CALLS.append(float(x.detach().sum()))
+        if x.sum() > 0:
+            return x.sin(), {"more": [x * scale]}
+        return x.cos(), {"more": [x - scale]}
+
+    @signed.register_fake
+    def _(x, scale):
+        return torch.empty_like(x), {"more": [torch.empty_like(x)]}
+
+    @leaf_function(mutates_args={"total"})
+    def counted(total, x):
+        CALLS.append(float(total))
+        total.add_(1)
+        return x * 2
+
+    @counted.register_fake
+    def _(total, x):
+        return torch.empty_like(x)
+
+    total = torch.zeros(())
+
+    def structures(x):
+        first, rest = signed(x.exp() - 1, 2)
+        return first * 2 + rest["more"][0]
+
+    return {"structures": structures, "writes": lambda x: counted(total, x + 1) - total}
+
+
+@pytest.mark.skipif(leaf_function is None, reason="this torch has no leaf functions")
+@pytest.mark.parametrize("name", ["structures", "writes"])
+def test_leaf_functions_run_as_python_at_each_call_of_one_graph(name):
+    """They read values and have effects: tracing runs only what describes their results."""
+    function, again = leaf_programs()[name], leaf_programs()[name]
+    compiled = tc.compile(again, fullgraph=True)
+    for sign in (1, -1, 1):
+        results = []
+        for called in (function, compiled):
+            CALLS.clear()
+            given = (x() + 2) * sign
+            given.requires_grad_()
+            result = called(given)
+            result.sum().backward()
+            results.append((result, given.grad, list(CALLS)))
+        torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.skipif(leaf_function is None, reason="this torch has no leaf functions")
+def test_a_leaf_function_without_a_fake_is_refused_as_by_eager():
+    @leaf_function
+    def bare(x):
+        return x
+
+    with pytest.raises(tc.exc.Unsupported, match=r"bare, which has no register_fake"):
+        tc.compile(lambda x: bare(x) + 1, fullgraph=True)(x())
+    with pytest.raises(ValueError, match="requires a fake implementation"):
+        tc.compile(lambda x: bare(x) + 1)(x())

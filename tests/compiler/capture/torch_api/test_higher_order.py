@@ -9,6 +9,8 @@ import torch
 from functorch.experimental import control_flow
 from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.hints_wrap import hints_wrapper
+from torch._higher_order_ops.out_dtype import out_dtype
+from torch._higher_order_ops.strict_mode import strict_mode
 from torch._higher_order_ops.wrap import tag_activation_checkpoint, wrap
 from torch.utils.checkpoint import (
     CheckpointPolicy,
@@ -313,3 +315,23 @@ def test_a_policy_must_give_two_modes():
     x = torch.randn(4, 4, requires_grad=True)
     with pytest.raises(tc.exc.UncapturedHigherOrderOpError, match="two `TorchDispatchMode`s"):
         capture(selective, x, x, lambda: (1, 2))
+
+
+# -- operations without bodies of their own ------------------------------------------------------
+def strictly(x):
+    return strict_mode(lambda a, b: (a.sin() * b, [a + b]), (x, x.cos()))
+
+
+def multiplied(x):
+    whole = (x * 3).to(torch.int8)
+    wider = out_dtype(torch.ops.aten.mul.Tensor, torch.int32, whole, whole)
+    return out_dtype(torch.ops.aten.mm.default, torch.int32, whole, whole), wider
+
+
+@pytest.mark.parametrize("program", [strictly, multiplied])
+def test_operations_that_eager_computes_by_others_are_one_graph(program):
+    x = torch.randn(4, 4)
+    got, graphs = capture(program, x, fullgraph=True)
+    torch.testing.assert_close(got, program(x))
+    assert len(graphs) == 1
+    torch.testing.assert_close(tc.compile(program, fullgraph=True)(x), program(x))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 import pytest
 import torch
@@ -210,3 +212,119 @@ def test_the_stance_of_torch_is_refused_in_compiled_code():
         torch.compile(lambda x: under_a_stance(x) + 1, backend="eager")(torch.ones(2))
     with pytest.raises(RuntimeError):
         tc.compile(lambda x: under_a_stance(x) + 1)(torch.ones(2))
+
+
+error_on_graph_break_of_torch = attrgetter("_dynamo.error_on_graph_break")(torch)
+
+
+def breaking(x):
+    y = x + 1
+    print(end="")
+    return y * 2
+
+
+def block(on):
+    def in_block(x):
+        with error_on_graph_break_of_torch(on):
+            x = breaking(x)
+        return x.sin()
+
+    return in_block
+
+
+def by_keyword(x):
+    with error_on_graph_break_of_torch(error_on_graph_break=True):
+        x = x.cos()
+    return breaking(x)  # outside of the block
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: block(True), True),
+        (lambda: block(False), False),
+        (lambda: by_keyword, False),
+        (lambda: error_on_graph_break_of_torch(True)(breaking), True),
+        (lambda: error_on_graph_break_of_torch(False)(breaking), False),
+    ],
+    ids=["block", "allowed", "before", "decorator", "decorator that allows"],
+)
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_graph_breaks_as_errors_by_the_name_of_torch(make, error, fullgraph):
+    """`error_on_graph_break` of torch does what it does under `torch.compile`."""
+    tc.reset()
+    torch.compiler.reset()
+    function, x = make(), torch.ones(3)
+    for compiled, refusal in (
+        (tc.compile(function, fullgraph=fullgraph), BREAKS),
+        (torch.compile(function, fullgraph=fullgraph, backend="eager"), Exception),
+    ):
+        if error or fullgraph:
+            with pytest.raises(refusal, match="print"):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), function(x))
+    # Nothing is left set for what is compiled after it.
+    torch.testing.assert_close(tc.compile(lambda x: breaking(x) + 1)(x), breaking(x) + 1)
+
+
+def test_a_block_of_torch_around_a_call_makes_graph_breaks_errors():
+    tc.reset()
+    with error_on_graph_break_of_torch(True), pytest.raises(BREAKS, match="print"):
+        tc.compile(breaking)(torch.ones(3))
+    tc.reset()
+    with error_on_graph_break_of_torch(True), tc.error_on_graph_break(False):
+        tc.compile(breaking)(torch.ones(3))
+
+
+def test_a_block_of_torch_is_in_one_graph():
+    def sines(x):
+        with error_on_graph_break_of_torch(True):
+            return x.sin() + 1
+
+    x = torch.ones(3)
+    torch.testing.assert_close(tc.compile(sines, fullgraph=True)(x), sines(x))
+
+
+DECORATORS = attrgetter("_dynamo.decorators")(torch)
+
+
+def in_block(make):
+    def with_block(x):
+        with make():
+            x = x.sin() + 1
+        return x * 2
+
+    return with_block
+
+
+def around(decorate):
+    inner = decorate(lambda x: x.cos() + 1)
+    return lambda x: inner(x) * 2
+
+
+#: what changes how Dynamo traces, or how Inductor replays, and no result
+WITHOUT_EFFECT = {
+    "patch_dynamo_config": lambda: DECORATORS.patch_dynamo_config(capture_scalar_outputs=True),
+    "override_cudagraphs": lambda: DECORATORS.override_cudagraphs(fwd=False),
+    "dont_skip_tracing": lambda: DECORATORS.dont_skip_tracing(),
+    "disable_nested_graph_breaks": lambda: DECORATORS.disable_nested_graph_breaks(),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in WITHOUT_EFFECT if hasattr(DECORATORS, name)])
+def test_decorators_of_dynamo_that_change_no_result(name):
+    make, x = WITHOUT_EFFECT[name], torch.ones(3)
+    programs = [in_block(make), around(make()), around(lambda function: make()(function))]
+    if name in ("dont_skip_tracing", "disable_nested_graph_breaks"):
+        programs.append(around(getattr(DECORATORS, name)))
+        programs.append(lambda x: getattr(DECORATORS, name)(region)(x) + 1)
+    for program in programs:
+        torch.testing.assert_close(tc.compile(program, fullgraph=True)(x), program(x))
+
+    def breaking_block(x):
+        with make():
+            x = breaking(x)
+        return x.sin()
+
+    torch.testing.assert_close(tc.compile(breaking_block)(x), breaking_block(x))
