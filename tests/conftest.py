@@ -48,9 +48,10 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep as many cases of a test as its mark `sample` says, drawn by the seed of the run.
 
-    A test that is named on the command line keeps all of its cases.
+    A file or a test that is named on the command line keeps all of its cases.
     """
-    if config.getoption("--every-case") or any("::" in argument for argument in config.args):
+    named = any(".py" in argument for argument in config.args)
+    if config.getoption("--every-case") or named:
         return
     tables: dict[str, list[pytest.Item]] = {}
     for item in items:
