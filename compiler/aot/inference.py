@@ -242,10 +242,11 @@ def with_strides(
     """
     with recorder.fake_mode:
         strided = wanted.new_empty_strided(wanted.shape, wanted.stride(), dtype=value.dtype)
-    if node.op == "placeholder" or "restrided" in node.meta:
+    if node.op != "call_function" or "restrided" in node.meta:
         with recorder.fake_mode, recorder:
-            return recorder.node_of(value.as_strided(wanted.shape, wanted.stride()))
-    node.meta["val"], node.meta["restrided"] = strided, True
+            node = recorder.node_of(value.as_strided(wanted.shape, wanted.stride()))
+    else:
+        node.meta["val"], node.meta["restrided"] = strided, True
     return node
 
 

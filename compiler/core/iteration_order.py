@@ -82,7 +82,7 @@ def strides(call: Call, result: torch.Tensor, operands: Sequence[Any]) -> list[A
     )
     if alike:
         if all(t.is_contiguous() for t in tensors):
-            return list(make_contiguous_strides_for(shape))
+            return list(make_contiguous_strides_for(tuple(shape)))
         if len(shape) == 4 and all(
             t.is_contiguous(memory_format=torch.channels_last) for t in tensors
         ):
@@ -156,7 +156,7 @@ def _sorted(shape: Sequence[Any], steps: Sequence[Sequence[Any]]) -> list[Any]:
     """Return dense strides whose order is that of the operands' strides."""
     order = _inner_first(shape, steps)
     if order == [*reversed(range(len(shape)))]:
-        return list(make_contiguous_strides_for(shape))
+        return list(make_contiguous_strides_for(tuple(shape)))
     return _packed(shape, order, max_with_one=False)
 
 
