@@ -62,9 +62,12 @@ def _is_parameter(func: Any, argument: Any) -> bool:
 
 def may_be_narrow(tensor: torch.Tensor) -> bool:
     """Return whether a dimension of a tensor of two or more has size 1 or 0, or may have."""
-    if tensor.dim() < 2 or free_unbacked_symbols([*tensor.shape, *tensor.stride()]):
+    unknown = [size for size in tensor.shape if type(size) is not int]
+    if tensor.dim() < 2 or (unknown and free_unbacked_symbols([*tensor.shape, *tensor.stride()])):
         return False
-    return any(not statically_known_true(size > 1) for size in tensor.shape)
+    return any(type(size) is int and size < 2 for size in tensor.shape) or any(
+        not statically_known_true(size > 1) for size in unknown
+    )
 
 
 def strides(call: Call, result: torch.Tensor, operands: Sequence[Any]) -> list[Any]:
