@@ -21,7 +21,7 @@ from tc.compiler.aot.artifact import (
 )
 from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
-from tc.compiler.aot.layouts import layout_key
+from tc.compiler.aot.layouts import differ_in_layout_alone, layout_key
 from tc.compiler.aot.observe import (
     Observation,
     ProgramRaises,
@@ -93,9 +93,9 @@ def record(
         return pick(runner, observed, flat_outputs(runner.run(*args)))
 
     tensors = run_functional(recorder, program, observed.inputs, observed.writes)
+    check_record(recorder.graph, observed.mutated, runner.layouts_differ)
     returned = returned_nodes(recorder, observed, tensors)
     move_writes_last(recorder.graph)
-    check_record(recorder.graph, observed.mutated, runner.layouts_differ)
     return recorder, returned
 
 
@@ -214,18 +214,40 @@ def match_layout(recorder: Recorder, value: torch.Tensor, wanted: torch.Tensor) 
 
     Functional variants of writes allocate new memory and may choose other strides than eager's.
     """
-    if layout_key(value) != layout_key(wanted):
-        if (
-            not dense(wanted)
-            or layout_key(value)[: value.dim()] != layout_key(wanted)[: wanted.dim()]
-        ):
-            raise Fallback("a tensor that is written to has a layout that a new tensor cannot have")
+    if layout_key(value) == layout_key(wanted):
+        return recorder.node_of(value)
+    if layout_key(value)[: value.dim()] != layout_key(wanted)[: wanted.dim()] or (
+        differ_in_layout_alone(value, wanted) and not dense(wanted)
+    ):
+        raise Fallback("a tensor that is written to has a layout that a new tensor cannot have")
+    if differ_in_layout_alone(value, wanted):
         order = sorted(range(wanted.dim()), key=lambda dim: -int(wanted.stride()[dim]))
         back = [order.index(dim) for dim in range(wanted.dim())]
         with recorder.fake_mode, recorder:
             dense_copy = value.permute(order).clone(memory_format=torch.contiguous_format)
             value = dense_copy.permute(back)
-    return recorder.node_of(value)
+    node = recorder.node_of(value)
+    if layout_key(value) != layout_key(wanted):
+        node = with_strides(recorder, node, value, wanted)
+    return node
+
+
+def with_strides(
+    recorder: Recorder, node: fx.Node, value: torch.Tensor, wanted: torch.Tensor
+) -> fx.Node:
+    """Return the node of a value whose strides differ where no element lies elsewhere.
+
+    Those are the strides of dimensions of size one, and of tensors without elements. What makes
+    the value gives it the strides of its node.
+    """
+    with recorder.fake_mode:
+        strided = wanted.new_empty_strided(wanted.shape, wanted.stride(), dtype=value.dtype)
+    if node.op != "call_function" or "restrided" in node.meta:
+        with recorder.fake_mode, recorder:
+            node = recorder.node_of(value.as_strided(wanted.shape, wanted.stride()))
+    else:
+        node.meta["val"], node.meta["restrided"] = strided, True
+    return node
 
 
 def move_writes_last(graph: fx.Graph) -> None:

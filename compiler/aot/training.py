@@ -198,12 +198,12 @@ class Joint:
             raise
         except RAISED as error:
             raise Fallback(f"its gradients cannot be traced: {first_line(error)}") from error
+        check_record(recorder.graph, observed.mutated, self.runner.layouts_differ)
         returned = returned_nodes(recorder, observed, results[: self.tensors])
         nodes: list[Any] = [None] * len(observed.inputs)
         for i, gradient in zip(observed.wanting, results[self.tensors :], strict=True):
             nodes[i] = recorder.node_of(gradient)
         move_writes_last(recorder.graph)
-        check_record(recorder.graph, observed.mutated, self.runner.layouts_differ)
         return recorder, returned, nodes
 
     def _forward_backward(self, args: Sequence[Any]) -> list[Any]:

@@ -226,7 +226,7 @@ class GraphBreak(Exception):
 
 
 class FrameCountBreak(GraphBreak):
-    """A break at a call that counts frames of the stack: it needs the frame that it is in."""
+    """A break at a call that needs the frame it is in: it counts frames, or objects die with it."""
 
 
 class Aftermath(GraphBreak):

@@ -75,10 +75,10 @@ def keeping(op, *args):
 PINNED = '''\
 def pinned(t, size, stride):
     """`t` as the compiler expects it to lie in memory."""
-    if t is None or t.stride() == stride or t.numel() == 0:
-        return t  # some ops give None where shapes promised an empty tensor
-    if all(n == 1 or a == b for n, a, b in zip(size, t.stride(), stride)):
-        return t
+    if t is None or t.stride() == stride or t.shape != size:
+        return t  # some ops give None or other shapes where shapes promised an empty tensor
+    if t.numel() == 0 or all(n == 1 or a == b for n, a, b in zip(size, t.stride(), stride)):
+        return window(t, size, stride)
     fresh = torch.empty_strided(size, stride, dtype=t.dtype, device=t.device)
     return fresh.copy_(t)
 '''
@@ -140,7 +140,7 @@ class Wrapper:
         body = "\n".join(f"    {line}" for line in self.lines)
         needed = [name for name in ("math", "operator") if f"{name}." in body]
         head = "".join(f"import {name}\n" for name in needed)
-        head += f"\n{REINTERPRET}" if "window(" in body else ""
+        head += f"\n{REINTERPRET}" if "window(" in body or self.uses_pinned else ""
         head += f"\n{WRITTEN}" if "written((" in body else ""
         bound = "".join(f"{name} = {target}\n" for target, name in self.bound.items())
         head += f"\n{bound}" if bound else ""
@@ -357,7 +357,7 @@ class Wrapper:
         """Spell an output: views are views to autograd, too."""
         if not isinstance(value, View):
             return self.value(value)
-        if self._whole(value) or value.buffer in self.returned:
+        if value.buffer in self.returned or (self._whole(value) and self._lies_so(value)):
             return value.buffer
         size, stride = tuple_text(value.sizes), tuple_text(value.strides)
         where = ""
@@ -387,6 +387,11 @@ class Wrapper:
         buffer = self.shapes.get(view.buffer)
         same = buffer is not None and view.offset is ix.ZERO and buffer.sizes == view.sizes
         return same and buffer is not None and _strides_agree(buffer, view)
+
+    def _lies_so(self, view: View) -> bool:
+        """Return whether the buffer has the strides of a view, also in dimensions of size one."""
+        buffer = self.shapes.get(view.buffer)
+        return buffer is None or buffer.strides == view.strides
 
     def _view(self, view: View) -> str:
         if self._whole(view):

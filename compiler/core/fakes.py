@@ -23,7 +23,7 @@ from torch._prims_common import infer_size, make_contiguous_strides_for, suggest
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from tc.compiler.core import refusals
+from tc.compiler.core import iteration_order, refusals
 
 aten = torch.ops.aten
 Call = Callable[..., Any]
@@ -79,14 +79,20 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
         if written is not None and written.shape != shape:
             raise RuntimeError(f"{func} cannot write {written.shape} to a tensor of {shape}")
         row = LAYOUTS.get(func)
-        if row is None:
+        if row is None and not _is_elementwise(func):
             return result
 
         first = result[0] if isinstance(result, tuple) else result
         if not isinstance(first, torch.Tensor) or first.layout is not torch.strided:
             return result
-        laid_out = row(call, first, args)
-        return (laid_out, *result[1:]) if isinstance(result, tuple) else laid_out
+        if row is not None and kwargs.get("memory_format") in (None, torch.preserve_format):
+            first = row(call, first, args)
+            if func in ALIKE:
+                return tuple(row(call, each, args) for each in result)
+        elif row is None and iteration_order.may_be_narrow(first):
+            operands = iteration_order.operands_of(func, args, kwargs)
+            first = _with_strides(call, first, iteration_order.strides(call, first, operands))
+        return (first, *result[1:]) if isinstance(result, tuple) else first
 
 
 @cache
@@ -99,6 +105,16 @@ def _keeps_shape(func: Any) -> bool:
     if first is None or first.kwarg_only or str(first.type) != "Tensor":
         return False
     return first.alias_info is not None and first.alias_info.is_write
+
+
+@cache
+def _is_elementwise(func: Any) -> bool:
+    """Return whether an op gives a new tensor, laid out as the iteration over its operands."""
+    if not isinstance(func, torch._ops.OpOverload) or torch.Tag.pointwise not in func.tags:
+        return func in ELEMENTWISE
+    return func not in COMPOSED and not any(
+        a.alias_info and a.alias_info.is_write for a in func._schema.arguments
+    )
 
 
 #: ops that give the elements of a tensor another shape where they are
@@ -151,19 +167,37 @@ def _contiguous(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.
 
 def _rolled(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
     """Pieces put together, as in concatenation; the flat form is contiguous."""
+    if 0 in result.shape:
+        return _like(call, result, args)
     along = args[2] if len(args) > 2 else ()
     return _as_first(call, result, args) if along and result.dim() else result
 
 
-def _elementwise(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
-    """As the product of the same operands."""
-    other = args[1]
-    if not isinstance(other, torch.Tensor):
+def _like(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """As a dense copy of the first argument."""
+    source = args[0]
+    if source.layout is not torch.strided or not iteration_order.may_be_narrow(result):
         return result
-    like = call(aten.mul.Tensor, args[0], other)
+    return _with_strides(call, result, iteration_order.copied_strides(source))
+
+
+def _contiguous_where_empty(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """A reduction: torch's shape functions drop a dimension's stride where another has size 0."""
+    return _contiguous(call, result, args) if 0 in result.shape else result
+
+
+def _elementwise(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """As the iteration over the first two arguments."""
+    return _with_strides(call, result, iteration_order.strides(call, result, args[:2]))
+
+
+def _with_strides(call: Call, result: torch.Tensor, strides: Sequence[Any]) -> torch.Tensor:
+    """Return a new tensor of the shape and dtype of a result, or the result if it lies so."""
+    if [*map(_expression, strides)] == [*map(_expression, result.stride())]:
+        return result
     options = {"dtype": result.dtype, "device": result.device}
     made: torch.Tensor = call(
-        aten.empty_strided.default, list(result.shape), list(like.stride()), **options
+        aten.empty_strided.default, list(result.shape), list(strides), **options
     )
     return made
 
@@ -180,12 +214,54 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten._native_batch_norm_legit_functional.default: _as_first,
     aten.native_batch_norm_backward.default: _as_input,
     aten.native_group_norm_backward.default: _as_input,
+    aten.native_layer_norm.default: _contiguous,
     aten.native_layer_norm_backward.default: _contiguous,
     aten._batch_norm_with_update.default: _as_first,
     aten.floor_divide.default: _elementwise,
     aten.div.Tensor_mode: _elementwise,
     aten.copysign.Tensor: _elementwise,
+    aten.masked_fill.Scalar: _contiguous,
+    aten.masked_fill.Tensor: _contiguous,
+    aten.diag_embed.default: _contiguous,
+    aten.aminmax.default: _contiguous_where_empty,
+    aten.var_mean.correction: _contiguous_where_empty,
+    **dict.fromkeys(
+        [
+            *(aten.hardtanh.default, aten.relu6.default, aten.nan_to_num.default),
+            *(aten.deg2rad.default, aten.rad2deg.default, aten.flip.default, aten.frexp.Tensor),
+            *(aten.clone.default, aten._to_copy.default, aten.sort.default, aten.sort.stable),
+            *(aten.empty_like.default, aten.full_like.default, aten.ones_like.default),
+            *(aten.zeros_like.default, aten.rand_like.default, aten.randn_like.default),
+            *(aten.randint_like.default, aten.randint_like.low_dtype, aten.bernoulli.default),
+        ],
+        _like,
+    ),
 }
+
+#: ops of several results that are all laid out by the row
+ALIKE = frozenset(
+    [
+        *(aten.frexp.Tensor, aten.aminmax.default, aten.var_mean.correction),
+        *(aten.sort.default, aten.sort.stable),
+    ]
+)
+
+#: ops that torch tags as elementwise, and that return their input or are made of others
+COMPOSED = frozenset(
+    [
+        *(aten.positive.default, aten.conj_physical.default, aten._conj_physical.default),
+        *(aten.mvlgamma.default, aten.float_power.Scalar, aten.float_power.Tensor_Scalar),
+        aten.float_power.Tensor_Tensor,
+    ]
+)
+
+#: ops of the kind of elementwise ones which torch does not tag so
+ELEMENTWISE = frozenset(
+    [
+        *(aten.complex.default, aten.polar.default, aten._prelu_kernel.default),
+        *(aten.hardswish.default, aten.glu.default),
+    ]
+)
 
 
 def fake_mode_of(examples: Sequence[Any]) -> FakeTensorMode:

@@ -48,6 +48,7 @@ class StandIn(NamedTuple):
 
     sizes: tuple[int, ...]
     dtype: torch.dtype
+    repeated: bool = False  # whether one element in memory is several of the tensor
 
 
 class Number(NamedTuple):
@@ -232,12 +233,30 @@ def _needs_trying(
     ]
     if any(type(size) is int and abs(size) > TRIED_ELEMENTS for size in sizes):
         return False
+    if _writes_to_repeated(func, pairs):
+        return True
     kinds = {one.dtype for one in tensors}
     kinds.update(_dtypes(result))
     if len(kinds) != 1 or not kinds <= ORDINARY:
         return True
     return any(
         _is_unusual(argument, hint(leaf)) for argument, value in pairs for leaf in _leaves(value)
+    )
+
+
+def _writes_to_repeated(func: torch._ops.OpOverload, pairs: Sequence[tuple[Any, Any]]) -> bool:
+    """Return whether a call writes to a tensor of which one element in memory is several."""
+    return func._schema.is_mutable and any(
+        isinstance(value, torch.Tensor) and argument.alias_info and _is_repeated(value)
+        for argument, value in pairs
+    )
+
+
+def _is_repeated(tensor: torch.Tensor) -> bool:
+    """Return whether a dimension evidently repeats the same elements."""
+    return any(
+        type(step) is int and step == 0 and (type(size) is not int or size > 1)
+        for size, step in zip(tensor.shape, tensor.stride(), strict=True)
     )
 
 
@@ -275,7 +294,8 @@ def _named(
 
 def _form(argument: Any, value: Any, sizes: Sizes) -> Any:
     if isinstance(value, torch.Tensor):
-        return StandIn(sizes(value), value.dtype)
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        return StandIn(sizes(value), value.dtype, is_written and _is_repeated(value))
     if isinstance(value, list | tuple):
         if argument.name == "size":
             return (2,) * len(value)
@@ -339,6 +359,7 @@ ORDINARY_TYPES: tuple[TypeMap, ...] = (
     lambda dtype: torch.int64 if dtype is torch.bool else _longs(dtype),
     lambda dtype: dtype if dtype is torch.bool else torch.float32,
     lambda dtype: dtype if dtype is torch.int64 else torch.float32,
+    lambda dtype: torch.complex64 if dtype.is_complex else _floats(dtype),
     lambda dtype: torch.float32,
 )
 
@@ -371,7 +392,8 @@ def _dtypes(result: Any) -> Dtypes:
 
 def _made(form: Any, fill: int) -> Any:
     if isinstance(form, StandIn):
-        return torch.full(form.sizes, fill, dtype=form.dtype, device="cpu")
+        kept = (1,) * len(form.sizes) if form.repeated else form.sizes
+        return torch.full(kept, fill, dtype=form.dtype, device="cpu").expand(form.sizes)
     if isinstance(form, Number):
         return form.value
     return [_made(item, fill) for item in form] if isinstance(form, tuple) else form

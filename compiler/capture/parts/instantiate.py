@@ -6,7 +6,7 @@ import abc
 import enum
 import inspect
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import torch
@@ -41,6 +41,8 @@ FOLDED = (
 def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Return the value of ``cls(*args, **kwargs)``."""
     kind = cls.obj
+    if type_lookup(kind, "__del__") is not MISSING:
+        _leave_to_python(t, kind)
     handler = BUILTINS.get(id(kind)) or handler_of(kind)
     if handler is not None:
         args, kwargs = bound_arguments(t, kind, args, kwargs)
@@ -76,6 +78,17 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     if not _is_plain(kind):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
     return _object(t, cls, args, kwargs)
+
+
+def _leave_to_python(t: Interpreter, kind: type) -> NoReturn:
+    """Leave the function that makes an object with `__del__` to Python; its callers break there.
+
+    An object that is not made is not deleted, one made after the graph is deleted late, and a
+    resume function's arguments live until it returns.
+    """
+    if t.top is None or t.top.depth == 0:
+        raise breaks.SkipFrame(f"it makes a {kind.__qualname__}, whose __del__ runs where it dies")
+    raise breaks.FrameCountBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__} with __del__")
 
 
 def _is_plain(kind: type) -> bool:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 class FrameInterface(Protocol):
     """The interface of an interpreted frame for values."""
 
+    depth: int  # of calls below the frame under capture
+
     @property
     def code(self) -> CodeType:
         """Its code object."""

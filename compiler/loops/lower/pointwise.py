@@ -95,6 +95,15 @@ def rounded(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype
     return value if wanted is dtype else converted(converted(value, dtype), wanted)
 
 
+def rounded_on_cpu(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype) -> Expr:
+    """Do as `rounded` on a CPU, and as `operand` on a GPU, for ops whose eager kernels do so.
+
+    Sums and powers do: numbers that ``dtype`` cannot hold are infinities there.
+    """
+    given = rounded if b.device.type == "cpu" else operand
+    return given(b, value, sizes, dtype)
+
+
 def elementwise(
     b: Builder,
     call: Call,
@@ -216,13 +225,11 @@ def _add(b: Builder, call: Call) -> Tensor:
     def body(x: Expr, y: Expr) -> Expr:
         if name == "rsub":
             x, y = y, x
-            if alpha != 1:
-                y = apply("mul", y, scalar_value(alpha, y.dtype))
-        elif alpha != 1:
-            y = apply("mul", y, scalar_value(alpha, y.dtype))
+        if alpha != 1:
+            y = apply("mul", y, rounded_on_cpu(b, alpha, call.sizes, call.dtype))
         return apply(op, x, y)
 
-    return elementwise(b, call, body, ("self", "other"))
+    return elementwise(b, call, body, ("self", "other"), operand=rounded_on_cpu)
 
 
 @lowering("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor")
@@ -306,7 +313,7 @@ def _pow(b: Builder, call: Call) -> Tensor:
             return elementwise(b, call, _POWERS[float(exponent)], ("self",))
     elif call.op is torch.ops.aten.pow.Tensor_Scalar and roots:
         body = _power_or_root
-    return elementwise(b, call, body, ("self", "exponent"))
+    return elementwise(b, call, body, ("self", "exponent"), operand=rounded_on_cpu)
 
 
 def _power_or_root(x: Expr, y: Expr) -> Expr:

@@ -52,6 +52,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "add_ of a complex number": lambda: torch.ones(2).add_(1j),
     "negative power": lambda: long**-1,
     "1 - bool": lambda: 1 - mask,
+    "complex into complex128": lambda: torch.complex(
+        x, x, out=torch.zeros(x.shape, dtype=torch.complex128)
+    ),
     "index_add": lambda: torch.zeros(3).index_add(0, at, torch.ones(1, dtype=torch.float64)),
     "batch_norm": lambda: F.batch_norm(x, torch.zeros(4).double(), torch.ones(4).double()),
     "layer_norm": lambda: F.layer_norm(x, (4,), torch.ones(4).double()),
@@ -237,3 +240,35 @@ def test_changing_floats_are_asked_about_as_floats(dtype):
         x = torch.tensor([1, 0]).to(dtype)
         found, expected = compiled(x, number), x * number
         assert found.dtype == expected.dtype and torch.equal(found, expected)
+
+
+REPEATED: dict[str, Callable[[T], Any]] = {
+    "add_": lambda y: y.add_(1),
+    "fill_": lambda y: y.fill_(2),
+    "copy_": lambda y: y.copy_(torch.ones(3)),
+    "item": lambda y: y.__setitem__(0, 1.0),
+    "slice": lambda y: y.__setitem__(slice(None), torch.ones(3)),
+    "clamp_": lambda y: y.clamp_(0, 1),
+    "scatter_": lambda y: y.scatter_(0, torch.tensor([0]), 1.0),
+    "masked_fill_": lambda y: y.masked_fill_(torch.tensor([True, False, True]), 1.0),
+    "index_add_": lambda y: y.index_add_(0, torch.tensor([0]), torch.ones(1)),
+    "out": lambda y: torch.add(torch.ones(3), 1, out=y),
+    "lerp_": lambda y: y.lerp_(torch.ones(3), 0.5),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", REPEATED)
+@pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors is deprecated")
+def test_a_handler_sees_a_refused_write_to_repeated_elements(name: str, dynamic: bool) -> None:
+    def program(x: T) -> tuple[str, T]:
+        made = x * 2
+        repeated = made[:1].expand(3)
+        try:
+            REPEATED[name](repeated)
+        except RuntimeError:
+            return "refused", made
+        return "written", made
+
+    wanted, found = program(torch.ones(2)), tc.compile(program, dynamic=dynamic)(torch.ones(2))
+    assert found[0] == wanted[0] and torch.equal(found[1], wanted[1])
