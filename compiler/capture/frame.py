@@ -15,6 +15,7 @@ from tc.compiler.capture.bytecode.dialects import RUNNING
 from tc.compiler.capture.bytecode.instructions import Instruction, disassemble
 from tc.compiler.capture.bytecode.liveness import live_at
 from tc.compiler.capture.bytecode.opcode_table import OPCODES
+from tc.compiler.capture.bytecode.resume_functions import traced_name
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import CellValue
@@ -67,6 +68,7 @@ class Frame:
         current: the instruction being interpreted.
         parent: the calling frame, or None for the frame under capture.
         is_tail_call: the call instruction of `parent` pushes its result as it is.
+        leaves_out: whether Python has frames between `parent` and this one.
         runs: ranges of instructions that were interpreted, up to the last jump.
         step_number: the number of `current` among the instructions of the trace.
     """
@@ -96,6 +98,7 @@ class Frame:
         self.yielded: Value | None = None
         self.started = False
         self.is_tail_call = False
+        self.leaves_out = False
         self.step_number = 0
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.runs: set[tuple[int, int]] = set()
@@ -280,7 +283,7 @@ class Frame:
         return StackFrame(
             file=self.code.co_filename,
             line=line or self.code.co_firstlineno,
-            name=self.code.co_name,
+            name=traced_name(self.code),
             loc=source_line(self.code.co_filename, line or self.code.co_firstlineno),
         )
 

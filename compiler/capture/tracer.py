@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tc import trace
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.continuation import trampoline
+from tc.compiler.capture.bytecode.resume_functions import begins_with_break
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.frame import Frame, Reached
 from tc.compiler.capture.hook import ORIGINAL, original_of
@@ -26,15 +27,17 @@ from tc.compiler.capture.torch_api import lazy_modules, optimizers, overrides, t
 from tc.compiler.capture.torch_api.annotated import constant_result
 from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.capture.traceable import breaks_are_errors
-from tc.compiler.capture.values.base import Args, HandlingValue, Kwargs, Value
+from tc.compiler.capture.values.base import Args, HandlingValue, Kwargs, OpaqueMethod, Value
 from tc.compiler.capture.values.effects import Effects
 from tc.compiler.capture.values.functions import (
     CellValue,
     FunctionValue,
     GeneratorValue,
+    MethodValue,
     refuse_coroutine,
 )
 from tc.compiler.capture.values.handlers import handler_of
+from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import (
     ClassValue,
     NNModuleValue,
@@ -145,6 +148,8 @@ class Tracer:
             return self._zero_argument_super(f)
         if isinstance(function, FunctionValue) and function.obj is trampoline:
             function, args = args[0], args[1:]
+            if isinstance(function, FunctionValue) and begins_with_break(function.code):
+                raise breaks.Aftermath(breaks.UNSUPPORTED_CALL, function.name)
         self._tail_codes = function.tail_call_codes()
         self._calling = function
         return function.call(self, args, kwargs)
@@ -153,6 +158,16 @@ class Tracer:
     def calling(self) -> str:
         """A description of the latest call."""
         return self._calling.describe() if self._calling is not None else ""
+
+    @property
+    def called(self) -> Any:
+        """The object that was called last; None if there is none yet, or it is new."""
+        function = self._calling
+        while isinstance(function, MethodValue):
+            function = function.function
+        if isinstance(function, OpaqueMethod):
+            return type_lookup(type(function.owner.obj), function.name)
+        return None if function is None else function.obj
 
     def _zero_argument_super(self, f: Frame) -> Value:
         if "__class__" not in f.cells or not f.code.co_argcount:
@@ -194,6 +209,7 @@ class Tracer:
         if function.code.co_flags & inspect.CO_GENERATOR:
             return GeneratorValue(frame)
         frame.is_tail_call = is_tail_call
+        frame.leaves_out = isinstance(self._calling, NNModuleValue)
         caller = self.top
         try:
             return frame.run()

@@ -41,6 +41,13 @@ def raised_here(error: BaseException) -> BaseException:
     return error
 
 
+def without_latest(error: BaseException) -> BaseException:
+    """Take the frame that caught an exception out of its traceback; return the exception."""
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next
+    return error
+
+
 def _frame_at(place: RaisedAt) -> types.FrameType:
     """Return a frame that has ended at a place: only running code makes frames."""
     try:
