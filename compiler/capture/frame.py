@@ -16,10 +16,13 @@ from tc.compiler.capture.bytecode.instructions import Instruction, disassemble
 from tc.compiler.capture.bytecode.liveness import live_at
 from tc.compiler.capture.bytecode.opcode_table import OPCODES
 from tc.compiler.capture.bytecode.resume_functions import traced_name
+from tc.compiler.capture.bytecode.tracebacks import pass_by
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
+from tc.compiler.capture.values.deferred_calls import DeferredCall
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.errors import ErrorContext, attach_context, is_own
+from tc.trace.ids import plain_function
 from tc.trace.places import StackFrame
 
 if TYPE_CHECKING:
@@ -213,7 +216,7 @@ class Frame:
 
     def unwind(self, one: Instruction, raised: Raised) -> None:
         """Continue at the handler that covers an instruction, or raise to the caller."""
-        self._note(raised.value)
+        self._note(one, raised.value)
         if self.t.handled and isinstance(raised.value, ExceptionValue):
             raised.value.came_while(self.t.handled[-1].error)
         handler = one.handler
@@ -225,11 +228,18 @@ class Frame:
         self.push(raised.value)
         self._go_to(handler.target)
 
-    def _note(self, error: Value) -> None:
+    def _note(self, one: Instruction, error: Value) -> None:
         """Record in an exception the line that raises it, and the calls that it leaves.
 
-        A frame that raises it again keeps its first line, unless a call has raised it again.
+        A frame that raises it again keeps its first line, unless a call has raised it again. To an
+        exception from outside, which has a traceback, residual code adds the line.
         """
+        again = one.opname == "RERAISE" or (one.opname == "RAISE_VARARGS" and not one.arg)
+        if error.source is not None and not again and not is_own(self.code.co_filename):
+            spot, span = self.spot(), self.current.positions
+            name, at = plain_function(spot.name), tuple(span) if span else None
+            place = self.t.values.known((spot.file, spot.line, name, at))
+            self.t.effects.demand(DeferredCall(pass_by, [error, place], {}))
         trail = error.trail
         if trail and self.depth > trail[-1][0]:
             trail = ()

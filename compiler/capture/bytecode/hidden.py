@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def hidden(function: F) -> F:
     """Hide the frames of a Python function that is no generator; return it."""
-    function.__code__ = hidden_code(function.__code__)  # type: ignore[attr-defined]
+    function.__code__ = hidden_code(function.__code__)
     return function
 
 
