@@ -210,7 +210,8 @@ class Frame:
                 cause.positions = self.users_chain()[-1].current.positions
             raise
         except Exception as error:
-            callee = self.t.calling if one.opname.startswith("CALL") else ""
+            calling = self.t.calling if one.opname.startswith("CALL") else None
+            callee = "" if calling is None else calling.describe()
             attach_context(error, ErrorContext(one.opname, callee, self.spots()))
             raise
 

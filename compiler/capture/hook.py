@@ -31,7 +31,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from torch._C._dynamo import eval_frame as _c
 
 from tc.compiler.capture import entries
-from tc.compiler.capture.bytecode.hidden import hidden
+from tc.compiler.capture.bytecode.hidden import hidden as hidden
 from tc.compiler.capture.bytecode.resume_functions import traced_name
 from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Manager, Pending, owner_of
 from tc.compiler.capture.outcomes import CacheEntry as CacheEntry
@@ -52,6 +52,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 ORIGINAL = "_tc_original"
 #: attribute of a function that `wrap` returned: its callback
 CALLBACK = "_tc_callback"
+off = frames_unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,11 +344,8 @@ def wrap(fn: F, callback: Callback) -> F:
     set_hook, process = _c.set_eval_frame, _process
     function: Any = fn
     fast_paths = process.fast_paths
-    made = (
-        fast_paths.make(function)
-        if fast_paths is not None and isinstance(fn, FunctionType)
-        else None
-    )
+    make = fast_paths.make if fast_paths is not None and isinstance(fn, FunctionType) else None
+    made = make(function) if make is not None else None
     fast_path: Any
     fast_path, miss = made or (None, None)
 
@@ -481,9 +479,6 @@ def _under(fn: F, state: bool | None) -> F:
             set_hook(previous)
 
     return _dressed(call, fn)
-
-
-off = frames_unseen
 
 
 def _dressed(call: Callable[..., Any], fn: F) -> F:

@@ -27,17 +27,15 @@ from tc.compiler.capture.torch_api import lazy_modules, optimizers, overrides, t
 from tc.compiler.capture.torch_api.annotated import constant_result
 from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.capture.traceable import breaks_are_errors
-from tc.compiler.capture.values.base import Args, HandlingValue, Kwargs, OpaqueMethod, Value
+from tc.compiler.capture.values.base import Args, HandlingValue, Kwargs, Value
 from tc.compiler.capture.values.effects import Effects
 from tc.compiler.capture.values.functions import (
     CellValue,
     FunctionValue,
     GeneratorValue,
-    MethodValue,
     refuse_coroutine,
 )
 from tc.compiler.capture.values.handlers import handler_of
-from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import (
     ClassValue,
     NNModuleValue,
@@ -155,19 +153,9 @@ class Tracer:
         return function.call(self, args, kwargs)
 
     @property
-    def calling(self) -> str:
-        """A description of the latest call."""
-        return self._calling.describe() if self._calling is not None else ""
-
-    @property
-    def called(self) -> Any:
-        """The object that was called last; None if there is none yet, or it is new."""
-        function = self._calling
-        while isinstance(function, MethodValue):
-            function = function.function
-        if isinstance(function, OpaqueMethod):
-            return type_lookup(type(function.owner.obj), function.name)
-        return None if function is None else function.obj
+    def calling(self) -> Value | None:
+        """What was called last."""
+        return self._calling
 
     def _zero_argument_super(self, f: Frame) -> Value:
         if "__class__" not in f.cells or not f.code.co_argcount:

@@ -31,7 +31,7 @@ from tc.compiler.capture.guards.guard_list import CheckedGuards, build
 from tc.compiler.capture.guards.memo import WORTHWHILE, MakeMemo
 from tc.compiler.capture.parts.identity import lasting
 from tc.compiler.capture.resume.breaking import breakable, finish_at_break, looks_back
-from tc.compiler.capture.resume.looks import code_may_look, may_look
+from tc.compiler.capture.resume.looks import called_object, code_may_look, may_look
 from tc.compiler.capture.resume.residual import Residual
 from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
 from tc.compiler.capture.torch_api.optimizers import make_state
@@ -325,8 +325,7 @@ class Translation:
             if code_may_look(frame.code, frame.module_globals):
                 return True
         calls = frames[-1].current.opname.startswith(("CALL", "BEFORE_WITH", "WITH_EXCEPT"))
-        called = self.t.called
-        return calls and called is not None and may_look(called)
+        return calls and self.t.calling is not None and may_look(called_object(self.t.calling))
 
     def begins_with_break(self, cause: breaks.GraphBreak) -> bool:
         """Return whether a break is the one of another frame that this one was made to run."""

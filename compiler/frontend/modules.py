@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from tc.compiler.capture import hook
-from tc.compiler.capture.bytecode.hidden import hidden
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.options import Options, config
 from tc.compiler.process import PROCESS
@@ -44,12 +43,12 @@ class OptimizedModule(torch.nn.Module):
         self.__dict__["_call"] = compiled
         self.__dict__["training"] = module.training
 
-    @hidden
+    @hook.hidden
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module under capture."""
         return self._call(*args, **kwargs)
 
-    @hidden
+    @hook.hidden
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if (
             self._forward_hooks

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tc.compiler.capture.bytecode.by_code import cached_by_code
+from tc.compiler.capture.values.base import OpaqueMethod, Value
+from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import type_lookup
 
 #: names by which code gets at frames of the stack
@@ -22,10 +24,19 @@ OF_FRAMES = frozenset(
 #: functions in C that look at the frame they are called from, or at those above it
 BUILTINS = (
     locals, vars, dir, eval, exec, globals, sys._getframe, sys._current_frames,
-    getattr(sys, "_getframemodulename", sys._getframe),
+    vars(sys).get("_getframemodulename", sys._getframe),
 )  # fmt: skip
 #: how deep calls are followed
 DEPTH = 4
+
+
+def called_object(called: Value) -> Any:
+    """Return the object that is called, without its owner; None if there is none yet."""
+    while isinstance(called, MethodValue):
+        called = called.function
+    if isinstance(called, OpaqueMethod):
+        return type_lookup(type(called.owner.obj), called.name)
+    return called.obj
 
 
 def may_look(called: Any) -> bool:
@@ -50,7 +61,7 @@ def _function_of(called: Any) -> types.FunctionType | None:
     elif not isinstance(called, types.FunctionType):
         called = type_lookup(type(called), "__call__")
     if isinstance(called, types.FunctionType):
-        inner = getattr(called, "__wrapped__", None)
+        inner = vars(called).get("__wrapped__")
         return _function_of(inner) if inner is not None and inner is not called else called
     return None
 
