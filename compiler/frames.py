@@ -23,9 +23,9 @@ from tc.compiler.backends.builtin import aot_eager
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
 from tc.compiler.capture import breaks, hook
-from tc.compiler.capture.bytecode.continuation import trampoline
 from tc.compiler.capture.bytecode.resume_functions import is_resumed
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
+from tc.compiler.capture.entries import was_entered
 from tc.compiler.capture.guards import fast_path
 from tc.compiler.capture.guards.guard_list import Failure, refusals
 from tc.compiler.capture.skips import (
@@ -108,9 +108,10 @@ def is_one_call(frame: hook.Frame, caller: FrameType) -> bool:
     Python runs the caller because it cannot be captured, often because of this very call. Neither a
     graph of one call nor a second graph break in it would be of use, except to who asked for it.
     """
+    asked = was_entered(frame.code)
     while caller.f_globals.get("__name__") == DISPATCHING and caller.f_back is not None:
+        asked = asked or was_entered(caller.f_code)
         caller = caller.f_back
-    asked = str(caller.f_globals.get("__name__", "")).startswith("tc.")
     return frame.globals.get("__name__") == torch.nn.functional.__name__ and not asked
 
 
@@ -123,10 +124,9 @@ def is_below_limit(code: CodeType, caller: FrameType | None, compiler: FrameComp
     these frames call later is compiled as always.
     """
     while is_resumed(code) and caller is not None:
-        if caller.f_code is not trampoline.__code__:
-            code = caller.f_code
-            if is_resumed(code) and compiler in hook.state_of(code).done:
-                return True
+        code = caller.f_code
+        if is_resumed(code) and compiler in hook.state_of(code).done:
+            return True
         caller = caller.f_back
     return False
 

@@ -25,6 +25,8 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 from typing import Any, ClassVar, Protocol
 
+from tc.compiler.capture.bytecode.by_code import ByCode
+from tc.compiler.capture.bytecode.resume_functions import user_code
 from tc.compiler.errors import StageError
 
 
@@ -288,18 +290,28 @@ class _Retired:
 
 
 _RETIRED = _Retired()
-_callers: dict[int, CodeType] = {}
+#: each wrapper keeps it in a local while it runs, so that its references count their frames
+INSIDE = object()
+_OUTSIDE = 2
+"""References to INSIDE where no wrapper runs: that of this module, and of what counts them."""
+_entered: ByCode[bool] = ByCode()
 _callbacks: dict[int, CodeType] = {}
 
 
-def is_caller(code: CodeType) -> None:
-    """Register code that enables the hook: C++ may iterate over entries while its frames run."""
-    _callers[id(code)] = code
+def is_entered(code: CodeType) -> None:
+    """Register code that wrappers call, which enable the hook."""
+    _entered.set(code, True)
 
 
-def enables_hook(code: CodeType) -> bool:
-    """Return whether code is that of a wrapper, which enables the hook and calls the program."""
-    return id(code) in _callers
+def replaces(code: CodeType, residual: CodeType) -> None:
+    """Register residual code of code that may be registered."""
+    if was_entered(code):
+        is_entered(residual)
+
+
+def was_entered(code: CodeType) -> bool:
+    """Return whether code is what some wrapper calls, as the program has it or as residual code."""
+    return _entered.get(user_code(code)) is not None
 
 
 def is_callback(code: CodeType) -> None:
@@ -309,7 +321,7 @@ def is_callback(code: CodeType) -> None:
 
 def nobody_inside() -> bool:
     """Return whether no thread, this one included, is inside a call of compiled code."""
-    return not any(_is_in(_callers, frame) for frame in sys._current_frames().values())
+    return sys.getrefcount(INSIDE) <= _OUTSIDE
 
 
 def _is_in(codes: Container[int], frame: Any) -> bool:

@@ -15,10 +15,14 @@ from tc.compiler.capture.bytecode.dialects import RUNNING
 from tc.compiler.capture.bytecode.instructions import Instruction, disassemble
 from tc.compiler.capture.bytecode.liveness import live_at
 from tc.compiler.capture.bytecode.opcode_table import OPCODES
+from tc.compiler.capture.bytecode.resume_functions import traced_name
+from tc.compiler.capture.bytecode.tracebacks import pass_by
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
+from tc.compiler.capture.values.deferred_calls import DeferredCall
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.errors import ErrorContext, attach_context, is_own
+from tc.trace.ids import plain_function
 from tc.trace.places import StackFrame
 
 if TYPE_CHECKING:
@@ -67,6 +71,7 @@ class Frame:
         current: the instruction being interpreted.
         parent: the calling frame, or None for the frame under capture.
         is_tail_call: the call instruction of `parent` pushes its result as it is.
+        leaves_out: whether Python has frames between `parent` and this one.
         runs: ranges of instructions that were interpreted, up to the last jump.
         step_number: the number of `current` among the instructions of the trace.
     """
@@ -96,6 +101,7 @@ class Frame:
         self.yielded: Value | None = None
         self.started = False
         self.is_tail_call = False
+        self.leaves_out = False
         self.step_number = 0
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.runs: set[tuple[int, int]] = set()
@@ -204,13 +210,14 @@ class Frame:
                 cause.positions = self.users_chain()[-1].current.positions
             raise
         except Exception as error:
-            callee = self.t.calling if one.opname.startswith("CALL") else ""
+            calling = self.t.calling if one.opname.startswith("CALL") else None
+            callee = "" if calling is None else calling.describe()
             attach_context(error, ErrorContext(one.opname, callee, self.spots()))
             raise
 
     def unwind(self, one: Instruction, raised: Raised) -> None:
         """Continue at the handler that covers an instruction, or raise to the caller."""
-        self._note(raised.value)
+        self._note(one, raised.value)
         if self.t.handled and isinstance(raised.value, ExceptionValue):
             raised.value.came_while(self.t.handled[-1].error)
         handler = one.handler
@@ -222,11 +229,18 @@ class Frame:
         self.push(raised.value)
         self._go_to(handler.target)
 
-    def _note(self, error: Value) -> None:
+    def _note(self, one: Instruction, error: Value) -> None:
         """Record in an exception the line that raises it, and the calls that it leaves.
 
-        A frame that raises it again keeps its first line, unless a call has raised it again.
+        A frame that raises it again keeps its first line, unless a call has raised it again. To an
+        exception from outside, which has a traceback, residual code adds the line.
         """
+        again = one.opname == "RERAISE" or (one.opname == "RAISE_VARARGS" and not one.arg)
+        if error.source is not None and not again and not is_own(self.code.co_filename):
+            spot, span = self.spot(), self.current.positions
+            name, at = plain_function(spot.name), tuple(span) if span else None
+            place = self.t.values.known((spot.file, spot.line, name, at))
+            self.t.effects.demand(DeferredCall(pass_by, [error, place], {}))
         trail = error.trail
         if trail and self.depth > trail[-1][0]:
             trail = ()
@@ -280,7 +294,7 @@ class Frame:
         return StackFrame(
             file=self.code.co_filename,
             line=line or self.code.co_firstlineno,
-            name=self.code.co_name,
+            name=traced_name(self.code),
             loc=source_line(self.code.co_filename, line or self.code.co_firstlineno),
         )
 

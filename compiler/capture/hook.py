@@ -18,6 +18,7 @@ about it that callers rely on:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -30,6 +31,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from torch._C._dynamo import eval_frame as _c
 
 from tc.compiler.capture import entries
+from tc.compiler.capture.bytecode.hidden import hidden as hidden
+from tc.compiler.capture.bytecode.resume_functions import traced_name
 from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Manager, Pending, owner_of
 from tc.compiler.capture.outcomes import CacheEntry as CacheEntry
 from tc.compiler.capture.outcomes import Compiled as Compiled
@@ -49,6 +52,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 ORIGINAL = "_tc_original"
 #: attribute of a function that `wrap` returned: its callback
 CALLBACK = "_tc_callback"
+off = frames_unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +101,10 @@ def _result_for_c(outcome: Outcome, frame_code: CodeType) -> _Result:
             entries.check_fits(frame_code, code)
             if code is frame_code:  # a reference cycle through its own cache
                 code = code.replace()
+            entries.replaces(frame_code, code)
             manager = Manager(guards, frame_code, code, _close_fast_paths)
             guards.drop = manager.drop
-            label = f"tc {compile_id} {frame_code.co_name}"
+            label = f"tc {compile_id} {traced_name(frame_code)}"
             guarded = GuardedCode(code, manager, compile_id, label)
             return _Result(_strategy(_DEFAULT, _DEFAULT), False, guarded)
         case Skip(_, recursive):
@@ -182,7 +187,7 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Result:
         return result
     # C cannot repeat its lookup. It makes an entry of each result; this entry never matches.
     _keep_order()
-    label = f"tc {found.compile_id} {code.co_name}"
+    label = f"tc {found.compile_id} {traced_name(code)}"
     emptied = Emptied(found.code, found.code.co_qualname)
     again = GuardedCode(found.code, emptied, found.compile_id, label)
     own.spent = (*own.spent, Pending(callback, again))
@@ -339,15 +344,13 @@ def wrap(fn: F, callback: Callback) -> F:
     set_hook, process = _c.set_eval_frame, _process
     function: Any = fn
     fast_paths = process.fast_paths
-    made = (
-        fast_paths.make(function)
-        if fast_paths is not None and isinstance(fn, FunctionType)
-        else None
-    )
+    make = fast_paths.make if fast_paths is not None and isinstance(fn, FunctionType) else None
+    made = make(function) if make is not None else None
     fast_path: Any
     fast_path, miss = made or (None, None)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        _inside = entries.INSIDE
         passes = fast_path is not None and not (kwargs or process.hook_only)
         if passes:
             found = fast_path(args)
@@ -366,9 +369,10 @@ def wrap(fn: F, callback: Callback) -> F:
             _open(fast_path, function, callback, args)
         return found
 
-    entries.is_caller(call.__code__)
-    _process.wrappers[id(call.__code__)] = call.__code__
+    with contextlib.suppress(TypeError):  # a function in C
+        entries.is_entered(code_of(fn))
     wrapper = _dressed(call, fn)
+    _process.wrappers[id(call.__code__)] = call.__code__
     setattr(wrapper, ORIGINAL, fn)
     setattr(wrapper, CALLBACK, callback)
     return wrapper
@@ -466,6 +470,7 @@ def _under(fn: F, state: bool | None) -> F:
     set_hook = _c.set_eval_frame
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        _inside = entries.INSIDE
         previous = None
         try:
             previous = set_hook(state)
@@ -473,15 +478,12 @@ def _under(fn: F, state: bool | None) -> F:
         finally:
             set_hook(previous)
 
-    entries.is_caller(call.__code__)
     return _dressed(call, fn)
 
 
-off = frames_unseen
-
-
 def _dressed(call: Callable[..., Any], fn: F) -> F:
-    """Give a wrapper the name of its function, and never offer the wrapper's own frame."""
+    """Give a wrapper the name of its function; nobody sees its own frame, or is offered it."""
+    hidden(call)
     _c.set_code_exec_strategy(call.__code__, _strategy(_SKIP, _DEFAULT))
     wrapper: Any = functools.update_wrapper(call, fn)
     return wrapper  # type: ignore[no-any-return]

@@ -158,11 +158,13 @@ def is_being_imported(frame: Frame) -> bool:
     if getattr(getattr(module, "__spec__", None), "_initializing", False):
         return True
     caller: types.FrameType | None = sys._getframe(1)
+    if entries.was_entered(frame.code):
+        return False
     while caller is not None:
         if caller.f_globals.get("__name__") == "importlib._bootstrap":
             return True
-        if entries.enables_hook(caller.f_code):
-            return False  # here the compiled function was called
+        if entries.was_entered(caller.f_code):
+            return False  # it was called as a compiled function
         caller = caller.f_back
     return False
 

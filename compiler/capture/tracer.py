@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tc import trace
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.continuation import trampoline
+from tc.compiler.capture.bytecode.resume_functions import begins_with_break
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.frame import Frame, Reached
 from tc.compiler.capture.hook import ORIGINAL, original_of
@@ -145,14 +146,16 @@ class Tracer:
             return self._zero_argument_super(f)
         if isinstance(function, FunctionValue) and function.obj is trampoline:
             function, args = args[0], args[1:]
+            if isinstance(function, FunctionValue) and begins_with_break(function.code):
+                raise breaks.Aftermath(breaks.UNSUPPORTED_CALL, function.name)
         self._tail_codes = function.tail_call_codes()
         self._calling = function
         return function.call(self, args, kwargs)
 
     @property
-    def calling(self) -> str:
-        """A description of the latest call."""
-        return self._calling.describe() if self._calling is not None else ""
+    def calling(self) -> Value | None:
+        """What was called last."""
+        return self._calling
 
     def _zero_argument_super(self, f: Frame) -> Value:
         if "__class__" not in f.cells or not f.code.co_argcount:
@@ -194,6 +197,7 @@ class Tracer:
         if function.code.co_flags & inspect.CO_GENERATOR:
             return GeneratorValue(frame)
         frame.is_tail_call = is_tail_call
+        frame.leaves_out = isinstance(self._calling, NNModuleValue)
         caller = self.top
         try:
             return frame.run()

@@ -6,7 +6,7 @@ that effects of the failed instruction on the tracer's state never have to be un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
@@ -17,7 +17,11 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 import tc.compiler.capture.registrations  # noqa: F401 -- the tables have to be full
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.bytecode.by_code import cached_by_code
-from tc.compiler.capture.bytecode.resume_functions import is_handed_on
+from tc.compiler.capture.bytecode.resume_functions import (
+    begins_with_break,
+    is_handed_on,
+    is_resumed,
+)
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.frame import Frame, Reached, program_of
 from tc.compiler.capture.guards.definitions import MakeWatch
@@ -27,6 +31,7 @@ from tc.compiler.capture.guards.guard_list import CheckedGuards, build
 from tc.compiler.capture.guards.memo import WORTHWHILE, MakeMemo
 from tc.compiler.capture.parts.identity import lasting
 from tc.compiler.capture.resume.breaking import breakable, finish_at_break, looks_back
+from tc.compiler.capture.resume.looks import called_object, code_may_look, may_look
 from tc.compiler.capture.resume.residual import Residual
 from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
 from tc.compiler.capture.torch_api.optimizers import make_state
@@ -169,7 +174,7 @@ def translate(
                 stop = stop.further_out(cause)
                 continue
             record = translation.record(cause.with_traceback(None))  # which keeps the trace alive
-            if not isinstance(cause, breaks.Aftermath):
+            if not (isinstance(cause, breaks.Aftermath) or translation.begins_with_break(cause)):
                 on_break(record)
             if fullgraph:
                 raise breaks.SkipFrame(cause.title) from None
@@ -191,12 +196,14 @@ class Stop:
     Attributes:
         places: step number and offset of the current instruction of each frame that the break can
             be taken in, the frame under capture first.
-        shown: whether code that runs there may read the locals of the frame under capture.
+        shown: whether code that runs there may read the locals of the frames.
+        real: whether it may look at the frames themselves.
     """
 
     record: BreakRecord
     places: tuple[tuple[int, int | None], ...]
     shown: bool = False
+    real: bool = False
 
     @property
     def step(self) -> int:
@@ -210,7 +217,7 @@ class Stop:
                 f"a graph break before its first operation ({cause}); its callees are "
                 "captured separately"
             ) from None
-        return Stop(self.record, self.places[:-1])
+        return replace(self, places=self.places[:-1])
 
 
 class Translation:
@@ -298,16 +305,32 @@ class Translation:
         self.t.top = leaf
         if self.stop.record.cause.mark:
             self.t.output.marks.add(self.stop.record.cause.mark)
-        resume = finish_at_break(leaf, self._begin, shown=self.stop.shown)
+        resume = finish_at_break(leaf, self._begin, shown=self.stop.shown, real=self.stop.real)
         return resume.residual, replace(self.stop.record, resume=resume.name)
 
     def stop_before(self, cause: breaks.GraphBreak, record: BreakRecord) -> Stop:
         """Return where the next attempt has to end because of a break in this one."""
         frames = cause.frame.chain() if isinstance(cause.frame, Frame) else [self.root]
         own = frames if frames[0] is self.root else [self.root]
-        chain = breakable(own, isinstance(cause, breaks.FrameCountBreak))
+        real = self._needs_frames(cause, frames)
+        chain = breakable(own, real)
         places = tuple((frame.step_number, frame.current.offset) for frame in chain)
-        return Stop(record, places, looks_back(frames))
+        return Stop(record, places, looks_back(frames), real)
+
+    def _needs_frames(self, cause: breaks.GraphBreak, frames: Sequence[Frame]) -> bool:
+        """Return whether what breaks may look at the frames of the stack."""
+        if isinstance(cause, breaks.FrameCountBreak):
+            return True
+        for frame in frames[len(breakable(frames)) :]:  # which Python runs
+            if code_may_look(frame.code, frame.module_globals):
+                return True
+        calls = frames[-1].current.opname.startswith(("CALL", "BEFORE_WITH", "WITH_EXCEPT"))
+        return calls and self.t.calling is not None and may_look(called_object(self.t.calling))
+
+    def begins_with_break(self, cause: breaks.GraphBreak) -> bool:
+        """Return whether a break is the one of another frame that this one was made to run."""
+        first = self.t.output.calls == 0 and cause.frame is self.root
+        return first and begins_with_break(self.frame.code)
 
     def _begin(self, values: list[Value], at_break: bool = True) -> Residual:
         """Emit the start of the residual code: graph call, new values, effects."""
@@ -467,5 +490,4 @@ class RootFrame(Frame):
 def is_handler_resumption(code: CodeType) -> bool:
     """Return whether code resumes at the start of an exception handler."""
     instructions = program_of(code).instructions
-    resumed = code.co_name.startswith("torch_dynamo_resume_in_")
-    return resumed and any(i.opname == "PUSH_EXC_INFO" for i in instructions[:12])
+    return is_resumed(code) and any(i.opname == "PUSH_EXC_INFO" for i in instructions[:12])

@@ -43,10 +43,12 @@ class OptimizedModule(torch.nn.Module):
         self.__dict__["_call"] = compiled
         self.__dict__["training"] = module.training
 
+    @hook.hidden
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module under capture."""
         return self._call(*args, **kwargs)
 
+    @hook.hidden
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if (
             self._forward_hooks

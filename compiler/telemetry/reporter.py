@@ -11,6 +11,7 @@ from types import CodeType
 from typing import Any
 
 from tc import trace
+from tc.compiler.capture.bytecode.resume_functions import traced_name
 from tc.compiler.capture.guards.guard_list import CheckedGuards, Failure
 from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
@@ -82,7 +83,7 @@ class CompileReporter:
         place = StackFrame(
             self.code.co_filename,
             self.code.co_firstlineno,
-            self.code.co_name,
+            traced_name(self.code),
             linecache.getline(self.code.co_filename, self.code.co_firstlineno).strip(),
         )
         trace.emit(trace.FrameStart((*caller, place)))
@@ -152,7 +153,7 @@ class CompileReporter:
         trace.emit(
             trace.Metrics(
                 compile_id=str(self.compile_id),
-                co_name=self.code.co_name,
+                co_name=traced_name(self.code),
                 co_filename=self.code.co_filename,
                 co_firstlineno=self.code.co_firstlineno,
                 cache_size=self.cache_size,
@@ -389,6 +390,6 @@ def callers(frame: Any) -> list[StackFrame]:
             file = frame.f_code.co_filename
             line = frame.f_lineno or frame.f_code.co_firstlineno
             text = linecache.getline(file, line).strip()
-            found.append(StackFrame(file, line, frame.f_code.co_name, text))
+            found.append(StackFrame(file, line, traced_name(frame.f_code), text))
         frame = frame.f_back
     return found[::-1]

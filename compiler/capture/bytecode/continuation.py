@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tc.compiler.capture.bytecode.hidden import hidden
+
 
 class Continuation:
     """What a resume function that breaks returns: the next resume function and its arguments."""
@@ -20,6 +22,7 @@ class Continuation:
         self.args = args
 
 
+@hidden
 def trampoline(function: Callable[..., Any], *args: Any) -> Any:
     """Call a resume function, then each `Continuation` that it returns; return the final result."""
     result = function(*args)

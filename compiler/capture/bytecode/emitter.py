@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any
 
 from tc.compiler.capture.bytecode.dialects import VERSION
+from tc.compiler.capture.bytecode.hidden import with_hidden_part
 from tc.compiler.capture.bytecode.instructions import Handler, Instruction, assemble
 from tc.compiler.core.table import Table
 
@@ -69,6 +70,7 @@ class Emitter:
         self.instructions: list[Instruction] = []
         self.positions = positions
         self.handler: Handler | None = None
+        self.hidden: list[Instruction] = []
         self._traits = TRAITS[VERSION]
 
     def append(self, instruction: Instruction) -> Instruction:
@@ -94,7 +96,10 @@ class Emitter:
 
     def assemble(self, like: CodeType, **overrides: Any) -> CodeType:
         """Build the code object; the overrides are those of `bytecode.assemble`."""
-        return assemble(self.instructions, like, **overrides)
+        body = self.instructions
+        return assemble(
+            with_hidden_part(body, self.hidden) if self.hidden else body, like, **overrides
+        )
 
     # ------------------------------------------------------------ frame
 
@@ -305,6 +310,19 @@ class Emitter:
         for flag in (_CLOSURE, _KWDEFAULTS, _DEFAULTS):
             if flags & flag:
                 self.emit("SET_FUNCTION_ATTRIBUTE", flag)
+
+    def return_call(self, positional: int) -> None:
+        """Return the result of a call, during which no stack shows the frame."""
+        call, after = self.label(), self.label()
+        self.jump(call)
+        self.place(after)
+        self.return_value()
+        shown, self.instructions = self.instructions, self.hidden
+        handler, self.handler = self.handler, None
+        self.place(call)
+        self.call(positional)
+        self.jump(after)
+        self.instructions, self.handler = shown, handler
 
     # ------------------------------------------------------------ jumps
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
@@ -28,16 +27,21 @@ Kind = bool | Literal["handling"]
 # LOAD_SUPER_ATTR has both arguments on the stack, but ignores them unless this flag is set.
 _SUPER_TAKES_TWO = 2
 
-_NAME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_\d+")
 _NEVER = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The user's code that a resume function is made of, and resumed offsets -> user's offsets."""
+    """The user's code that a resume function is made of, and resumed offsets -> user's offsets.
+
+    Attributes:
+        broke: whether it begins with an instruction that broke the graph of another frame, or
+            with the call of a function that does.
+    """
 
     code: CodeType
     offsets: dict[int, int]
+    broke: bool = False
 
 
 _ORIGINS: ByCode[Origin] = ByCode()
@@ -70,8 +74,7 @@ def inner_names(locals: Mapping[str, Any]) -> dict[str, str]:
         parameters = {
             name: parameters.get(f"{INNER}{i}", f"{INNER}{i}") for i, name in enumerate(names)
         }
-        match = _NAME.fullmatch(code.co_name)
-        function = match["function"] if match else code.co_name
+        function = user_code(code).co_name
         for name, parameter in parameters.items():
             if not name.startswith(INNER):
                 found[parameter] = name if name.startswith(STACK_PREFIX) else f"{function}.{name}"
@@ -81,6 +84,23 @@ def inner_names(locals: Mapping[str, Any]) -> dict[str, str]:
 def is_resumed(code: CodeType) -> bool:
     """Return whether a code object is that of a resume function."""
     return _ORIGINS.get(code) is not None
+
+
+def begins_with_break(code: CodeType) -> bool:
+    """Return whether code begins with an instruction that broke the graph of another frame.
+
+    It runs in a frame of its own then: nothing inlines it.
+    """
+    origin = _ORIGINS.get(code)
+    return origin is not None and origin.broke
+
+
+def traced_name(code: CodeType) -> str:
+    """Return a function's name as the trace has it: that of a resume function says where from.
+
+    The code itself has the name of the user's function, which tracebacks and callers see.
+    """
+    return code.co_qualname.rpartition(".")[2] if is_resumed(code) else code.co_name
 
 
 def user_code(code: CodeType) -> CodeType:
@@ -112,6 +132,7 @@ def cached_resume_code(
     locals: tuple[str, ...],
     inner: int | None = None,
     raises: bool = False,
+    broke: bool = False,
 ) -> CodeType:
     """Return code that rebuilds the frame's state from its arguments and continues at `offset`.
 
@@ -119,9 +140,10 @@ def cached_resume_code(
     (bottom first; False is a NULL; `HANDLING` is the error that the entries above it handle), then
     `locals`. With `inner`, a function and that many arguments for it follow: the instruction at
     `offset` is a call, and the resume function calls that function in its place. With `raises`,
-    the last entry of `stack` is an exception, which the instruction at `offset` raises. All cell
-    and free variables of `code` are free variables of the result: the caller makes a closure for
-    `co_freevars`. Equal arguments give the same code object, whose origin is recorded.
+    the last entry of `stack` is an exception, which the instruction at `offset` raises. With
+    `broke`, the result is marked for `begins_with_break`. All cell and free variables of `code` are
+    free variables of the result: the caller makes a closure for `co_freevars`. Equal arguments give
+    the same code object, whose origin is recorded.
 
     Raises:
         ValueError: `code` is a generator's or a coroutine's, no instruction starts at `offset`,
@@ -130,7 +152,7 @@ def cached_resume_code(
     name = resume_name(code, offset)
     emitted = _resumption(code, offset, stack, locals, inner, raises)
     made = _assembled(code, emitted, name)
-    _ORIGINS.set(made, Origin(code, _offsets(made, emitted.instructions)))
+    _ORIGINS.set(made, Origin(code, _offsets(made, emitted.instructions), broke))
     return made
 
 
@@ -149,8 +171,7 @@ def _offsets(made: CodeType, instructions: Sequence[Instruction]) -> dict[int, i
 
 def resume_name(code: CodeType, offset: int) -> str:
     """Return the name of the function that resumes `code`, or what it resumes, at `offset`."""
-    match = _NAME.fullmatch(code.co_name)
-    function = match["function"] if match else code.co_name.strip("<>")
+    function = user_code(code).co_name.strip("<>")
     line = _at(disassemble(code), offset).positions
     number = line.lineno if line is not None and line.lineno is not None else code.co_firstlineno
     return f"torch_dynamo_resume_in_{function}_at_{number}"
@@ -168,7 +189,6 @@ def _assembled(code: CodeType, resumption: _Resumption, name: str) -> CodeType:
     return assemble(
         resumption.instructions,
         code,
-        name=name,
         qualname=outer + dot + name,
         args=resumption.args,
         freevars=resumption.free,

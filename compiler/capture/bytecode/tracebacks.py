@@ -22,12 +22,16 @@ def with_traceback(error: BaseException, places: Sequence[RaisedAt]) -> BaseExce
     handled = sys.exc_info()[1]
     if error.__context__ is None and handled is not error:
         error.__context__ = handled
-    traceback = error.__traceback__
     for place in places:
-        frame = _frame_at(place)
-        traceback = types.TracebackType(traceback, frame, frame.f_lasti, place[1])
-    error.__traceback__ = traceback
+        pass_by(error, place)
     return error
+
+
+def pass_by(error: BaseException, place: RaisedAt) -> None:
+    """Put a place above the traceback of an exception, which has left the frame there."""
+    frame = _frame_at(place)
+    above = types.TracebackType(error.__traceback__, frame, frame.f_lasti, place[1])
+    error.__traceback__ = above
 
 
 def raised_here(error: BaseException) -> BaseException:
@@ -38,6 +42,13 @@ def raised_here(error: BaseException) -> BaseException:
     if error.__traceback__ is None:
         frame = sys._getframe(1)
         error.__traceback__ = types.TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+    return error
+
+
+def without_latest(error: BaseException) -> BaseException:
+    """Take the frame that caught an exception out of its traceback; return the exception."""
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next
     return error
 
 

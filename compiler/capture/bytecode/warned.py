@@ -7,8 +7,6 @@ import types
 import warnings
 from typing import Any
 
-from tc.compiler.capture.bytecode.continuation import trampoline
-
 PARAMETERS = ("message", "category", "stacklevel", "source")
 #: a level that no stack reaches: the warning names no line of the program
 NO_FRAME = 1 << 30
@@ -60,10 +58,7 @@ def _frame_at(level: int) -> types.FrameType | None:
 
 def _caller_in_program(frame: types.FrameType) -> types.FrameType | None:
     """Return the frame that has called one of the program, were the program not compiled."""
-    above = frame.f_back
-    if above is not None and above.f_code is trampoline.__code__ and above.f_back is not None:
-        return _caller_in_program(above.f_back)  # the frame that broke, which this one continues
-    return _program_frame(above)
+    return _program_frame(frame.f_back)
 
 
 def _program_frame(frame: types.FrameType | None) -> types.FrameType | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks, hook
@@ -26,8 +26,9 @@ from tc.compiler.capture.bytecode.resume_functions import (
     can_resume,
     is_resumed,
     origin_of,
+    traced_name,
 )
-from tc.compiler.capture.bytecode.tracebacks import raised_here
+from tc.compiler.capture.bytecode.tracebacks import raised_here, without_latest
 from tc.compiler.capture.frame import Frame
 from tc.compiler.capture.skips import stays_whole
 from tc.compiler.capture.values.base import NULL, HandlingValue, Value
@@ -76,6 +77,7 @@ class Link:
         kinds, slots: its stack, bottom first.
         calls: whether it first calls the resume function of the next link.
         raises: whether it raises the exception on top of its stack at that instruction.
+        broke: whether it breaks the graph at that instruction, as reported of another frame.
     """
 
     frame: Frame
@@ -85,6 +87,7 @@ class Link:
     locals: dict[str, Value]
     calls: bool = False
     raises: bool = False
+    broke: bool = False
 
     def inner(self, rest: Sequence[Link]) -> int | None:
         """Return how many arguments the function of the next link takes."""
@@ -97,10 +100,10 @@ class Link:
         return own if inner is None else own + 1 + inner
 
 
-def breakable(frames: Sequence[Frame], counts_frames: bool = False) -> list[Frame]:
+def breakable(frames: Sequence[Frame], real: bool = False) -> list[Frame]:
     """Return the frames, outermost first, down to the innermost one that can break.
 
-    If ``counts_frames``, what breaks in the last frame depends on which frames there are.
+    If ``real``, the instruction is to run in a frame of its own code.
     """
     root, *inlined = frames
     chain = [root]
@@ -108,10 +111,10 @@ def breakable(frames: Sequence[Frame], counts_frames: bool = False) -> list[Fram
         module = str(frame.module_globals.get("__name__", ""))
         if not frame.is_tail_call or not can_resume(frame.code) or stays_whole(module):
             break
+        if real and frame.leaves_out:
+            break
         chain.append(frame)
-    if counts_frames and len(chain) == len(frames) > 1:
-        chain.pop()
-    while len(chain) > 1 and not _runs_elsewhere(chain[-1], root):
+    while not real and len(chain) > 1 and not _runs_elsewhere(chain[-1], root):
         chain.pop()
     return chain
 
@@ -123,7 +126,7 @@ def _runs_elsewhere(frame: Frame, root: Frame) -> bool:
         return False
     if opname.startswith(OWN_GLOBALS):
         return frame.module_globals is root.module_globals
-    return not (opname.startswith("CALL") and looks_back([frame]))
+    return True
 
 
 def looks_back(frames: Sequence[Frame]) -> bool:
@@ -132,16 +135,24 @@ def looks_back(frames: Sequence[Frame]) -> bool:
 
 
 def finish_at_break(
-    leaf: Frame, begin: Callable[[list[Value]], Residual], *, shown: bool = False
+    leaf: Frame,
+    begin: Callable[[list[Value]], Residual],
+    *,
+    shown: bool = False,
+    real: bool = False,
 ) -> Ending:
     """Emit everything from the graph's call to the calls of the resume functions.
 
-    If ``shown``, the instruction that breaks may read the frame's locals, so all are stored there.
+    If ``shown``, the instruction that breaks may read the frames' locals, so all are kept. If
+    ``real``, it may look at the frames themselves: one of an inlined frame is left to the function
+    that resumes this frame, which begins with it.
     """
     one = leaf.current
     if one.opname in ("YIELD_VALUE", "SEND"):
         raise breaks.SkipFrame("it yields")
-    return _Ending(leaf.chain(), begin, shown).emit()
+    chain = leaf.chain()
+    ending = _Ending(chain, begin, shown)
+    return ending.emit_before() if real and len(chain) > 1 else ending.emit()
 
 
 class _Ending:
@@ -154,7 +165,8 @@ class _Ending:
         self.shown = self._user_locals(chain[0]) if shown else {}
         self.leaf = chain[-1]
         self.handled = {id(value) for value in self.leaf.t.handled}
-        self.locals = [self._live(frame) for frame in chain]
+        kept = self._user_locals if shown else self._live
+        self.locals = [self._live(frame) | kept(frame) for frame in chain]
         stacks = [value for frame in chain for value in frame.stack]
         cells = [cell for frame in chain[1:] for cell in frame.cells.values()]
         locals_ = [value for found in self.locals for value in found.values()]
@@ -175,7 +187,8 @@ class _Ending:
 
     @staticmethod
     def _live(frame: Frame) -> dict[str, Value]:
-        targets = [*_following(frame), frame.current.target, *_handler_target(frame)]
+        one = frame.current
+        targets = [one, *_following(frame), one.target, *_handler_target(frame)]
         wanted = [frame.program.live_at(target) for target in targets if target is not None]
         found = frame.bound(frozenset().union(*wanted))
         return {name: found[name] for name in sorted(found)}
@@ -220,6 +233,20 @@ class _Ending:
             r.e.place(caught)
             self._continue_in_handler(handler)
         return Ending(r, self.name)
+
+    def emit_before(self) -> Ending:
+        """Emit an end at which the innermost frame resumes before its instruction."""
+        for value in self.passed:
+            self.r.keep(value)
+        kinds = self._kinds(self.leaf.stack)
+        first = _with_parts(self.leaf, self.leaf.current)[0]
+        assert first.offset is not None
+        slots = tuple(map(self._passed, self.leaf.stack))
+        last = Link(self.leaf, first.offset, kinds, slots, self.locals[-1], broke=True)
+        self.below = []
+        waiting = [replace(link, broke=True) for link in self._waiting()]
+        self._call([*waiting, last], 0, ())
+        return Ending(self.r, self.name)
 
     def _deleted(self, one: Instruction) -> list[str]:
         """Return the frame's arguments that the instruction names and that traced code deleted."""
@@ -273,7 +300,8 @@ class _Ending:
         """Emit the resume calls for an error of the instruction.
 
         The frame under capture resumes in its handler. An inlined frame raises the error again at
-        its origin, where its own handlers, those of its callers, and tracebacks see it.
+        its origin, where its own handlers, those of its callers, and tracebacks see it: there they
+        are without the frame under capture, in which the instruction has run.
         """
         own = self.leaf.current.handler
         kept = handler.depth - len(self.below)
@@ -282,6 +310,10 @@ class _Ending:
             assert own is not None
             self._continue_at(own.target, (*kinds, True) if own.lasti else kinds)
             return
+        self.r.load_callable(without_latest)
+        self.r.e.copy(3)
+        self.r.e.call(1)
+        self.r.e.pop_top()
         offset, wanted = self.leaf.current.offset, {}
         assert offset is not None
         if own is not None:
@@ -305,13 +337,13 @@ class _Ending:
         return {name: value for name, value in self.locals[-1].items() if name in names}
 
     # -- calls -----------------------------------------------------------------------------
-    def _call(self, links: list[Link], depth: int) -> None:
+    def _call(self, links: list[Link], depth: int, stack: Sequence[Value] | None = None) -> None:
         """Emit the return of a call of the first link's function.
 
-        The stack has ``depth`` entries.
+        The stack has ``depth`` entries: by default those with which the instruction began.
         """
         e = self.r.e
-        stack = (*self.below, *self.leaf.stack)
+        stack = (*self.below, *self.leaf.stack) if stack is None else stack
         marks = [i for i, value in enumerate(stack) if self._handles(value)]
         if marks:
             e.copy(depth - marks[0])
@@ -329,8 +361,7 @@ class _Ending:
                 else:
                     self.r.push(value)
                 pushed += 1
-        e.call(pushed - 2)
-        e.return_value()
+        e.return_call(pushed - 2)
 
     def _make(self, link: Link, inner: int | None) -> None:
         """Push the resume function of a frame."""
@@ -338,11 +369,11 @@ class _Ending:
         if any(name.startswith(STACK_PREFIX) for name in link.locals):
             raise breaks.SkipFrame("it breaks the graph before its arguments are read")
         resumed = cached_resume_code(
-            code, offset, link.kinds, tuple(link.locals), inner, link.raises
+            code, offset, link.kinds, tuple(link.locals), inner, link.raises, link.broke
         )
         if link.frame is self.chain[0]:
             self.r.e.make_function(resumed, resumed.co_freevars)
-            self.name = self.name or resumed.co_name
+            self.name = self.name or traced_name(resumed)
             return
         r = self.r
         r.load_callable(types.FunctionType)
@@ -384,18 +415,23 @@ def _copies(frame: Frame, one: Instruction, label: Instruction) -> list[Instruct
     """Return copies of the breaking instruction and of those that belong to it."""
     if one.opname in NULL_PUSHERS and _pushes_null(one):
         return _plain_load(one)
-    copied: list[Instruction] = []
+    copied = [_copy(part) for part in _with_parts(frame, one)]
+    if one.target is not None:
+        copied[-1].target = label
+    return copied
+
+
+def _with_parts(frame: Frame, one: Instruction) -> list[Instruction]:
+    """Return an instruction after those that belong to it."""
+    found = [one]
     index = frame.program.index[id(one)] - 1
     while one.opname == "CALL" and index >= 0:
         before = frame.program.instructions[index]
         if before.opname not in ("PRECALL", "KW_NAMES"):
             break
-        copied.insert(0, _copy(before))
+        found.insert(0, before)
         index -= 1
-    last = _copy(one)
-    if one.target is not None:
-        last.target = label
-    return [*copied, last]
+    return found
 
 
 def _pushes_null(one: Instruction) -> bool:

@@ -11,6 +11,7 @@ from tc.compiler.capture.bytecode.tracebacks import with_traceback
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.trace.ids import plain_function
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -137,7 +138,7 @@ class ExceptionValue(Value):
             r.e.store_attr(name)
         if self.trail:
             places = (
-                (at.file, at.line, at.name, tuple(span) if span else None)
+                (at.file, at.line, plain_function(at.name), tuple(span) if span else None)
                 for _, at, span in self.trail
             )
             r.e.load_const(tuple(places))

@@ -255,7 +255,7 @@ def test_on_other_pythons() -> None:
     here = Path(__file__).parent
     files = [
         str(here / f"test_{x}.py")
-        for x in ("instructions", "emitter", "liveness", "resume_functions")
+        for x in ("instructions", "emitter", "hidden", "liveness", "resume_functions")
     ]
     pythons = other_pythons()
     if not pythons:

@@ -29,6 +29,7 @@ from tc.compiler.capture.bytecode.resume_functions import (
     STACK_PREFIX,
     cached_resume_code,
     resume_name,
+    traced_name,
 )
 
 check = TestCase()
@@ -401,7 +402,9 @@ def remade(function: Any, code: CodeType) -> FunctionType:
 
 def nested_resumes(code: CodeType) -> Iterator[tuple[CodeType, int]]:
     for i, constant in enumerate(code.co_consts):
-        if isinstance(constant, CodeType) and constant.co_name.startswith("torch_dynamo_resume"):
+        if isinstance(constant, CodeType) and traced_name(constant).startswith(
+            "torch_dynamo_resume"
+        ):
             yield constant, i
 
 
@@ -458,14 +461,15 @@ def test_parameters_names_and_places() -> None:
     rest = cached_resume_code(code, offset, (True, False, True), ("b", "c"))
     check.assertEqual(rest.co_varnames[:4], ("___stack0", "___stack1", "b", "c"))
     check.assertEqual(rest.co_argcount, 4)
-    check.assertEqual(rest.co_name, f"torch_dynamo_resume_in_original_at_{code.co_firstlineno + 2}")
-    check.assertTrue(rest.co_qualname.endswith("<locals>." + rest.co_name))
+    name = f"torch_dynamo_resume_in_original_at_{code.co_firstlineno + 2}"
+    check.assertEqual((rest.co_name, traced_name(rest)), ("original", name))
+    check.assertTrue(rest.co_qualname.endswith("<locals>." + name))
     check.assertEqual(rest.co_filename, code.co_filename)
     check.assertEqual(rest.co_firstlineno, code.co_firstlineno)
     check.assertEqual(FunctionType(rest, {})(None, None, 5, 7), 35)
     again = disassemble(rest)[-1].offset
     assert again is not None
-    check.assertEqual(resume_name(rest, again), rest.co_name)
+    check.assertEqual(resume_name(rest, again), name)
 
 
 def test_prologues_do_not_pile_up() -> None:
