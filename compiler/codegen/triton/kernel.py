@@ -31,7 +31,7 @@ from tc.compiler.codegen.triton.printer import (
     triton_operation,
 )
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, neutral, walk
+from tc.compiler.loops.expr import Expr, extents, neutral, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import Buffer
 from tc.compiler.loops.ops import compute_dtype
@@ -160,9 +160,9 @@ def _indices(kernel: Kernel) -> Iterable[Index]:
         for node in walk(value):
             if node.op in ("load", "at"):
                 yield node.data[1]
-                yield from node.data[2] if node.op == "at" else ()
-            elif node.op in ("index", "into"):
-                yield from (node.data[0],) if node.op == "index" else node.data[0]
+            elif node.op == "index":
+                yield node.data[0]
+            yield from extents(node)
 
 
 def _small(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
