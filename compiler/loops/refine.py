@@ -6,6 +6,7 @@ In: `LoopGraph`. Out: the same graph, in which
   between arms, such as the wrap-around of indices that cannot be negative;
 - computed positions that are within their bounds are marked (their bound is None): kernels read
   there without a check;
+- integers and truth values that a 16-bit float has exactly are not rounded to one and back;
 - 64-bit integers that are positions, or become floats, are computed in 32 bits if they fit:
   twice as many are in a vector.
 
@@ -27,6 +28,8 @@ from tc.compiler.loops.ranges import COMPARISONS, Ranges
 ARITHMETIC = ("add", "sub", "mul", "minimum", "maximum", "neg", "abs")
 #: operations that a range may simplify
 REFINED = frozenset((*COMPARISONS, "minimum", "maximum", "at", "into", "to"))
+#: 16-bit floats -> the integer up to which they have all
+EXACT = {torch.bfloat16: 1 << 8, torch.float16: 1 << 11}
 NARROW, WIDE = torch.int32, torch.int64
 
 
@@ -57,6 +60,8 @@ def _may_change(node: Expr) -> bool:
     if node.op not in REFINED:
         return False
     source = node.args[0].dtype
+    if source in EXACT:
+        return node.op == "to" and node.args[0].op == "to"
     return node.op in ("at", "into") or not (source.is_floating_point or source is torch.bool)
 
 
@@ -77,10 +82,27 @@ def simpler(node: Expr, ranges: Ranges) -> Expr:
         return node.args[1] if ranges.at_most(other, one) else node
     if op == "to":
         [value] = node.args
+        if value.dtype in EXACT:
+            return _unrounded(node, ranges) or node
         if not node.dtype.is_floating_point or not _worth_narrowing(value, ranges):
             return node
         return rebuild(node, (narrowed(value, ranges),))
     return _placed(node, ranges)
+
+
+def _unrounded(node: Expr, ranges: Ranges) -> Expr | None:
+    """Return an integer as a float, if it is rounded to 16 bits in between and these have it."""
+    inner = node.args[0]
+    if inner.op != "to" or inner.dtype not in EXACT or node.dtype is not torch.float32:
+        return None
+    [number] = inner.args
+    if number.op == "to" and number.dtype is torch.float32:
+        [number] = number.args
+    if number.dtype.is_floating_point:
+        return None
+    value = ranges.of(number)
+    exact = max(-value.low, value.high) <= EXACT[inner.dtype]
+    return Expr("to", (number,), node.dtype) if exact else None
 
 
 def _placed(node: Expr, ranges: Ranges) -> Expr:

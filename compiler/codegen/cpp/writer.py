@@ -164,6 +164,13 @@ class Writer(Block):
         self.arrays: set[str] = set()
         self.hoisted: dict[Expr, str] = {}
         self.branching = False
+        self.widened = {
+            node
+            for statement in kernel.statements()
+            for node in walk(statement.value)
+            if node.op == "to" and node.args[0].op == "local" and node.dtype is torch.float32
+            if node.args[0].dtype in LOW_PRECISION
+        }
         self.running = "a"
         self.at = "[j]" if kernel.lane is not None else ""
         self.short_nans = all(has_short_nans(s.value) for s in kernel.statements())
@@ -460,10 +467,20 @@ class Writer(Block):
                 self.emit(f"{statement.name}[j] = {text};")
             else:
                 self.declare(f"const {c_type(statement.value.dtype)}", statement.name, text)
+                self._keep_wide(statement, printer)
         elif isinstance(statement, Running):
             self.run_on(statement, text)
         else:
             self.accumulate(statement, text)
+
+    def _keep_wide(self, statement: Let, printer: ExprPrinter) -> None:
+        """Round a value to 16 bits and back where it is read so: that is cheaper than twice."""
+        value = statement.value
+        wide = Expr("to", (Expr("local", (), value.dtype, (statement.name,)),), torch.float32)
+        if wide in self.widened and value.op == "to" and value.args[0].dtype is torch.float32:
+            name = f"w_{statement.name}"
+            self.declare("const float", name, printer.value(Expr("to", (value,), torch.float32)))
+            printer.known[wide] = name
 
     def run_on(self, scan: Running, text: str) -> None:
         """Print a step of a scan; choices are made without branches."""

@@ -273,3 +273,18 @@ def test_the_gate_can_refuse_ranges() -> None:
     traced = trace(RESAMPLED["bilinear"], (r(2, 3, 12, 10),), "fake")
     graph = lower(traced, Gate(refuse_from={"loops.ranges": 1}))
     assert any(b is not None for node in reads(graph) for _, b, _ in positions(node))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_small_integers_are_not_rounded_to_16_bits_and_back(dtype: torch.dtype) -> None:
+    def rounded(fn: Callable[..., T], *args: T) -> bool:
+        nests = [node for node in compare(fn, args).nodes if isinstance(node, Nest)]
+        every = [n for nest in nests for n in walk(nest.body)]
+        return any(
+            n.op == "to" and n.args[0].dtype is dtype and n.args[0].op == "to" for n in every
+        )
+
+    x = r(40).to(dtype)
+    assert not rounded(lambda x, i: (i > 1).to(dtype) * x, x, torch.arange(40) % 3)
+    assert not rounded(lambda x: torch.arange(40).to(dtype) * x, x)
+    assert rounded(lambda x: (torch.arange(40) * 777).to(dtype) * x, x)
