@@ -315,13 +315,15 @@ class KernelWriter:
         for k, (place, bound) in enumerate(zip(places, statement.value.data[0], strict=True)):
             name = place if place.isidentifier() else printer.named(place)
             text_of[f"x{k}"] = name
-            mask.append(f"({name} >= 0) & ({name} < {triton_index(bound)})")
+            if bound is not None:
+                mask.append(f"({name} >= 0) & ({name} < {triton_index(bound)})")
         spell = spelling(triton_operation, text_of)
         text = spread(ix.render(statement.index, spell), statement.index, space.axes)
         function = "tl.store" if statement.kind == "set" else f"tl.atomic_{ATOMIC[statement.kind]}"
         order = "" if statement.kind == "set" else ', sem="relaxed"'
         place = f"{statement.buffer}_ptr + {text}"
-        self.emit(f"{function}({place}, {value}, mask={' & '.join(mask)}{order})")
+        masks = f", mask={' & '.join(mask)}" if mask else ""
+        self.emit(f"{function}({place}, {value}{masks}{order})")
 
     def _whole_row(self, statement: Accumulate, text: str) -> None:
         """Print a reduction over a row in registers."""
