@@ -7,14 +7,14 @@ shared subexpression once, and the text of the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
 import torch
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, can_fail, walk
+from tc.compiler.loops.expr import Expr, can_fail, extents, position_key, positions, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import C_TYPES, LOW_PRECISION, SCALAR_OPS
 
@@ -167,13 +167,13 @@ class ExprPrinter:
             same[node] = steady and all(same.get(a, a in self.known) for a in node.args)
         for node in same:
             if node.op in ("at", "into") and not same[node]:
-                for arg, bound, checked in _positions(node):
+                for arg, bound, checked in positions(node):
                     if same.get(arg):
-                        self.value(arg)
-                        self._position(arg, bound, checked)
+                        self.position(arg, bound, checked)
             for part in node.args:
                 if same.get(part) and not same[node] and part.cost() >= HOIST_COST:
-                    self.known[part] = self._named(part, self.value(part))
+                    text = self.value(part)
+                    self.known[part] = text if text.isidentifier() else self._named(part, text)
 
     def nested(self, inline: bool = False) -> ExprPrinter:
         """Return a printer for a block inside this one, or for a part of an expression."""
@@ -291,7 +291,7 @@ class ExprPrinter:
         """An element that is read; of a buffer without elements, where every position is a fault,
         nothing is."""
         element = self.element(node.data[0], node.data[1], node)
-        empty = [bound for bound in node.data[2] if not ix.is_at_least(bound, 1)]
+        empty = [bound for bound in extents(node) if not ix.is_at_least(bound, 1)]
         if not empty:
             return element
         some = " && ".join(f"{c_index(bound)} > 0" for bound in empty)
@@ -300,19 +300,28 @@ class ExprPrinter:
     def element(self, buffer: str, index: Index, node: Expr) -> str:
         """Return an element at the computed positions of an ``at`` or ``into``."""
         text_of: dict[str, str] = {}
-        for k, position in enumerate(_positions(node)):
-            self.value(position[0])
-            text_of[f"x{k}"] = self._position(*position)
+        for k, position in enumerate(positions(node)):
+            text = self.position(*position)
+            narrow = position[0].dtype is not torch.int64
+            text_of[f"x{k}"] = f"(long long){text}" if narrow else text
         return f"{buffer}[{ix.render(index, spelling(_c_operation, text_of))}]"
+
+    def offset(
+        self, positions: Iterable[tuple[str, Expr, Index | None, bool]], index: Index
+    ) -> str:
+        """Return an index over computed positions: names, values, bounds, whether to check."""
+        text_of = {n: f"(long long){self.position(g, b, c)}" for n, g, b, c in positions}
+        return ix.render(index, spelling(_c_operation, text_of))
 
     def skip_outside(self, node: Expr) -> None:
         """Emit branches to the next iteration if a position of an ``into`` is out of range.
 
         A predicted branch costs nothing, while a chain of clamps delays the memory access.
         """
-        for value, bound, checked in _positions(node):
-            text, key = self.value(value), _position_key(value, bound, checked)
-            if key not in self.known:
+        for value, bound, checked in positions(node):
+            key = position_key(value, bound, checked)
+            if bound is not None and key not in self.known:
+                text = self.value(value)
                 self.known[key] = name = self.fresh()
                 self.lines.declare("const long long", name, text)
                 self.lines.open(f"if ((unsigned long long){name} >= {c_index(bound)})")
@@ -320,30 +329,26 @@ class ExprPrinter:
                 self.lines.emit("continue;")
                 self.lines.close()
 
-    def _position(self, value: Expr, bound: Index, checked: bool) -> str:
-        """Emit a computed position, clipped and, if so asked, checked; returns its name."""
-        key = _position_key(value, bound, checked)
+    def position(self, value: Expr, bound: Index | None, checked: bool) -> str:
+        """Emit a computed position; returns its name.
+
+        It is clipped and, if so asked, checked, unless it is known to be within.
+        """
+        key = position_key(value, bound, checked)
         if key not in self.known:
-            name, given = self.fresh(), self.known[value]
+            given = self.value(value)
+            if bound is None:
+                if not given.isidentifier() and value.op != "load":
+                    given = self.known[value] = self._named(value, given)
+                self.known[key] = given
+                return given
+            name = self.fresh()
             clipped = f"tc_clip({given}, {c_index(bound)})"
             self.lines.declare("const long long", name, clipped)
             if checked:
                 self.lines.emit(f"fault |= {name} != {given};")
             self.known[key] = name
         return self.known[key]
-
-
-def _position_key(value: Expr, bound: Index, checked: bool) -> Expr:
-    """Return the key under which a printer caches a position."""
-    return Expr("position", (value,), torch.int64, (bound, checked))
-
-
-def _positions(node: Expr) -> list[tuple[Expr, Index, bool]]:
-    """Computed positions of an ``at`` or ``into``, with their bounds and whether to check them."""
-    if node.op == "into":
-        return [(a, b, True) for a, b in zip(node.args[1:], node.data[0], strict=True)]
-    bounds, checked = node.data[2:]
-    return [(a, b, checked) for a, b in zip(node.args, bounds, strict=True)]
 
 
 def _rounds(node: Expr) -> bool:

@@ -30,9 +30,10 @@ class Expr:
         op: a row of `SCALAR_OPS`, or one of
             ``const`` (value), ``load`` (buffer name, flat index), ``index`` (an index as int64),
             ``at`` (buffer name, flat index over ``x0, x1, …``, which are the operands; extents of
-            those; whether being outside of them is an error), for reads at computed positions,
-            ``into`` (extents of ``x0, x1, …``), a value and the positions ``x0, x1, …`` it goes to,
-            at the root of the body of a `Scatter`; being outside of the extents is an error,
+            those, None where they are known to be within; whether being outside of them is an
+            error), for reads at computed positions,
+            ``into`` (extents of ``x0, x1, …``, or None), a value and the positions ``x0, x1, …`` it
+            goes to, at the root of the body of a `Scatter`; being outside of them is an error,
             ``scalar`` (name of a float computed in the wrapper),
             ``local`` (name of a value computed earlier in the same kernel), ``to`` (conversion),
             ``bits`` (the same bits as another type), ``where`` (both arms may be evaluated),
@@ -182,12 +183,32 @@ def either(one: Expr, other: Expr) -> Expr:
     return TRUE if always else Expr("or", (one, other), torch.bool)
 
 
+def positions(node: Expr) -> list[tuple[Expr, Index | None, bool]]:
+    """Computed positions of an ``at`` or ``into``, with their bounds and whether to check them.
+
+    A position without a bound is known to be within.
+    """
+    if node.op == "into":
+        return [(a, b, True) for a, b in zip(node.args[1:], node.data[0], strict=True)]
+    bounds, checked = node.data[2:]
+    return [(a, b, checked) for a, b in zip(node.args, bounds, strict=True)]
+
+
+def position_key(value: Expr, bound: Index | None, checked: bool) -> Expr:
+    """Return the key under which a printer remembers a computed position."""
+    return Expr("position", (value,), torch.int64, (bound, checked))
+
+
+def extents(node: Expr) -> list[Index]:
+    """Return the bounds that an ``at`` or ``into`` compares positions with; none for others."""
+    found = positions(node) if node.op in ("at", "into") else []
+    return [bound for _, bound, _ in found if bound is not None]
+
+
 def can_fail(node: Expr) -> bool:
     """Return whether an operation can fail: a bad position, or an integer division by zero."""
-    if node.op == "at":
-        return bool(node.data[3])
-    if node.op == "into":
-        return True
+    if node.op in ("at", "into"):
+        return any(checked and bound is not None for _, bound, checked in positions(node))
     if node.op not in DIVISIONS or node.dtype.is_floating_point:
         return False
     divisor = node.args[1]

@@ -155,7 +155,11 @@ def scattered(
 ) -> torch.Tensor:
     """Combine values into the elements of a tensor at computed positions (see `Scatter`)."""
     value, *places = (evaluate(arg, scope, {}, checked=True).expand(shape) for arg in body.args)
-    for place, extent in zip(places, ints(body.data[0], scope), strict=True):
+    places = [place.long() for place in places]
+    for place, bound in zip(places, body.data[0], strict=True):
+        if bound is None:
+            continue
+        [extent] = ints((bound,), scope)
         if bool(((place < 0) | (place >= extent)).any()):
             raise IndexError(f"a place to write to is outside of {extent}")
     named = {f"x{k}": place for k, place in enumerate(places)}
@@ -207,7 +211,7 @@ def evaluate(node: Expr, scope: Env, done: dict[Expr, Any], checked: bool) -> to
     elif node.op == "scalar":
         result = torch.tensor(scope[node.data[0]], dtype=torch.float64, device="cpu")
     elif node.op in READS:
-        args = [evaluate(arg, scope, done, checked) for arg in node.args]
+        args = [evaluate(arg, scope, done, checked).long() for arg in node.args]
         result = _read(node, args, scope, checked)
     else:
         args = [evaluate(arg, scope, done, checked) for arg in node.args]

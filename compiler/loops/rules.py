@@ -24,6 +24,8 @@ X, Y = Any_("x"), Any_("y")
 #: values of a higher cost are recorded as `LONG` only
 PRINTED_COST = 100
 LONG = "(a long value)"
+#: the highest power of an integer that is spelled as products
+MOST_SQUARED = 64
 
 
 def _is(*values: float | int | bool) -> Callable[[Any], bool]:
@@ -68,6 +70,21 @@ def _reciprocal(x: Expr, c: Expr) -> Expr:
     return Expr("mul", (x, constant(1.0 / c.data[0], c.dtype)), x.dtype)
 
 
+def _product(x: Expr, c: Expr) -> Expr:
+    """A power of an integer by squaring; a loop in it would keep the kernel's from vectors."""
+    result: Expr | None = None
+    square, exponent = x, int(c.data[0])
+    while True:
+        if exponent & 1:
+            result = square if result is None else Expr("mul", (result, square), x.dtype)
+        exponent >>= 1
+        if not exponent:
+            break
+        square = Expr("mul", (square, square), x.dtype)
+    return constant(1, x.dtype) if result is None else result
+
+
+EXPONENT = Any_("c", lambda n: n.op == "const" and 0 <= n.data[0] <= MOST_SQUARED)
 POWER = Any_("c", _power_of_two)
 TRUE, FALSE = Any_("c", _is(True)), Any_("c", _is(False))
 RULES: tuple[Rule, ...] = (
@@ -82,6 +99,7 @@ RULES: tuple[Rule, ...] = (
         "n + 0 → n, for integers (for floats -0.0 + 0 is 0)",
     ),
     Rule("div_power", match("div", X, POWER), _reciprocal, "x / 2**k → x * 2**-k"),
+    Rule("integer_power", match("ipow", X, EXPONENT), _product, "n ** k → products, k known"),
     Rule("neg_neg", match("neg", match("neg", X)), lambda x: x, "--x → x"),
     Rule("abs_abs", match("abs", match("abs", X, name="a")), lambda x, a: a, "||x|| → |x|"),
     Rule(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import substitute
+from tc.compiler.loops.expr import READS, Expr, substitute, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import Reduction
 from tc.compiler.schedule.fuse import Group, Member, Variables
@@ -116,9 +116,9 @@ def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
     if not inner or not outer:
         return None
     last = inner[-1]
-    read = [use.data[1] for m in group.members if m.level == "inner" for use in m.body.loads()]
-    read = [index for index in read if any(stride(index, v) for v in inner)]  # varying in a row
-    score = {v: sum(stride(index, v) == 1 for index in read) for v in (*outer, last)}
+    read = [use for m in group.members if m.level == "inner" for use in m.body.loads()]
+    read = [use for use in read if any(_step(use, v) for v in inner)]  # varying in a row
+    score = {v: sum(_step(use, v) == 1 for use in read) for v in (*outer, last)}
     along = score.pop(last)
     best = max(score, key=lambda v: score[v])
     small = ix.extent(best).constant
@@ -129,9 +129,21 @@ def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
     return best if score[best] > along else None
 
 
-def _apart(read: list[Index], variable: Index) -> int:
+def _apart(read: list[Expr], variable: Index) -> int:
     """Return the number of loads whose elements are not adjacent along a loop."""
-    return sum(stride(index, variable) > 1 for index in read)
+    return sum(_step(use, variable) > 1 for use in read)
+
+
+def _step(use: Expr, variable: Index) -> int:
+    """Return the stride of a load along a loop; a large one where its positions change."""
+    atom = _atom(variable)
+    moves = any(
+        atom in (node.data[0] if node.op == "index" else node.data[1]).atoms()
+        for arg in use.args
+        for node in walk(arg)
+        if node.op in (*READS, "index")
+    )
+    return HINT * HINT if moves else stride(use.data[1], variable)
 
 
 def _merged(group: Group, variables: Variables, keep: int) -> tuple[Variables, Group]:

@@ -92,7 +92,10 @@ class LaneWriter(Writer):
             self._lane_loop(starts)
         for variable in self.kernel.inner:
             self.loop(variable)
+        assert self.kernel.lane is not None
+        self.hoist(section.statements, self.kernel.lane, frozenset())
         self._lane_loop(section.statements, all(a.kind in OMP for a in sums))
+        self.hoisted = {}
         self.close(len(self.kernel.inner))
         if sums:
             self._lane_loop([f"{a.name}[j] = {a.result('[j]')};" for a in sums])

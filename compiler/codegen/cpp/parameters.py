@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import walk
+from tc.compiler.loops.expr import extents, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.schedule.plan import Kernel, Store
 
@@ -42,9 +42,9 @@ def _indices(kernel: Kernel) -> Iterable[Index]:
         for node in walk(statement.value):
             if node.op in ("load", "at"):
                 yield node.data[1]
-                yield from node.data[2] if node.op == "at" else ()
-            elif node.op in ("index", "into"):
-                yield from (node.data[0],) if node.op == "index" else node.data[0]
+            elif node.op == "index":
+                yield node.data[0]
+            yield from extents(node)
 
 
 def _sizes(kernel: Kernel) -> list[str]:

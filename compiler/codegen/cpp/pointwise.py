@@ -5,12 +5,13 @@ In: kernels without inner loops. Out: C loops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.positions import LONGEST, Offset, branches, offsets
 from tc.compiler.codegen.cpp.stream import LINE
-from tc.compiler.codegen.cpp.writer import SHORT, Writer, at_least, atom_of
+from tc.compiler.codegen.cpp.writer import SHORT, STREAM, Writer, at_least, atom_of
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import FALSE, TRUE, Expr, either, load, needed, transform, walk
@@ -98,6 +99,7 @@ class PointwiseWriter(Writer):
             bounds[over[0]] = (c_index(over[1]), c_index(over[2]))
         streams = self.to_stream(statements, outer[-1]) if outer else []
         if streams:
+            statements = self._offsets_of_rows(statements, bounds)
             self._streaming_nest(statements, streams, bounds)
             return
         if len(outer) > 1 and over is None:
@@ -110,19 +112,86 @@ class PointwiseWriter(Writer):
             if unrolls:
                 self._short_nest(statements)
                 return
-        if len(outer) == 1:
-            self.parallel(simd=True)
-        for position, variable in enumerate(outer):
-            if position == 0 and len(outer) > 1:
-                collapse = len(outer) - 1
-                self.parallel(f" collapse({collapse})" if collapse > 1 else "")
-            if position == len(outer) - 1 and position:
-                self.hoist(statements, variable, frozenset())
-                self.simd()
-            self.loop(variable, *bounds[variable])
+        self._long_nest(statements, bounds)
+
+    def _long_nest(
+        self, statements: Sequence[Statement], bounds: dict[Index, tuple[str, str]]
+    ) -> None:
+        """Print nested loops, the last one vectorised."""
+        if not self.kernel.outer:
+            self.statements(statements)
+            return
+        *around, last = self.kernel.outer
+        statements = self._offsets_of_rows(statements, bounds)
+        if around:
+            self.parallel(f" collapse({len(around)})" if len(around) > 1 else "")
+            for variable in around:
+                self.loop(variable, *bounds[variable])
+            self.hoist(statements, last, frozenset())
+        found = offsets(statements, atom_of(last))
+        if found and not branches(statements, found):
+            self._offsets_first(statements, found, *bounds[last])
+        else:
+            if around:
+                self.vectors(statements, last)
+            else:
+                self.parallel(simd=not found)
+            self.branching = bool(found)
+            self.loop(last, *bounds[last])
+            self.statements(statements)
+            self.close()
+        self.close(len(around))
+        self.hoisted, self.branching = {}, False
+
+    def _offsets_of_rows(
+        self, statements: Sequence[Statement], bounds: dict[Index, tuple[str, str]]
+    ) -> Sequence[Statement]:
+        """Compute offsets that are the same in other rows before the loops over rows."""
+        outer = self.kernel.outer
+        found = offsets(statements, atom_of(outer[-1]))
+        same: dict[tuple[Index, ...], dict[Expr, Offset]] = {}
+        for node, offset in found.items():
+            along = tuple(v for v in outer if offset.varies(atom_of(v)))
+            length = ix.product([ix.extent(v) for v in along]).constant
+            runs = not offset.fails or all(ix.extent(v).constant for v in outer)
+            if len(along) < len(outer) and runs and length is not None and length <= LONGEST:
+                same.setdefault(along, {})[node] = offset
+        if sum(map(len, same.values())) < len(found) and branches(statements, found):
+            return statements
+        for along, some in same.items():
+            flat = ix.ZERO
+            for variable in along:
+                flat = flat * ix.extent(variable) + variable
+            count = c_index(ix.product([ix.extent(v) for v in along]))
+            loops = [(v, *bounds[v]) for v in along]
+            statements = self.tabulate(statements, some, loops, count, flat)
+        return statements
+
+    def _offsets_first(
+        self, statements: Sequence[Statement], found: Mapping[Expr, Offset], start: str, stop: str
+    ) -> None:
+        """Print the last loop after its offsets: of a whole row, or block by block."""
+        *around, last = self.kernel.outer
+        length = ix.extent(last).constant
+        if around and length is not None and length <= LONGEST:
+            loops = [(last, start, stop)]
+            statements = self.tabulate(statements, found, loops, str(length), last)
+            self.simd()
+            self.loop(last, start, stop)
+            self.statements(statements)
+            self.close()
+            return
+        base = f"{last}_by"
+        if not around:
+            self.parallel()
+        self.count(base, start, stop, str(STREAM))
+        left = call("tc_min", str(STREAM), f"{stop} - {base}")
+        self.declare("const long long", f"n_{last}", left)
+        statements = self.offsets_of_block(statements, last, base)
+        self.simd()
+        self.loop(last, base, f"{base} + n_{last}")
         self.statements(statements)
-        self.close(len(outer))
-        self.hoisted = {}
+        self.close(2)
 
     def _short_nest(self, statements: Sequence[Statement]) -> None:
         """Print nested loops the last of which is unrolled, and the one around it vectorised."""

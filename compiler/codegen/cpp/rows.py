@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.positions import LONGEST as LONGEST_OFFSETS
+from tc.compiler.codegen.cpp.positions import offsets
 from tc.compiler.codegen.cpp.stream import beyond_caches
 from tc.compiler.codegen.cpp.writer import (
     OMP,
@@ -337,6 +339,7 @@ class RowWriter(Writer):
         reductions = clause(sums, self.running)
         start, stop = self._range(last, blocked)
         self.hoist(section.statements, last, self._row_locals())
+        section = self._offsets_first(section, last, start, stop, blocked)
         cheap = sum(s.value.cost() for s in section.statements) <= WIDE_COST
         if sums and plain and cheap and at_least(last, 16 * WIDE):
             start = self._wide_loop(section, last, sums, start, stop)
@@ -355,6 +358,18 @@ class RowWriter(Writer):
         self.statements(section.statements)
         self.close()
         self.hoisted = {}
+
+    def _offsets_first(
+        self, section: Section, last: Index, start: str, stop: str, blocked: bool
+    ) -> Section:
+        """Compute the offsets of reads in a row or block first; return what reads by them."""
+        length, found = ix.extent(last).constant, offsets(section.statements, atom_of(last))
+        if not found or not (blocked or (length is not None and length <= LONGEST_OFFSETS)):
+            return section
+        at = last - ix.size(start) if blocked else last
+        space, loops = str(BLOCK if blocked else length), [(last, start, stop)]
+        statements = self.tabulate(section.statements, found, loops, space, at)
+        return replace(section, statements=tuple(statements))
 
     def _range(self, last: Index, blocked: bool) -> tuple[str, str]:
         """Return start and stop of the innermost loop: those of the row, or of a block."""

@@ -5,13 +5,21 @@ In: a `Kernel`. Out: `Writer`, whose subclasses print the loops of one kind of k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from tc.compiler.codegen.cpp.block import Block, call
 from tc.compiler.codegen.cpp.parameters import parameters
+from tc.compiler.codegen.cpp.positions import (
+    Offset,
+    always,
+    branches,
+    moved,
+    offsets,
+    replaced,
+)
 from tc.compiler.codegen.cpp.stream import LINE, streamed
 from tc.compiler.codegen.printer import (
     ExprPrinter,
@@ -22,7 +30,7 @@ from tc.compiler.codegen.printer import (
     has_short_nans,
 )
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, can_fail, walk
+from tc.compiler.loops.expr import Expr, can_fail, load, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import LOW_PRECISION, compute_dtype
 from tc.compiler.loops.scans import SCANS
@@ -42,6 +50,8 @@ LEAST_ROWS = 16
 BACK = 32
 # Operations of an unrolled row; more would cost time to compile.
 UNROLLED = 1500
+# Elements that a loop with branches reads at a time.
+UNROLLED_READS = 4
 INT_LIMITS = {
     torch.int64: ("(-9223372036854775807LL - 1)", "9223372036854775807LL"),
     torch.int32: ("(-2147483647 - 1)", "2147483647"),
@@ -50,6 +60,8 @@ INT_LIMITS = {
     torch.uint8: ("0", "255"),
     torch.bool: ("0", "1"),
 }
+#: a loop variable, its first value, and the value after its last one
+Bounds = tuple[Index, str, str]
 OMP = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "|", "all": "&"}
 
 
@@ -151,6 +163,14 @@ class Writer(Block):
         self.names = [0]
         self.arrays: set[str] = set()
         self.hoisted: dict[Expr, str] = {}
+        self.branching = False
+        self.widened = {
+            node
+            for statement in kernel.statements()
+            for node in walk(statement.value)
+            if node.op == "to" and node.args[0].op == "local" and node.dtype is torch.float32
+            if node.args[0].dtype in LOW_PRECISION
+        }
         self.running = "a"
         self.at = "[j]" if kernel.lane is not None else ""
         self.short_nans = all(has_short_nans(s.value) for s in kernel.statements())
@@ -214,11 +234,13 @@ class Writer(Block):
         self.declare("const long long", f"n_{variable}", left)
         self.lines_for(stores, STREAM, f"d_{variable}")
         self.fetch_ahead(statements, variable, base, STREAM, STREAM)
-        self.simd(clause)
+        statements = self.offsets_of_block(statements, variable, base)
+        self.vectors(statements, variable, clause)
         self.count(f"d_{variable}", "0", f"n_{variable}")
         self.declare("const long long", str(variable), f"{base} + d_{variable}")
         self.statements(statements)
         self.close()
+        self.branching = False
         self.stream(stores, variable, base, f"n_{variable}")
         self.close()
 
@@ -255,6 +277,63 @@ class Writer(Block):
             place = f"{store.buffer} + {c_index(index)}"
             self.emit(call("tc_stream", place, f"line_{store.buffer}", f"{count} * {size}") + ";")
         self.waiting = {}
+
+    def vectors(self, statements: Sequence[Statement], variable: Index, clause: str = "") -> None:
+        """Mark the next loop for vectorisation, or, if little but reads is in it, for branches."""
+        self.branching = branches(statements, offsets(statements, atom_of(variable)))
+        if self.branching:
+            self.emit(f"#pragma GCC unroll {UNROLLED_READS}")
+        else:
+            self.simd(clause)
+
+    def offsets_of_block(
+        self, statements: Sequence[Statement], variable: Index, base: str
+    ) -> Sequence[Statement]:
+        """Compute the offsets of a block of ``n_…`` elements first; return what reads by them."""
+        found = offsets(statements, atom_of(variable))
+        if not found or branches(statements, found):
+            return statements
+        loops = [(variable, base, f"{base} + n_{variable}")]
+        return self.tabulate(statements, found, loops, str(STREAM), variable - ix.size(base))
+
+    def tabulate(
+        self,
+        statements: Sequence[Statement],
+        found: Mapping[Expr, Offset],
+        loops: Sequence[Bounds],
+        length: str,
+        at: Index,
+    ) -> list[Statement]:
+        """Compute offsets into arrays, and return the statements that read by these.
+
+        Args:
+            statements: those that read.
+            found: their indirect reads, with the offsets.
+            loops: the loops along which these change.
+            length: of the arrays.
+            at: where in the arrays the offsets of an iteration are.
+        """
+        names: dict[Offset, str] = {}
+        for offset in found.values():
+            if offset not in names:
+                self.names[0] += 1
+                names[offset] = f"q{self.names[0]}"
+                self.declare(c_type(offset.kind), names[offset], length=f"[{length}]")
+        for position, (variable, start, stop) in enumerate(loops):
+            if position == len(loops) - 1:
+                self.simd()
+            self.loop(variable, start, stop)
+        printer = self.printer()
+        for offset, name in names.items():
+            self.emit(
+                f"{name}[{c_index(at)}] = {printer.offset(offset.positions(), offset.index)};"
+            )
+        self.close(len(loops))
+        values = {
+            node: moved(node, offset, load(names[offset], at, offset.kind))
+            for node, offset in found.items()
+        }
+        return replaced(statements, values)
 
     def printer(self) -> ExprPrinter:
         """Return a printer for a block."""
@@ -376,6 +455,9 @@ class Writer(Block):
             self.statement(statement, printer)
 
     def statement(self, statement: Statement, printer: ExprPrinter) -> None:
+        for node in always(statement.value) if self.branching else ():
+            if node.op == "at" and can_fail(node):
+                printer.skip_outside(node)
         text = printer.value(statement.value)
         if isinstance(statement, Store):
             plain = f"{statement.buffer}[{c_index(statement.index)}]"
@@ -385,10 +467,20 @@ class Writer(Block):
                 self.emit(f"{statement.name}[j] = {text};")
             else:
                 self.declare(f"const {c_type(statement.value.dtype)}", statement.name, text)
+                self._keep_wide(statement, printer)
         elif isinstance(statement, Running):
             self.run_on(statement, text)
         else:
             self.accumulate(statement, text)
+
+    def _keep_wide(self, statement: Let, printer: ExprPrinter) -> None:
+        """Round a value to 16 bits and back where it is read so: that is cheaper than twice."""
+        value = statement.value
+        wide = Expr("to", (Expr("local", (), value.dtype, (statement.name,)),), torch.float32)
+        if wide in self.widened and value.op == "to" and value.args[0].dtype is torch.float32:
+            name = f"w_{statement.name}"
+            self.declare("const float", name, printer.value(Expr("to", (value,), torch.float32)))
+            printer.known[wide] = name
 
     def run_on(self, scan: Running, text: str) -> None:
         """Print a step of a scan; choices are made without branches."""

@@ -31,7 +31,7 @@ from tc.compiler.codegen.triton.printer import (
     triton_operation,
 )
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, neutral, walk
+from tc.compiler.loops.expr import Expr, extents, neutral, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import Buffer
 from tc.compiler.loops.ops import compute_dtype
@@ -160,9 +160,9 @@ def _indices(kernel: Kernel) -> Iterable[Index]:
         for node in walk(value):
             if node.op in ("load", "at"):
                 yield node.data[1]
-                yield from node.data[2] if node.op == "at" else ()
-            elif node.op in ("index", "into"):
-                yield from (node.data[0],) if node.op == "index" else node.data[0]
+            elif node.op == "index":
+                yield node.data[0]
+            yield from extents(node)
 
 
 def _small(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
@@ -315,13 +315,15 @@ class KernelWriter:
         for k, (place, bound) in enumerate(zip(places, statement.value.data[0], strict=True)):
             name = place if place.isidentifier() else printer.named(place)
             text_of[f"x{k}"] = name
-            mask.append(f"({name} >= 0) & ({name} < {triton_index(bound)})")
+            if bound is not None:
+                mask.append(f"({name} >= 0) & ({name} < {triton_index(bound)})")
         spell = spelling(triton_operation, text_of)
         text = spread(ix.render(statement.index, spell), statement.index, space.axes)
         function = "tl.store" if statement.kind == "set" else f"tl.atomic_{ATOMIC[statement.kind]}"
         order = "" if statement.kind == "set" else ', sem="relaxed"'
         place = f"{statement.buffer}_ptr + {text}"
-        self.emit(f"{function}({place}, {value}, mask={' & '.join(mask)}{order})")
+        masks = f", mask={' & '.join(mask)}" if mask else ""
+        self.emit(f"{function}({place}, {value}{masks}{order})")
 
     def _whole_row(self, statement: Accumulate, text: str) -> None:
         """Print a reduction over a row in registers."""

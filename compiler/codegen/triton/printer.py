@@ -22,7 +22,7 @@ from tc.compiler.codegen.triton.ops import (
     typed_constant,
 )
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, neutral
+from tc.compiler.loops.expr import Expr, extents, neutral, positions
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import SCALAR_OPS
 
@@ -228,12 +228,14 @@ class BlockPrinter:
         return f"tl.where({test}, {first}, {second})"
 
     def _at(self, node: Expr) -> str:
-        buffer, index, bounds, _ = node.data
+        buffer, index = node.data[:2]
         text_of: dict[str, str] = {}
-        for k, (arg, bound) in enumerate(zip(node.args, bounds, strict=True)):
-            position = f"clip({self._typed(arg)}, {triton_index(bound)})"
+        for k, (arg, bound, _) in enumerate(positions(node)):
+            position = self._typed(arg)
+            if bound is not None:
+                position = f"clip({position}, {triton_index(bound)})"
             text_of[f"x{k}"] = self.named(position)
-        empty = [bound for bound in bounds if not ix.is_at_least(bound, 1)]
+        empty = [bound for bound in extents(node) if not ix.is_at_least(bound, 1)]
         some = [f"({triton_index(bound)} > 0)" for bound in empty]
         return self._load(
             buffer, index, ix.render(index, spelling(triton_operation, text_of)), some

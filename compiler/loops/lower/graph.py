@@ -48,6 +48,7 @@ from tc.compiler.loops.lower.registry import (
     readers,
 )
 from tc.compiler.loops.lower.sympy_boundary import SizeReader, UnsupportedSizeExpr
+from tc.compiler.loops.refine import refine
 from tc.compiler.loops.rules import simplify
 
 # Ops that check properties which capture has guarded already.
@@ -98,7 +99,9 @@ def lower(
         after.append(len(nodes))
     constants = tuple(walk.builder.constants.items())
     decisions = tuple(walk.decisions)
-    return simplify(LoopGraph(tuple(walk.inputs), nodes, walk.outputs, constants, decisions), gate)
+    made = LoopGraph(tuple(walk.inputs), nodes, walk.outputs, constants, decisions)
+    # A GPU fuses products with sums, which the ranges of floats do not cover.
+    return simplify(refine(made, gate) if device.type == "cpu" else made, gate)
 
 
 def alive(nodes: list[Node], outputs: tuple[Any, ...]) -> list[Node]:

@@ -9,7 +9,7 @@ from loop_harness import lowered
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.rewrite import Any_, Firing, Match, Rule
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, constant, load
+from tc.compiler.loops.expr import Expr, constant, load, walk
 from tc.compiler.loops.interpret import evaluate
 from tc.compiler.loops.rules import RULES, simplifier
 
@@ -89,3 +89,17 @@ def test_firings_are_numbered_and_refused_from_one_on() -> None:
 def test_lowering_applies_them() -> None:
     graph = lowered(lambda x: (x * 1 - 0) / 2, (torch.randn(4),))
     assert str(graph.nodes[0]).endswith("[i0] = mul(x_1[i0], 0.5)")
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8])
+def test_powers_of_integers_are_products(dtype: torch.dtype) -> None:
+    x = load("a", ix.ZERO, dtype)
+    values = torch.tensor([0, 1, 2, 3, 7, 100, 127], dtype=dtype)
+    for exponent in (0, 1, 2, 3, 5, 8, 13, 64):
+        power = Expr("ipow", (x, constant(exponent, dtype)), dtype)
+        made = simplifier(Gate()).rewrite(power)
+        assert all(node.op != "ipow" for node in walk(made))
+        for position, base in enumerate(values):
+            scope = {"a": values[position : position + 1]}
+            got = evaluate(made, scope, {}, True).reshape(())
+            assert got == torch.pow(base, exponent), (base, exponent)

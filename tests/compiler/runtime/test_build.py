@@ -112,6 +112,12 @@ def test_stale_leavings_are_swept(own_cache):
     assert not old.exists() and young.exists()
 
 
+def test_a_gcc_that_does_not_know_a_tuning_flag_compiles_without_it(monkeypatch):
+    monkeypatch.setattr(build_module, "NO_GATHERS", "-mtune-ctrl=^of_no_such_name")
+    flags = (*kernel_flags(find_compiler()), "-mtune-ctrl=^of_no_such_name")
+    assert answer(build(SOURCE, flags)) == 42
+
+
 def test_missing_compiler_is_one_sentence(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(StageError, match=r"'no-such-compiler' is not on PATH.*suppress_errors"):
