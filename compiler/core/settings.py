@@ -81,6 +81,10 @@ def _or_none(kind: Kind) -> Kind:
 
 FLAG = Kind("True or False", lambda value: type(value) is bool)
 COUNT = Kind("a whole number that is not negative", _is_count)
+THREADS = Kind(
+    "a number of threads, or 0 or -1 for torch's own",
+    lambda value: _is_count(value) or (type(value) is int and value == -1),
+)
 SECONDS = Kind("a number of seconds that is not negative", _is_seconds)
 SHARE = Kind(
     "a share of calls such as 1/1000, from 0 to 1", lambda value: not math.isnan(share_of(value))
@@ -107,8 +111,8 @@ for _kind, _names in (
             "options.fallback_random", "options.triton.cudagraphs", "options.background",
             "options.trace.enabled", "options.trace.graph_diagram",
             "fullgraph", "disable", "isolate_recompiles")),
-    (COUNT, ("config.recompile_limit", "config.threads", "config.sentinel_memory",
-             "options.cpp.threads")),
+    (COUNT, ("config.recompile_limit", "config.threads", "config.sentinel_memory")),
+    (THREADS, ("options.cpp.threads",)),
     (SECONDS, ("config.compile_wait", "config.cache_wait", "config.rank_check")),
     (SHARE, ("config.sentinel",)),
     (ACTIONS, ("config.sentinel_action",)),

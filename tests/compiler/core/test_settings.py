@@ -20,6 +20,7 @@ from tc.compiler.options import Config, config
 VALUES = {
     settings.FLAG: ((True, False), (1, 0, None, "yes", "True", torch.tensor(True))),
     settings.COUNT: ((0, 8, 1 << 40), (-1, -3, True, 2.0, "x", None)),
+    settings.THREADS: ((-1, 0, 8), (-2, True, 2.0, "x", None)),
     settings.SECONDS: ((0, 1, 0.5), (-1, -0.5, float("nan"), float("inf"), "x", True, None)),
     settings.SHARE: (
         (0, 1, 0.01, "1/1000", "0.5", "0"),
