@@ -174,9 +174,11 @@ def _rolled(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tens
 
 
 def _like(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
-    """As a dense copy of the first argument."""
+    """As a dense copy of the first argument; transforms of functions pass numbers for tensors."""
     source = args[0]
-    if source.layout is not torch.strided or not iteration_order.may_be_narrow(result):
+    if not isinstance(source, torch.Tensor) or source.layout is not torch.strided:
+        return result
+    if not iteration_order.may_be_narrow(result):
         return result
     return _with_strides(call, result, iteration_order.copied_strides(source))
 
