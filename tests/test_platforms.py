@@ -67,6 +67,7 @@ def elsewhere(system: str, program: str, **variables: str) -> tuple[int, str, st
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("system", LACKS)
 @pytest.mark.parametrize(
     "arguments",

@@ -129,6 +129,7 @@ def programs_of_the_site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path,
     return make_examples.rewritten(SITE, tmp_path_factory.mktemp("site"), commands=False)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("page", SITE, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_programs_of_a_page_print_what_it_says(
     page: Path, programs_of_the_site: dict[Path, str]

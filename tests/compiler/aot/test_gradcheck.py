@@ -86,6 +86,7 @@ def in_one(rows):
     return function, [arg for _, args in rows for arg in args]
 
 
+@pytest.mark.sample(6)
 def test_as_eager(family):
     alone = BROKEN | EAGER
     rows = random.SystemRandom().sample([*family.items()], (len(family) + 1) // 2)

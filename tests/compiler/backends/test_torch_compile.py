@@ -157,6 +157,7 @@ def region(x, w):
     return torch.relu(x @ w)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("make", [plain, wants])
 def test_programs_give_the_same(name, make):

@@ -83,6 +83,7 @@ FLOATS = [row for _, row in SCALAR_OPS.rows() if row.operands in ("any", "float"
 CANCELLING = ("lgamma", "remainder", "fmod", "floordiv")
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
 def test_float32_keeps_its_bound(op: ScalarOp) -> None:
     values = GRID.float().double()
@@ -177,6 +178,7 @@ def test_turns_are_the_same_beside_large_arguments(name: str) -> None:
     assert torch.equal(alone[7:12], run(op, small[7:12]))
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
 def test_float64_agrees(op: ScalarOp) -> None:
     args = (GRID,) if op.arity == 1 else pairs(GRID, 60)
@@ -270,6 +272,7 @@ EDGES = [0.0, 1.0, 0.5, 2.0, 3.0, math.inf, math.nan, 5e-324, 1e-310, 2.3e-308, 
 EDGES += [2.0**30, 2.0**31, 1e22, 709.78, 745.2, 1023.5, 1075.0, 27.3, 1 / 3]
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
 def test_edges_of_float64(op: ScalarOp) -> None:
     """Signs of zero, infinities, NaN, subnormal and huge numbers, beside each other in vectors."""
@@ -327,6 +330,7 @@ INTS: list[tuple[ScalarOp, torch.dtype]] = [
 DIVISIONS = ("truncdiv", "floordiv", "remainder", "fmod")
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("op, dtype", INTS, ids=lambda value: getattr(value, "name", str(value)))
 def test_integers_agree(op: ScalarOp, dtype: torch.dtype) -> None:
     numbers = INTEGERS + (LARGE if dtype is torch.int64 and op.name != "ipow" else [])

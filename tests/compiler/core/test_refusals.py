@@ -79,6 +79,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_call_that_eager_refuses_raises(name: str) -> None:
     call = REFUSED[name]

@@ -60,6 +60,7 @@ def test_any_width(width: int, threads: int) -> None:
     assert externs(graph) == []
 
 
+@pytest.mark.sample(6)
 @wide
 @pytest.mark.parametrize("rows", [1, 5, 64])
 @pytest.mark.parametrize("width", [4, 5, 7, 10, 18])

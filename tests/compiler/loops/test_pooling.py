@@ -30,6 +30,7 @@ FEW_OR_ALL = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", INPUTS)
 @pytest.mark.parametrize("ceil_mode", [False, True])
 @FEW_OR_ALL

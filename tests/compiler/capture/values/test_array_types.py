@@ -95,6 +95,7 @@ def _pairs() -> list[tuple[Any, Any]]:
     return alike[::3] + beside
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", [*KNOWN, *OPERATORS])
 def test_a_universal_function_computes_in_numpys_types(name):
     function = _function(name)

@@ -29,6 +29,7 @@ def compare(fn: Callable[..., Any], args: Any, mode: str = "fake", **tolerance: 
     compare_gpu(fn, args, mode, **tolerance)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 def test_program_agrees_with_eager(name: str, mode: str) -> None:
