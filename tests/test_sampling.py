@@ -10,8 +10,10 @@ from support import ROOT, python
 TABLE = """
 import pytest
 
+SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in range(30, 90)]
+
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("number", [*range(30), *SLOW])
 def test_sampled(number):
     pass
 
@@ -23,7 +25,9 @@ def test_whole(number):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = sample(n): n of the cases\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n  sample(n): some cases\n  slow: no\n"
+    )
     (tmp_path / "test_table.py").write_text(TABLE)
     return tmp_path
 
@@ -32,6 +36,7 @@ def collected(folder: Path, seed: str, *arguments: str) -> tuple[list[str], int]
     """Return the cases of `test_sampled` that a run would take, and how many others it would."""
     done = python(
         *("-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "--collect-only", "-q"),
+        *("-m", "not slow"),
         *arguments,
         cwd=folder,
         variables={
