@@ -1,4 +1,4 @@
-"""Of a table that is marked `sample(n)` the seed of a run draws n cases; naming its file runs all."""
+"""The seed of a run draws n cases of a table marked `sample(n)`; naming its file runs all."""
 
 from __future__ import annotations
 

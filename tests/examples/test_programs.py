@@ -82,7 +82,8 @@ def test_words_have_to_fit_the_cache(capsys: pytest.CaptureFixture[str]) -> None
     assert "--words must be from 1 to 47" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("cured", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cured", [False, True])
 def test_ranks_with_other_batches_diverge(cured: bool, tmp_path: Path) -> None:
     program = str(ROOT / "examples/ddp.py")
     arguments = ("--epochs", "1", *(["--cured"] if cured else []))

@@ -363,6 +363,7 @@ class Sparse(nn.Module):
         return self.table(x.long().clamp(0, 9)).sin()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", [Counts, Hooked, Tied, Sparse])
 @pytest.mark.parametrize("inlined", [True, False])
 def test_modules_train_to_the_same(kind, inlined):
@@ -404,6 +405,7 @@ SIZED = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SIZED)
 @pytest.mark.parametrize("make", [plain, wants])
 def test_dynamic_sizes_compile_once(name, make):
