@@ -100,7 +100,7 @@ PLACES = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_of_symbolic_sizes_are_laid_out_as_eagers(name, place):

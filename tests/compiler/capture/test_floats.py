@@ -162,6 +162,7 @@ ROUNDED = (
 )
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("place", range(len(ROUNDED)))

@@ -84,6 +84,7 @@ def test_index(function, last):
             torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 @pytest.mark.parametrize(
     "function",

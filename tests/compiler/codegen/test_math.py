@@ -104,6 +104,7 @@ def test_float32_keeps_its_bound(op: ScalarOp) -> None:
 NANS = (torch.arange(1, 1 << 23, 4099, dtype=torch.int32) | 0x7F800000).view(torch.float32)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("op", [op for op in FLOATS if op.arity == 1], ids=lambda row: row.name)
 def test_nans_stay_nans_whatever_their_bits(op: ScalarOp) -> None:
     want: torch.Tensor = op.python(NANS)
@@ -234,6 +235,7 @@ def worst(got: torch.Tensor, exact: list[mpmath.mpf]) -> float:
     return found
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", RANGES)
 def test_float64_keeps_its_bound(name: str) -> None:
     low, high, bound = RANGES[name]
@@ -293,6 +295,7 @@ def test_edges_of_float64(op: ScalarOp) -> None:
         assert torch.equal(got.signbit()[known], want.signbit()[known])
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("op", [op for op in FLOATS if op.arity == 1], ids=lambda row: row.name)
 def test_signs_of_zero_in_float32(op: ScalarOp) -> None:
     zeros = torch.tensor([0.0, -0.0] * 20)
@@ -401,6 +404,7 @@ WRAPPING = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
 @pytest.mark.parametrize("name", WRAPPING)
 def test_integers_wrap_around_before_they_are_compared(name, dtype):
@@ -431,6 +435,7 @@ JUMPING = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("name", JUMPING)
 def test_numbers_are_rounded_to_the_type_they_are_compared_in(name, dtype):

@@ -18,7 +18,7 @@ from tc.compiler.runtime.build import find_compiler, kernel_flags
 from tc.compiler.runtime.load import load
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 def test_program_agrees_with_eager(name: str, mode: str) -> None:

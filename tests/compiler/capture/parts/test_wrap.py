@@ -250,6 +250,7 @@ def _result(fn, *args):
         return type(error).__name__
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("place", range(len(PAIRS)))
 def test_an_object_of_another_type_is_not_taken_for_one_of_the_kind(place):
     make, program = PAIRS[place]
