@@ -545,6 +545,7 @@ def installed(tmp_path):
     return place
 
 
+@pytest.mark.slow
 def test_the_entry_point_and_both_logs(installed, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(LOGGED)
