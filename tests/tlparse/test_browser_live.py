@@ -86,6 +86,7 @@ def test_it_says_how_the_job_stands_and_shows_what_is_new(live: Live) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_reader_keeps_the_place_and_the_search(live: Live) -> None:
     reader, log = live
     reader.go("#/functions")

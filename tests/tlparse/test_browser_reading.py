@@ -70,6 +70,7 @@ def test_the_list_of_nodes_shows_the_ends_of_names(read: Callable[[str], Reader]
     assert next(one for one in reader.all(".node") if one.is_displayed()) == short[0]
 
 
+@pytest.mark.slow
 def test_texts_are_searched_without_another_key(read: Callable[[str], Reader]) -> None:
     from selenium.webdriver.common.keys import Keys
 

@@ -51,6 +51,7 @@ def test_all_of_the_time_at_first(times: Reader) -> None:
     assert next(iter(table(times, "Steps"))) == "compile_file"
 
 
+@pytest.mark.slow
 def test_dragging_over_the_icicle(times: Reader) -> None:
     from selenium.webdriver import ActionChains
 
