@@ -45,6 +45,7 @@ def pytest_report_header() -> str:
     return f"cases of sampled tables: TC_TEST_SEED={os.environ['TC_TEST_SEED']}"
 
 
+@pytest.hookimpl(trylast=True)  # of what `-m` and `-k` leave
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep as many cases of a test as its mark `sample` says, drawn by the seed of the run.
 

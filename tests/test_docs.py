@@ -133,6 +133,7 @@ def test_every_option_of_the_report_is_documented() -> None:
     assert {option for option in offered if option not in told} <= {"--help", "--version"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "document",
     ["README.md", "docs/aot-backends.md", "docs/notebooks.md", "docs/torch-backend.md"],

@@ -67,6 +67,7 @@ def elsewhere(system: str, program: str, **variables: str) -> tuple[int, str, st
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("system", LACKS)
 @pytest.mark.parametrize(
     "arguments",
@@ -124,6 +125,7 @@ POOR = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("variables", POOR.values(), ids=POOR)
 @pytest.mark.parametrize("tool", ["tc.tlparse summary", "tc.tui"])
 def test_poor_encodings(variables: dict[str, str], tool: str) -> None:

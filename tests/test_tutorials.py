@@ -75,6 +75,7 @@ def run(folder: Path, command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
@@ -124,11 +125,20 @@ def steady(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def programs_of_the_site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
-    """All pages with what their programs print now."""
-    return make_examples.rewritten(SITE, tmp_path_factory.mktemp("site"), commands=False)
+def programs_of_the_site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Path, str]:
+    """The pages that this run has drawn, with what their programs print now."""
+    name = test_programs_of_a_page_print_what_it_says.__name__
+    pages = [
+        item.callspec.params["page"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.originalname == name
+    ]
+    return make_examples.rewritten(pages, tmp_path_factory.mktemp("site"), commands=False)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("page", SITE, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_programs_of_a_page_print_what_it_says(
     page: Path, programs_of_the_site: dict[Path, str]

@@ -243,6 +243,7 @@ def outcome(use, function):
     return [*found, *[v.grad for v in (x, w) if v.grad is not None]]
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("use", USES)
 def test_as_eager(use, backend):
@@ -381,6 +382,7 @@ class Context:
         return getattr(self.node, name)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("backend", [*BACKENDS, "eager"])
 @pytest.mark.parametrize("function", [program, turned, lambda x, w: x + w])
 def test_backward_can_be_captured(function, backend):

@@ -134,6 +134,7 @@ def assert_same(got, want):
     torch.testing.assert_close(got, want)
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_three_orders_are_as_in_eager(name, dynamic):
@@ -309,6 +310,7 @@ USES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(6)
 @pytest.mark.filterwarnings("ignore:Using backward")
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
 def test_uses_are_as_in_eager(use):

@@ -100,6 +100,7 @@ PLACES = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_of_symbolic_sizes_are_laid_out_as_eagers(name, place):
@@ -165,6 +166,7 @@ BEFORE_DROPOUT = {
 }
 
 
+@pytest.mark.sample(2)
 @crossed(layout=INPUTS, grad=[False, True])
 def test_masks_of_dropout_are_eagers_whatever_was_computed_before(layout, grad):
     """Numbers are drawn in the order of memory: decompositions must keep an op's layout."""

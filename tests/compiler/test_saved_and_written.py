@@ -121,6 +121,7 @@ def check(seed, worlds=12):
             )
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(30))
 def test_what_raises_in_eager_raises(seed):
     check(seed)

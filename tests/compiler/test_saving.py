@@ -82,6 +82,7 @@ def no_compiler(monkeypatch) -> None:
 
 
 # -- what is carried -------------------------------------------------------------------------------
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", ["", "x86-64", "avx2", "avx512"])
 def test_a_saved_function_compiles_nothing_and_needs_no_compiler(file, monkeypatch, level, caplog):
     if level and level not in carried.levels():

@@ -169,6 +169,7 @@ def compare(given, optimizer=sgd):
     check(eager, ours, drift(given, optimizer))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name", ["mlp", "smooth_cnn", "lstm", pytest.param("gpt", marks=pytest.mark.slow)]
 )
@@ -188,6 +189,7 @@ def test_with_adam(name):
     compare(setting(name), adam)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["mlp", "smooth_cnn"])
 def test_whole_model_compiled(name):
     given = setting(name)
@@ -202,6 +204,7 @@ def test_whole_model_compiled(name):
         torch.testing.assert_close(models[1].get_buffer(name), buffer)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("make", [sgd, adam])
 def test_compiled_optimizer_step(make):
     given = setting("mlp")

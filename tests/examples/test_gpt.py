@@ -54,8 +54,8 @@ def test_a_wrong_compiler_is_noticed() -> None:
         gpt.write(writer, lambda tokens: writer(tokens) + 0.01, torch.tensor([[1, 2]]), 2)
 
 
-# with tc, the demo runs it
-@pytest.mark.parametrize("compiler", ["eager", pytest.param("tc", marks=pytest.mark.slow)])
+@pytest.mark.slow  # the demo runs it as well
+@pytest.mark.parametrize("compiler", ["eager", "tc"])
 def test_runs_as_a_program(compiler: str) -> None:
     said = succeed(str(ROOT / "examples/gpt.py"), "--compiler", compiler, *SMALL, warm=True)
     assert "matches    eager, all 6 steps" in said

@@ -61,6 +61,7 @@ def test_question_to_the_data_breaks(capsys: pytest.CaptureFixture[str]) -> None
     assert "TC110" in found(reinforce, capsys)[0]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_cure_leaves_nothing(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert found(program, capsys, "--cured") == (set(), 0, set())
@@ -82,7 +83,8 @@ def test_words_have_to_fit_the_cache(capsys: pytest.CaptureFixture[str]) -> None
     assert "--words must be from 1 to 47" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("cured", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cured", [False, True])
 def test_ranks_with_other_batches_diverge(cured: bool, tmp_path: Path) -> None:
     program = str(ROOT / "examples/ddp.py")
     arguments = ("--epochs", "1", *(["--cured"] if cured else []))

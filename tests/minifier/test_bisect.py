@@ -115,6 +115,7 @@ tc.compile(lambda x: torch.cos(x), backend=mine)(torch.randn(3))
 """
 
 
+@pytest.mark.slow
 def test_a_backend_that_the_script_defines_is_named(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(OWN_BACKEND)
     done = tool("tc.minifier.bisect", "script.py", "--json", cwd=tmp_path)

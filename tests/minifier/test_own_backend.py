@@ -73,6 +73,7 @@ def reduced(backend: str, folder: Path) -> tuple[subprocess.CompletedProcess[str
     return done, (folder / "minified.py").read_text()
 
 
+@pytest.mark.slow
 def test_a_graph_has_the_backend_that_fails(tmp_path: Path) -> None:
     done, text = reduced("a function", tmp_path)
     assert (

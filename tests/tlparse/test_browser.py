@@ -39,6 +39,7 @@ def test_three_graph_breaks_with_their_reasons(read: Callable[[str], Reader]) ->
     assert all(reader.texts(".card .fix"))
 
 
+@pytest.mark.slow
 def test_six_recompiles_with_their_reasons(read: Callable[[str], Reader]) -> None:
     reader = read("recompile")
     assert reader.texts("h1") == ["6 recompiles"]
@@ -49,6 +50,7 @@ def test_six_recompiles_with_their_reasons(read: Callable[[str], Reader]) -> Non
     assert reader.texts(".ledger td.changed")[:2] == ["False", "8"]
 
 
+@pytest.mark.slow
 def test_by_keyboard_from_the_first_page_to_an_artifact_and_back(
     read: Callable[[str], Reader],
 ) -> None:
@@ -91,6 +93,7 @@ def test_search_finds_names_and_texts(read: Callable[[str], Reader]) -> None:
     reader.press(Keys.ESCAPE)
 
 
+@pytest.mark.slow
 def test_the_theme_is_chosen_and_kept(read: Callable[[str], Reader]) -> None:
     reader = read("simple")
     theme = "return document.documentElement.dataset.theme"
@@ -104,6 +107,7 @@ def test_the_theme_is_chosen_and_kept(read: Callable[[str], Reader]) -> None:
     reader.press("t")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["simple", "transformer", "two_rank", "backend_crash", "dynamic"])
 def test_every_page_of_a_report_opens(read: Callable[[str], Reader], name: str) -> None:
     reader = read(name)
@@ -122,6 +126,7 @@ def test_every_page_of_a_report_opens(read: Callable[[str], Reader], name: str) 
             reader.until(lambda: reader.all(".lines div"), route)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_is_readable_and_controls_have_names(
     read: Callable[[str], Reader], theme: str
@@ -138,6 +143,7 @@ def test_text_is_readable_and_controls_have_names(
         assert reader.all(landmark)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("route", ["#/", "#/fn/f", "#/c/0/2", "#/raw"])
 def test_a_phone_needs_no_sideways_scrolling(read: Callable[[str], Reader], route: str) -> None:
     reader = read("recompile")
@@ -151,6 +157,7 @@ def test_a_phone_needs_no_sideways_scrolling(read: Callable[[str], Reader], rout
         reader.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_damaged_trace_is_readable_too(browser: Any, tmp_path: Path, theme: str) -> None:
     log = next((TRACES / "backend_crash").glob("*.log"))

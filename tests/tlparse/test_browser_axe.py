@@ -46,6 +46,7 @@ def dress(driver: Any, theme: str) -> None:
     time.sleep(0.25)  # colours fade
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_no_page_has_a_violation(read: Callable[[str], Reader], name: str, theme: str) -> None:
@@ -59,6 +60,7 @@ def test_no_page_has_a_violation(read: Callable[[str], Reader], name: str, theme
         assert complaints(reader.driver) == [], route
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_dialogs_have_no_violation(read: Callable[[str], Reader], theme: str) -> None:
     from selenium.webdriver.common.keys import Keys
@@ -77,6 +79,7 @@ def test_dialogs_have_no_violation(read: Callable[[str], Reader], theme: str) ->
     assert complaints(reader.driver) == []
 
 
+@pytest.mark.slow
 def test_a_comparison_of_two_runs_has_no_violation(browser: Any, tmp_path: Path) -> None:
     page = tmp_path / "diff.html"
     traces = (str(unpacked() / "simple"), str(unpacked() / "recompile"))
@@ -87,6 +90,7 @@ def test_a_comparison_of_two_runs_has_no_violation(browser: Any, tmp_path: Path)
         assert complaints(reader.driver) == []
 
 
+@pytest.mark.slow
 def test_the_first_difference_of_ranks_by_keyboard(read: Callable[[str], Reader]) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -103,6 +107,7 @@ def test_the_first_difference_of_ranks_by_keyboard(read: Callable[[str], Reader]
     reader.until(lambda: reader.route != "#/ranks", "a step")
 
 
+@pytest.mark.slow
 def test_the_cache_page_says_what_was_found(read: Callable[[str], Reader]) -> None:
     reader = read("recompile")
     reader.go("#/cache")

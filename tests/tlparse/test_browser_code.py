@@ -52,6 +52,7 @@ def test_a_line_lights_its_node_and_its_kernel(read: Callable[[str], Reader]) ->
     reader.until(lambda: reader.route == "#/c/0/2/code", "the code of the next compile")
 
 
+@pytest.mark.slow
 def test_forward_and_backward_of_a_training_step(read: Callable[[str], Reader]) -> None:
     reader = read("train")
     reader.go("#/c/0/0/code")
@@ -68,6 +69,7 @@ def test_forward_and_backward_of_a_training_step(read: Callable[[str], Reader]) 
     reader.until(lambda: reader.route == "#/c/0/0", "the compile")
 
 
+@pytest.mark.slow
 def test_why_the_cache_missed(read: Callable[[str], Reader]) -> None:
     reader = read("recompile")
     reader.go("#/c/0/2")
@@ -99,6 +101,7 @@ def test_two_runs_compared_on_a_page(browser: Any, tmp_path: Path) -> None:
     assert browser.get_log("browser") == []
 
 
+@pytest.mark.slow
 def test_what_became_of_each_line_of_a_file(read: Callable[[str], Reader]) -> None:
     reader = read("graph_break")
     link = reader.driver.find_element("link text", "graph_break.py")
@@ -116,6 +119,7 @@ def test_what_became_of_each_line_of_a_file(read: Callable[[str], Reader]) -> No
     assert len(reader.all("tr.wanted")) == 1
 
 
+@pytest.mark.slow
 def test_two_artifacts_compared(read: Callable[[str], Reader]) -> None:
     from selenium.webdriver.support.select import Select
 
@@ -154,6 +158,7 @@ def test_lines_are_compared_rightly(read: Callable[[str], Reader]) -> None:
         assert [row[1] for row in made if row[0] != "+"] == list(range(len(a)))
 
 
+@pytest.mark.slow
 def test_where_the_time_went(read: Callable[[str], Reader]) -> None:
     reader = read("graph_break")
     reader.driver.find_element("link text", "By function, compile and step →").click()

@@ -107,6 +107,7 @@ def test_passes_are_stepped_through_by_keyboard(ours: Reader) -> None:
     ours.until(lambda: ours.route == "#/c/0/0", "the compile")
 
 
+@pytest.mark.slow
 def test_passes_by_mouse_and_the_numbers_for_bisecting(ours: Reader) -> None:
     ours.go("#/c/0/0/passes")
     ours.wait_for("#passes .list a")
@@ -119,6 +120,7 @@ def test_passes_by_mouse_and_the_numbers_for_bisecting(ours: Reader) -> None:
     assert [text.split()[3] for text in ours.texts("main tbody tr")] == ["loops.rule.mul_one"]
 
 
+@pytest.mark.slow
 def test_the_strip_of_stages_leads_to_what_changed(ours: Reader) -> None:
     ours.go("#/c/0/0")
     ours.until(lambda: "2 ops" in " ".join(ours.texts(".strip .stage"))
@@ -131,6 +133,7 @@ def test_the_strip_of_stages_leads_to_what_changed(ours: Reader) -> None:
     ours.wait_for(".sheet .row-in")
 
 
+@pytest.mark.slow
 def test_torchs_passes_can_be_stepped_through_too(read: Callable[[str], Reader]) -> None:
     reader = read("simple")
     reader.go("#/c/0/0/passes")
@@ -139,6 +142,7 @@ def test_torchs_passes_can_be_stepped_through_too(read: Callable[[str], Reader])
     assert len(reader.all("#passes .list a")) >= 1
 
 
+@pytest.mark.slow
 def test_screens_have_digits_and_a_place(read: Callable[[str], Reader]) -> None:
     reader = read("graph_break")
     names = [text.split()[-1] for text in reader.texts("#screens a")]
@@ -167,6 +171,7 @@ def test_commands_by_keyboard(read: Callable[[str], Reader]) -> None:
     reader.press("t")
 
 
+@pytest.mark.slow
 def test_two_artifacts_are_marked_and_compared(read: Callable[[str], Reader]) -> None:
     reader = read("recompile")
     reader.go("#/c/0/0/a/2")
@@ -192,6 +197,7 @@ def test_from_a_break_to_its_patch(read: Callable[[str], Reader]) -> None:
     reader.until(lambda: "opied" in reader.texts("#toast")[0], "the fix is copied")
 
 
+@pytest.mark.slow
 def test_from_a_recompile_to_the_input_that_changed(read: Callable[[str], Reader]) -> None:
     """Symptom 2: the ledger's marked column, from the first page by keyboard."""
     reader = read("recompile")
@@ -206,6 +212,7 @@ def test_from_a_recompile_to_the_input_that_changed(read: Callable[[str], Reader
     reader.until(lambda: reader.route == "#/fn/f", "the function, by mouse")
 
 
+@pytest.mark.slow
 def test_from_a_line_to_its_kernel(read: Callable[[str], Reader]) -> None:
     """Symptom 5: source page, its line's compile, the kernel beside it."""
     reader = read("graph_break")
@@ -221,6 +228,7 @@ def test_from_a_line_to_its_kernel(read: Callable[[str], Reader]) -> None:
     reader.wait_for(".pane[data-pane=code] .lit")
 
 
+@pytest.mark.slow
 def test_from_slow_to_the_function(read: Callable[[str], Reader]) -> None:
     """Symptom 3: the page of time, the line and the function that took most."""
     reader = read("graph_break")
@@ -231,6 +239,7 @@ def test_from_slow_to_the_function(read: Callable[[str], Reader]) -> None:
         reader.until(lambda wanted=route: reader.route.startswith(wanted), route)
 
 
+@pytest.mark.slow
 def test_calls_are_counted_with_functions_and_compiles(ours: Reader) -> None:
     ours.go("#/functions")
     ours.wait_for("table")
@@ -243,6 +252,7 @@ def test_calls_are_counted_with_functions_and_compiles(ours: Reader) -> None:
     ours.until(lambda: "40 calls · 200 µs a call (3 timed)" in "".join(ours.texts("main")), "calls")
 
 
+@pytest.mark.slow
 def test_a_narrow_window_needs_no_sideways_scrolling(ours: Reader) -> None:
     size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
     ours.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

@@ -106,6 +106,7 @@ def test_a_large_graph_is_drawn_around_the_chosen_node(read: Callable[[str], Rea
         assert 10 < len(reader.all(".drawing .box:not(.input)")) <= 80
 
 
+@pytest.mark.slow
 def test_a_large_graph_is_folded_by_line(read: Callable[[str], Reader]) -> None:
     reader = read("simple")
     rows = [f"  n{n}: f32[8] = aten.sin(n{n - 1})  # /m.py:{n // 10}" for n in range(1, 400)]
@@ -120,6 +121,7 @@ def test_a_large_graph_is_folded_by_line(read: Callable[[str], Reader]) -> None:
     assert len(boxes) == 41
 
 
+@pytest.mark.slow
 def test_no_two_tabs_share_a_name(browser: Any, tmp_path: Path) -> None:
     graph = 'def forward(self, x):\n    sin: "f32[8]" = torch.ops.aten.sin.default(x)\n'
     code = "def call(args):\n    extern_kernels.sin(x)\n"

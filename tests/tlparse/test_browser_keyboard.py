@@ -40,6 +40,7 @@ def test_from_a_line_of_source_to_its_kernel(read: Read) -> None:
     reader.wait_for(".pane[data-pane=code] .lit")
 
 
+@pytest.mark.slow
 def test_from_a_kernel_back_to_the_lines(read: Read) -> None:
     reader = read("recompile")
     reader.go("#/c/0/0")
@@ -51,6 +52,7 @@ def test_from_a_kernel_back_to_the_lines(read: Read) -> None:
     reader.wait_for("[data-pane=source] .lit")
 
 
+@pytest.mark.slow
 def test_the_kernels_of_a_training_step_one_by_one(read: Read) -> None:
     reader = read("train")
     reader.go("#/c/0/0/code")
@@ -69,6 +71,7 @@ def test_the_kernels_of_a_training_step_one_by_one(read: Read) -> None:
     assert reader.texts(".told")[0].endswith(told[0])
 
 
+@pytest.mark.slow
 def test_stages_and_artifacts_are_compared(read: Read) -> None:
     reader = read("recompile")
     reader.go("#/c/0/1")
@@ -83,6 +86,7 @@ def test_stages_and_artifacts_are_compared(read: Read) -> None:
     reader.until(lambda: "/vs/" in reader.route, "what differs from another artifact")
 
 
+@pytest.mark.slow
 def test_functions_of_a_kind(read: Read) -> None:
     reader = read("graph_break")
     reader.press("2")
@@ -94,6 +98,7 @@ def test_functions_of_a_kind(read: Read) -> None:
     assert 0 < len(reader.all("main tbody tr")) < every
 
 
+@pytest.mark.slow
 def test_the_evidence_of_a_finding(read: Read) -> None:
     reader = read("graph_break")
     reader.press("j", ENTER)
@@ -109,6 +114,7 @@ def test_the_evidence_of_a_finding(read: Read) -> None:
     reader.until(lambda: "/a/" in reader.route, "the record")
 
 
+@pytest.mark.slow
 def test_from_a_line_to_what_was_found_there(read: Read) -> None:
     reader = read("graph_break")
     reader.go("#/src/graph_break.py")
@@ -116,6 +122,7 @@ def test_from_a_line_to_what_was_found_there(read: Read) -> None:
     reader.until(lambda: reader.route.startswith("#/f/TC"), "the finding")
 
 
+@pytest.mark.slow
 def test_from_a_miss_to_its_record(read: Read) -> None:
     reader = read("recompile")
     reader.press("5" if "Source" in " ".join(reader.texts("#screens a")) else "4")
@@ -161,6 +168,7 @@ def test_the_buttons_at_the_top(read: Read) -> None:
     reader.until(lambda: not reader.all("#keys[open]"), "the card closed")
 
 
+@pytest.mark.slow
 def test_a_comparison_of_two_runs(browser: Any, tmp_path: Path) -> None:
     page = tmp_path / "diff.html"
     traces = (str(unpacked() / "simple"), str(unpacked() / "recompile"))
@@ -174,6 +182,7 @@ def test_a_comparison_of_two_runs(browser: Any, tmp_path: Path) -> None:
     assert browser.get_log("browser") == []
 
 
+@pytest.mark.slow
 def test_a_word_is_explained_where_it_is_used_first(read: Callable[[str], Reader]) -> None:
     from selenium.webdriver.common.keys import Keys
 

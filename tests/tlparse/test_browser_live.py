@@ -86,6 +86,7 @@ def test_it_says_how_the_job_stands_and_shows_what_is_new(live: Live) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_reader_keeps_the_place_and_the_search(live: Live) -> None:
     reader, log = live
     reader.go("#/functions")
@@ -105,6 +106,7 @@ def test_the_reader_keeps_the_place_and_the_search(live: Live) -> None:
     assert reader.route == "#/functions"
 
 
+@pytest.mark.slow
 def test_a_page_whose_compile_did_not_change_is_left_alone(live: Live) -> None:
     reader, log = live
     reader.go("#/c/0/0/a/1")
@@ -130,6 +132,7 @@ def test_a_page_whose_compile_did_not_change_is_left_alone(live: Live) -> None:
     reader.until(lambda: "needle 3" in " ".join(reader.texts("main")), "a text of the new state")
 
 
+@pytest.mark.slow
 def test_what_is_selected_stays_selected(live: Live) -> None:
     reader, log = live
     reader.go("#/functions")
@@ -146,6 +149,7 @@ def test_what_is_selected_stays_selected(live: Live) -> None:
     reader.until(lambda: "f30" in " ".join(reader.texts("main")), "the new function")
 
 
+@pytest.mark.slow
 def test_no_line_stands_above_texts_where_no_name_matches(live: Live) -> None:
     reader, _ = live
     reader.press("/")

@@ -56,6 +56,7 @@ def test_names_keep_their_ends_and_differ(read: Callable[[str], Reader]) -> None
         assert shown == name if len(name) <= 30 else shown.startswith("…") or shown == name
 
 
+@pytest.mark.slow
 def test_the_list_of_nodes_shows_the_ends_of_names(read: Callable[[str], Reader]) -> None:
     reader = read("transformer")
     reader.go("#/c/0/0/graph")
@@ -69,6 +70,7 @@ def test_the_list_of_nodes_shows_the_ends_of_names(read: Callable[[str], Reader]
     assert next(one for one in reader.all(".node") if one.is_displayed()) == short[0]
 
 
+@pytest.mark.slow
 def test_texts_are_searched_without_another_key(read: Callable[[str], Reader]) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -88,6 +90,7 @@ def test_texts_are_searched_without_another_key(read: Callable[[str], Reader]) -
     reader.until(lambda: "/a/" in reader.route, "the artifact")
 
 
+@pytest.mark.slow
 def test_a_wide_table_says_what_lies_beyond(read: Callable[[str], Reader]) -> None:
     reader = read("recompile")
     try:
@@ -107,6 +110,7 @@ def test_a_wide_table_says_what_lies_beyond(read: Callable[[str], Reader]) -> No
         reader.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.slow
 def test_code_begins_with_your_file_and_its_kernels(browser: Any, tmp_path: Path) -> None:
     graph = ({"inductor_post_grad_graph": {}, **ids(0)}, GRAPH)
     code = ({"inductor_output_code": {}, **ids(0)}, CODE)

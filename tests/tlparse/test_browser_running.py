@@ -72,6 +72,7 @@ def test_it_reports_programs_gaps_lines_and_steps(report: Reader) -> None:
     assert "90 % of arithmetic" in told and "50 % of memory" in told
 
 
+@pytest.mark.slow
 def test_the_flame_has_lines_under_programs_and_marks_breaks(report: Reader) -> None:
     report.go("#/running")
     assert report.texts(".icicle .bar-piece.compile")[0] == "f [0/0] 50.00 ms"
@@ -82,6 +83,7 @@ def test_the_flame_has_lines_under_programs_and_marks_breaks(report: Reader) -> 
     report.until(lambda: report.route.startswith("#/f/TC104"), "the finding")
 
 
+@pytest.mark.slow
 def test_a_compile_shows_the_memory_of_its_step(report: Reader) -> None:
     report.go("#/c/0/0")
     bars = report.all(".skyline rect")
@@ -96,6 +98,7 @@ def test_time_by_line_says_that_it_is_an_estimate() -> None:
     assert "estimated, not measured" in static("timepage.js")
 
 
+@pytest.mark.slow
 def test_a_program_leads_to_its_compile(report: Reader) -> None:
     report.go("#/")
     report.press("4")

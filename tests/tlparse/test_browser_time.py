@@ -51,6 +51,7 @@ def test_all_of_the_time_at_first(times: Reader) -> None:
     assert next(iter(table(times, "Steps"))) == "compile_file"
 
 
+@pytest.mark.slow
 def test_dragging_over_the_icicle(times: Reader) -> None:
     from selenium.webdriver import ActionChains
 
@@ -76,6 +77,7 @@ def test_dragging_over_the_icicle(times: Reader) -> None:
     assert len(table(times, "Functions and phases")) == 5
 
 
+@pytest.mark.slow
 def test_by_keyboard_alone(times: Reader) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -96,6 +98,7 @@ def test_by_keyboard_alone(times: Reader) -> None:
     times.until(lambda: times.route == "#/", "the first page")
 
 
+@pytest.mark.slow
 def test_a_link_to_a_span(times: Reader) -> None:
     times.go("#/time/28.000-36.000")
     assert "8.00 s of 36.7 s" in times.texts(".chosen")[0]
@@ -106,6 +109,7 @@ def test_a_link_to_a_span(times: Reader) -> None:
     assert len(table(times, "Functions and phases")) == 5
 
 
+@pytest.mark.slow
 def test_the_address_is_that_of_the_page_that_was_opened_last(times: Reader) -> None:
     for route in ("#/time/28.000-36.000", "#/time", "#/time/30-31"):
         times.driver.execute_script("location.hash = arguments[0]", route)

@@ -56,6 +56,7 @@ def test_what_came_of_a_fix_stands_beside_it(browser: Any, tmp_path: Path) -> No
     assert reader.requests() == set()
 
 
+@pytest.mark.slow
 def test_settings_that_differ_are_told_with_their_compiles(read: Callable[[str], Reader]) -> None:
     reader = read("dynamic")
     told = reader.texts("section:last-of-type p")[-1]
@@ -72,6 +73,7 @@ def test_settings_that_differ_are_told_with_their_compiles(read: Callable[[str],
         assert len(found) == count
 
 
+@pytest.mark.slow
 def test_calls_in_python_stand_beside_what_made_them(browser: Any, tmp_path: Path) -> None:
     cause = ev.RecompileCause("n", "L['n'] == 1", "1", "9", "a constant")
     region = Region("0/2", "f", "/home/me/model.py", 3, "python", 1234, 0, 0.0)

@@ -195,6 +195,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version")[1].startswith("tc-report ")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_any_terminal_can_show_the_summary(tmp_path: Path, encoding: str) -> None:
     write_log(tmp_path)
@@ -207,6 +208,7 @@ def test_any_terminal_can_show_the_summary(tmp_path: Path, encoding: str) -> Non
     assert b"TC110" in done.stdout
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("arguments", ["['--help']", "['summary', PATH]", "[PATH]"])
 def test_the_tool_never_loads_torch(tmp_path: Path, arguments: str) -> None:
     write_log(tmp_path)

@@ -46,6 +46,7 @@ def said(*arguments: str) -> tuple[int, str, str]:
     return code, texts[0], texts[1]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("trace", PLACES, indirect=True)
 @pytest.mark.parametrize(
     "ask",

@@ -66,12 +66,12 @@ def test_unmarked(compiled):
 TESTS += FUNCTIONS + FUNCTIONS.replace("functions", "functions_too")
 
 
-def run(folder: Path, *options: str, tests: str = TESTS) -> tuple[int, str]:
+def run(folder: Path, *options: str, tests: str = TESTS, warm: bool = False) -> tuple[int, str]:
     (folder / "test_program.py").write_text(tests)
     done = python(
         "-m", "pytest", "-p", "tc.tlparse.pytest_plugin", "-p", "no:cacheprovider",
         "-p", "xdist", "-q", "-rA", *options, "test_program.py",
-        cwd=folder, timeout=300,
+        cwd=folder, timeout=300, warm=warm,
         variables={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
@@ -93,7 +93,7 @@ WANTED = {
 
 def test_limits_baselines_and_traces(tmp_path: Path) -> None:
     baseline = tmp_path / "known.json"
-    code, text = run(tmp_path, f"--tc-write-baseline={baseline}", "--tc-trace=traces")
+    code, text = run(tmp_path, f"--tc-write-baseline={baseline}", "--tc-trace=traces", warm=True)
     assert (code, outcomes(text)) == (1, WANTED), text
     assert "tc: 1 graph break, allowed 0" in text and "tc: 2 recompiles, allowed 1" in text
     assert 'print(end="")' in text and "fix: " in text and "x.shape[0]" in text
@@ -101,10 +101,14 @@ def test_limits_baselines_and_traces(tmp_path: Path) -> None:
     assert "test_program.py_test_breaks_torch_" in kept
     known = json.loads(baseline.read_text())["findings"]
     assert len(known) >= 3
-    code, text = run(tmp_path, f"--tc-baseline={baseline}", "-k", "unmarked")
+    code, text = run(
+        tmp_path, f"--tc-baseline={baseline}", "-k", "unmarked and not torch", warm=True
+    )
     assert code == 0, text
     baseline.write_text(json.dumps({"findings": known[:0]}))
-    code, text = run(tmp_path, f"--tc-baseline={baseline}", "-k", "unmarked")
+    code, text = run(
+        tmp_path, f"--tc-baseline={baseline}", "-k", "unmarked and not torch", warm=True
+    )
     assert code == 1 and "that the baseline does not know: TC" in text
 
 
@@ -135,12 +139,13 @@ def test_one_break(name, tmp_path, monkeypatch):
 
 
 def test_each_test_has_a_folder_of_its_own_whatever_it_is_called(tmp_path: Path) -> None:
-    code, text = run(tmp_path, "--tc-trace=traces", tests=AWKWARD)
+    code, text = run(tmp_path, "--tc-trace=traces", tests=AWKWARD, warm=True)
     assert code == 0, text
     folders = list((tmp_path / "traces").iterdir())
     assert len(folders) == 4 and all(any((one / "tc").iterdir()) for one in folders)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("options", "tests", "said"),
     [

@@ -73,8 +73,8 @@ def follow() -> Iterator[Callable[[Path], Client]]:
     def start(path: Path) -> Client:
         follower = serve.Follower(str(path))
         server = serve.opened(0, follower)
-        for job in (follower.run, server.serve_forever):
-            threading.Thread(target=job, daemon=True).start()
+        for job, often in ((follower.run, ()), (server.serve_forever, (0.02,))):
+            threading.Thread(target=job, args=often, daemon=True).start()
         stops.extend((follower.stop, server.shutdown, server.server_close))
         return Client(server.server_address[1])
 
@@ -226,7 +226,7 @@ def test_nobody_asks_nobody_looks(tmp_path: Path) -> None:
     follower.look = look  # type: ignore[method-assign]
     job = threading.Thread(target=follower.run, daemon=True)
     job.start()
-    job.join(3)
+    job.join(1.5)  # three looks at most
     assert looks == 2
 
 

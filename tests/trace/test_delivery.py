@@ -49,6 +49,7 @@ def is_one_sentence(done: Any, word: str) -> None:
 full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 
 
+@pytest.mark.sample(2)
 @full
 @pytest.mark.parametrize("tool", TOOLS)
 def test_help_on_a_full_disk(tool: str) -> None:
@@ -56,6 +57,7 @@ def test_help_on_a_full_disk(tool: str) -> None:
     is_one_sentence(shell(f"tool {tool} --version > /dev/full"), "no space left")
 
 
+@pytest.mark.sample(4)
 @full
 @pytest.mark.parametrize(
     "command",
@@ -70,12 +72,14 @@ def test_results_on_a_full_disk(command: str, log: str) -> None:
     is_one_sentence(shell(f"tool {command} > /dev/full", log), "no space left")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_closed_stdout(tool: str) -> None:
     is_one_sentence(shell(f"tool {tool} --help >&-"), "stdout is closed")
     is_one_sentence(shell(f"tool {tool} --help 1< /dev/null"), "cannot write the output")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_reader_that_has_seen_enough(tool: str) -> None:
     done = shell(f"(tool {tool} --help; echo $? >&2) | true")

@@ -30,6 +30,7 @@ def test_version() -> None:
     assert succeed("-m", "tc.tui", "--version").startswith("tc-tui ")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -31,6 +31,7 @@ def marked(function):
     return {line: mark[1] for line, mark in found if mark}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "name",
     [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS],
@@ -119,6 +120,7 @@ REFUSING = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", REFUSING)
 def test_sizes_at_which_eager_raises_are_named_as_such(name):
     function, inputs = REFUSING[name]

@@ -153,6 +153,7 @@ GAPS = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("name", GAPS)
@@ -177,6 +178,7 @@ EQUAL = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("wants_grad", [False, True])
 @pytest.mark.parametrize("name", EQUAL)
 def test_equal_values_that_are_returned_share_no_memory(name, wants_grad):

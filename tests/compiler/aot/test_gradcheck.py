@@ -86,6 +86,7 @@ def in_one(rows):
     return function, [arg for _, args in rows for arg in args]
 
 
+@pytest.mark.sample(4)
 def test_as_eager(family):
     alone = BROKEN | EAGER
     rows = random.SystemRandom().sample([*family.items()], (len(family) + 1) // 2)
@@ -142,6 +143,7 @@ KEEPS_GAPS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("name", KEEPS_GAPS)
@@ -200,6 +202,7 @@ CHANGING = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_number_that_changes(name):
     """It is a symbol from the second value on; backward knows it by the symbol alone."""

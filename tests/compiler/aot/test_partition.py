@@ -241,6 +241,7 @@ COMPUTED = (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("place", range(len(COMPUTED)))
 def test_backward_is_given_the_symbols_of_its_sizes(place):
     function = COMPUTED[place]

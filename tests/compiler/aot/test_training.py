@@ -227,6 +227,7 @@ PROGRAMS = [
 NAMES = [f"{i}-{f.__name__}" for i, (f, _) in enumerate(PROGRAMS)]
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=NAMES)
 def test_gradients(function, args):
     check_training(function, args)

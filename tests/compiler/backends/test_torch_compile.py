@@ -157,6 +157,7 @@ def region(x, w):
     return torch.relu(x @ w)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("make", [plain, wants])
 def test_programs_give_the_same(name, make):
@@ -362,6 +363,7 @@ class Sparse(nn.Module):
         return self.table(x.long().clamp(0, 9)).sin()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", [Counts, Hooked, Tied, Sparse])
 @pytest.mark.parametrize("inlined", [True, False])
 def test_modules_train_to_the_same(kind, inlined):
@@ -403,6 +405,7 @@ SIZED = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SIZED)
 @pytest.mark.parametrize("make", [plain, wants])
 def test_dynamic_sizes_compile_once(name, make):
@@ -542,6 +545,7 @@ def installed(tmp_path):
     return place
 
 
+@pytest.mark.slow
 def test_the_entry_point_and_both_logs(installed, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(LOGGED)

@@ -74,6 +74,7 @@ def outcome(fn, x, s):
         return type(error)
 
 
+@pytest.mark.sample(8)
 @BACKENDS
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_are_eagers(name, backend):
@@ -161,6 +162,7 @@ ROUNDED = (
 )
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("place", range(len(ROUNDED)))

@@ -70,6 +70,7 @@ def outcome(function, *args):
         return error
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("function", [*READS, loss])
 @pytest.mark.parametrize("last", [9, 10, -1, -11])
 def test_index(function, last):
@@ -83,6 +84,7 @@ def test_index(function, last):
             torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 @pytest.mark.parametrize(
     "function",

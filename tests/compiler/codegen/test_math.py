@@ -83,6 +83,7 @@ FLOATS = [row for _, row in SCALAR_OPS.rows() if row.operands in ("any", "float"
 CANCELLING = ("lgamma", "remainder", "fmod", "floordiv")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
 def test_float32_keeps_its_bound(op: ScalarOp) -> None:
     values = GRID.float().double()
@@ -103,6 +104,7 @@ def test_float32_keeps_its_bound(op: ScalarOp) -> None:
 NANS = (torch.arange(1, 1 << 23, 4099, dtype=torch.int32) | 0x7F800000).view(torch.float32)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("op", [op for op in FLOATS if op.arity == 1], ids=lambda row: row.name)
 def test_nans_stay_nans_whatever_their_bits(op: ScalarOp) -> None:
     want: torch.Tensor = op.python(NANS)
@@ -177,6 +179,7 @@ def test_turns_are_the_same_beside_large_arguments(name: str) -> None:
     assert torch.equal(alone[7:12], run(op, small[7:12]))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
 def test_float64_agrees(op: ScalarOp) -> None:
     args = (GRID,) if op.arity == 1 else pairs(GRID, 60)
@@ -232,6 +235,7 @@ def worst(got: torch.Tensor, exact: list[mpmath.mpf]) -> float:
     return found
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", RANGES)
 def test_float64_keeps_its_bound(name: str) -> None:
     low, high, bound = RANGES[name]
@@ -270,6 +274,7 @@ EDGES = [0.0, 1.0, 0.5, 2.0, 3.0, math.inf, math.nan, 5e-324, 1e-310, 2.3e-308, 
 EDGES += [2.0**30, 2.0**31, 1e22, 709.78, 745.2, 1023.5, 1075.0, 27.3, 1 / 3]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
 def test_edges_of_float64(op: ScalarOp) -> None:
     """Signs of zero, infinities, NaN, subnormal and huge numbers, beside each other in vectors."""
@@ -290,6 +295,7 @@ def test_edges_of_float64(op: ScalarOp) -> None:
         assert torch.equal(got.signbit()[known], want.signbit()[known])
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("op", [op for op in FLOATS if op.arity == 1], ids=lambda row: row.name)
 def test_signs_of_zero_in_float32(op: ScalarOp) -> None:
     zeros = torch.tensor([0.0, -0.0] * 20)
@@ -327,6 +333,7 @@ INTS: list[tuple[ScalarOp, torch.dtype]] = [
 DIVISIONS = ("truncdiv", "floordiv", "remainder", "fmod")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("op, dtype", INTS, ids=lambda value: getattr(value, "name", str(value)))
 def test_integers_agree(op: ScalarOp, dtype: torch.dtype) -> None:
     numbers = INTEGERS + (LARGE if dtype is torch.int64 and op.name != "ipow" else [])
@@ -397,6 +404,7 @@ WRAPPING = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
 @pytest.mark.parametrize("name", WRAPPING)
 def test_integers_wrap_around_before_they_are_compared(name, dtype):
@@ -427,6 +435,7 @@ JUMPING = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("name", JUMPING)
 def test_numbers_are_rounded_to_the_type_they_are_compared_in(name, dtype):

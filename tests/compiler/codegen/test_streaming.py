@@ -22,6 +22,7 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "KEPT_PART", -1)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.usefixtures("everything")
 def test_program_agrees_with_eager(name: str) -> None:

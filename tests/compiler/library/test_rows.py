@@ -45,6 +45,7 @@ def arranged(fn: Any, args: tuple[torch.Tensor, ...], threads: int = 1) -> LoopG
     return graph
 
 
+@pytest.mark.sample(5)
 @wide
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 19, 32, 64])
 def test_any_number_of_few_rows(rows: int) -> None:
@@ -60,6 +61,7 @@ def test_any_width(width: int, threads: int) -> None:
     assert externs(graph) == []
 
 
+@pytest.mark.sample(6)
 @wide
 @pytest.mark.parametrize("rows", [1, 5, 64])
 @pytest.mark.parametrize("width", [4, 5, 7, 10, 18])
@@ -152,6 +154,7 @@ def test_any_number_of_rows_of_a_small_matrix(rows: int) -> None:
     assert externs(graph) == []
 
 
+@pytest.mark.sample(5)
 @wide
 @crossed(
     width=[2, 3, 15, 16, 17, 31, 33, 64, 100, 127, 128, 257, 300], rows=[5, 64], threads=[1, 3]

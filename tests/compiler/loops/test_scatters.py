@@ -23,6 +23,7 @@ def scatters(graph: LoopGraph) -> int:
     return sum(isinstance(node, Scatter) for node in graph.nodes)
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_eager(name: str, mode: str) -> None:
@@ -31,6 +32,7 @@ def test_agrees_with_eager(name: str, mode: str) -> None:
     assert scatters(graph) and not externs(graph), str(graph)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ["sum", "amax", "amin"])
 @pytest.mark.parametrize("include", [True, False])
@@ -79,6 +81,7 @@ LARGE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("name", LARGE)
 def test_threads_share_what_is_apart(name: str, threads: int) -> None:

@@ -34,6 +34,7 @@ def test_jobs_of_two_ranks():
     assert not any("hung" in text for text in found.values())
 
 
+@pytest.mark.slow
 def test_a_peer_that_is_gone_is_named_however_the_failure_comes():
     plans = ("again", "unwaited", "silent", "caught", "left")
     found = run("2", "tc", *plans)
@@ -72,6 +73,7 @@ def check_training(ranks: int, *kinds: str) -> None:
             assert f"{kind} rank {rank}: {GRAPHS[kind]} graphs" in out
 
 
+@pytest.mark.slow
 def test_ranks_train_as_eager_under_ddp_and_fsdp2():
     check_training(2, "ddp", "fsdp", "fsdp_one_by_one")
 

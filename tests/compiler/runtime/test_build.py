@@ -205,8 +205,12 @@ BUILD_LOOP = """
 """
 
 
-def test_kills_at_any_time_leave_a_sound_cache(own_cache):
-    for delay in (0.0, 0.02, 0.05, 0.08, 0.12, 0.2, 0.3):
+@pytest.mark.parametrize(
+    "delays",
+    [(0.08, 0.5), pytest.param((0.0, 0.02, 0.05, 0.08, 0.12, 0.2, 0.3), marks=pytest.mark.slow)],
+)
+def test_kills_at_any_time_leave_a_sound_cache(own_cache, delays):
+    for delay in delays:
         process = script(BUILD_LOOP, own_cache, "1000")
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         time.sleep(delay)
@@ -218,6 +222,7 @@ def test_kills_at_any_time_leave_a_sound_cache(own_cache):
         assert answer(build_kernels(f"int answer(void) {{ return {i}; }}")) == i
 
 
+@pytest.mark.slow
 def test_two_processes_build_the_same(own_cache):
     processes = [script(BUILD_LOOP, own_cache, "6") for _ in range(3)]
     for process in processes:

@@ -46,6 +46,7 @@ def test_a_wrong_graph_is_reported_with_the_user_s_line() -> None:
     assert found.repeats == "3 of 3"
 
 
+@pytest.mark.slow
 def test_a_named_backend_has_a_repro_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = torch_backend._compiled
 

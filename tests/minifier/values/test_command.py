@@ -31,9 +31,12 @@ LONGER = PLAIN.replace(
         (["compare", "a.values", "b.values"], "there is no log a.values"),
         (["record", "x.py", "--how", "fast"], "--how is eager, moved, compiled or outputs"),
         (["record", "x.py", "-o", "no/where"], "there is no folder no"),
-        (["compare", "x.py", "--python", "no-python"], "there is no Python no-python"),
+        pytest.param(
+            ["compare", "x.py", "--python", "no-python"], "there is no Python no-python",
+            marks=pytest.mark.slow,
+        ),
     ],
-)
+)  # fmt: skip
 def test_wrong_usage_is_one_sentence(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
@@ -45,7 +48,10 @@ def test_wrong_usage_is_one_sentence(
     assert words in told and told.count("\n") <= 1
 
 
-def test_runs_are_recorded_and_compared(tmp_path: Path) -> None:
+def test_runs_are_recorded_and_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "a.values").symlink_to("real.values")
     (tmp_path / "a.py").write_text(PLAIN)
     (tmp_path / "b.py").write_text(LONGER)
@@ -54,8 +60,8 @@ def test_runs_are_recorded_and_compared(tmp_path: Path) -> None:
                     cwd=tmp_path)  # fmt: skip
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "a.values").is_symlink()
-    same = tool("tc.minifier.bisect", "compare", "a.values", "b.values", "--json", cwd=tmp_path)
-    assert json.loads(same.stdout)["verdict"] == "equal"
-    other = tool("tc.minifier.bisect", "compare", "a.values", "c.values", "--json", cwd=tmp_path)
-    found = json.loads(other.stdout)
-    assert (other.returncode, found["line"], found["operation"]) == (1, "a.py:5", "randn")
+    main(["compare", "a.values", "b.values", "--json"])
+    assert json.loads(capsys.readouterr().out)["verdict"] == "equal"
+    code = main(["compare", "a.values", "c.values", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (code, found["line"], found["operation"]) == (1, "a.py:5", "randn")

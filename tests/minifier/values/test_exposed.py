@@ -45,6 +45,7 @@ def compared(folder: Path, text: str, fault: str = "", *more: str) -> dict[str, 
     return found
 
 
+@pytest.mark.slow
 def test_a_sound_compiler_differs_by_rounding_alone(tmp_path: Path) -> None:
     found = compared(tmp_path, TRAINING)
     assert found["verdict"] == "rounding"

@@ -85,6 +85,7 @@ def cases():
                 yield pytest.param(kind, name, called, id=f"{name}{'()' * called}-{kind}")
 
 
+@pytest.mark.sample(48)
 @pytest.mark.parametrize(("kind", "name", "called"), cases())
 def test_a_plain_answer_is_that_of_the_tensor_at_hand(kind, name, called):
     tc.reset()

@@ -377,6 +377,7 @@ def recursion(x, y):
     return down(x, 3) + y
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_program(case):
     check(case)

@@ -33,6 +33,7 @@ def test_two_ranks_capture_what_torch_compile_captures():
     assert graphs("tc", *EXPECTED) == EXPECTED
 
 
+@pytest.mark.slow
 def test_two_ranks_compute_what_eager_computes():
     graphs("full", *EXPECTED, *BY_TC_ALONE)
 

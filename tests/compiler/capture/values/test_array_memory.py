@@ -74,6 +74,7 @@ def _outcome(program: Any, where: str) -> Any:
         return str(error)
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("where", ["the array", "an item", "the result", "afterwards"])
 @pytest.mark.parametrize("name", VIEWS)
 def test_writes_are_seen_where_eager_sees_them(name, where):

@@ -95,6 +95,7 @@ def _pairs() -> list[tuple[Any, Any]]:
     return alike[::3] + beside
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", [*KNOWN, *OPERATORS])
 def test_a_universal_function_computes_in_numpys_types(name):
     function = _function(name)
@@ -113,6 +114,7 @@ def test_operators_do_not_break_the_graph():
         _same(one, other, None)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_a_reduction_has_numpys_type(name):
     arrays = [(np.tile(_operands(kind)[0], (2, 1)),) for kind in KINDS]

@@ -44,6 +44,7 @@ def outcome(function, x, i, j, kind):
     return [result.clone(), x.clone()]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", BODIES)
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_any_index_of_numbers_that_change(kind, rank):

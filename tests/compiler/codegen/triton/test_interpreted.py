@@ -29,6 +29,7 @@ def compare(fn: Callable[..., Any], args: Any, mode: str = "fake", **tolerance: 
     compare_gpu(fn, args, mode, **tolerance)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 def test_program_agrees_with_eager(name: str, mode: str) -> None:
@@ -36,6 +37,7 @@ def test_program_agrees_with_eager(name: str, mode: str) -> None:
     compare(fn, make(7), mode)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["block", "reductions", "padded", "size_as_value"])
 def test_symbolic_program_serves_another_size(name: str) -> None:
     from triton_harness import gpu_program

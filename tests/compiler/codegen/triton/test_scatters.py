@@ -52,6 +52,7 @@ def compare(
     return program
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_eager(name: str, mode: str, interpreter: None) -> None:
