@@ -85,7 +85,8 @@ class Memory:
 
     def see_strides(self, source: Source, tensor: torch.Tensor) -> tuple[int | None, ...]:
         """Record a tensor's strides; return them, with None where they differ for equal sizes."""
-        sizes, now = tuple(tensor.shape), tuple(tensor.stride())
+        sizes = tuple(tensor.shape)
+        now: tuple[int | None, ...] = tuple(tensor.stride())
         before = self.strides.get(source.name)
         if before is not None and before[0] == sizes:
             now = tuple(b if b == n else None for b, n in zip(before[1], now, strict=True))

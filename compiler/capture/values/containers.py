@@ -98,16 +98,17 @@ class SequenceValue(Value):
         return [slot for slot in self.slots if isinstance(slot, Value)]
 
 
-def is_struct_sequence(kind: type) -> bool:
+def is_struct_sequence(kind: Any) -> bool:
     """Return whether a class is a named tuple of C whose fields are its items, as torch's are."""
-    names = getattr(kind, "__match_args__", None)  # `os.stat_result` has fields beside its items
-    return issubclass(kind, tuple) and getattr(kind, "n_fields", None) == len(names or ())
+    if not issubclass(kind, tuple) or "n_fields" not in vars(kind):
+        return False
+    return bool(kind.n_fields == len(kind.__match_args__))  # `os.stat_result` has fields beside
 
 
-def field_names(kind: type) -> tuple[str, ...]:
+def field_names(kind: Any) -> tuple[str, ...]:
     """Return the field names of a named tuple, be it one of C."""
     if is_struct_sequence(kind):
-        return tuple(getattr(kind, "__match_args__", ()))
+        return tuple(kind.__match_args__)
     return tuple(getattr(kind, "_fields", ()))
 
 
