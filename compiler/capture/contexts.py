@@ -17,9 +17,16 @@ Sizes = Callable[[Source, torch.Tensor], frozenset[int]]
 
 
 def plain_context(
-    tensor: torch.Tensor, dynamic: Dynamic, duck: bool, demands: Mapping[int, Mark]
+    tensor: torch.Tensor,
+    dynamic: Dynamic,
+    duck: bool,
+    demands: Mapping[int, Mark],
+    strides: Collection[int] = (),
 ) -> Any:
-    """Return torch's symbolic context of a plain tensor; the base of a view gets no symbols."""
+    """Return torch's symbolic context of a plain tensor; the base of a view gets no symbols.
+
+    Strides follow the sizes, where any is dynamic; `strides` are dynamic where none is.
+    """
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
     symbol = DimDynamic.DUCK if duck else DimDynamic.DYNAMIC
@@ -28,8 +35,11 @@ def plain_context(
     for dim in demands:
         sizes[dim] = DimDynamic.DYNAMIC  # which gets its own symbol
     base = tensor._base if tensor._is_view() else None
+    free = () if chosen else strides
+    inferred = [DimDynamic.INFER_STRIDE] * tensor.dim()
     return StatelessSymbolicContext(
         dynamic_sizes=sizes,
+        dynamic_strides=[DimDynamic.DUCK if i in free else s for i, s in enumerate(inferred)],
         constraint_sizes=[_constraint(demands.get(i)) for i in range(tensor.dim())],
         view_base_context=None if base is None else plain_context(base, "none", duck, {}),
     )

@@ -58,19 +58,21 @@ def marks_of(tensor: torch.Tensor) -> dict[int, Mark]:
 
 @dataclass
 class Memory:
-    """The sizes and integers that a code object was called with, by the text of the source.
+    """The sizes, strides and numbers that a code object was called with, by the text of the source.
 
     Attributes:
         sizes: source -> one entry a dimension; None once two different sizes were seen.
         numbers: source -> the number; None once two different numbers were seen.
+        strides: source -> sizes, and one entry a stride; None once two were seen for those sizes.
     """
 
     sizes: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
     numbers: dict[str, float | None] = field(default_factory=dict)
+    strides: dict[str, tuple[tuple[int, ...], tuple[int | None, ...]]] = field(default_factory=dict)
 
     def copy(self) -> Memory:
         """Return a copy that one translation extends; it replaces the original if that succeeds."""
-        return Memory(dict(self.sizes), dict(self.numbers))
+        return Memory(dict(self.sizes), dict(self.numbers), dict(self.strides))
 
     def see_tensor(self, source: Source, tensor: torch.Tensor) -> tuple[int | None, ...]:
         """Record a tensor's sizes; return them, with None where they differ from call to call."""
@@ -79,6 +81,16 @@ class Memory:
         if before is not None and len(before) == len(now):
             now = tuple(b if b == n else None for b, n in zip(before, now, strict=True))
         self.sizes[source.name] = now
+        return now
+
+    def see_strides(self, source: Source, tensor: torch.Tensor) -> tuple[int | None, ...]:
+        """Record a tensor's strides; return them, with None where they differ for equal sizes."""
+        sizes = tuple(tensor.shape)
+        now: tuple[int | None, ...] = tuple(tensor.stride())
+        before = self.strides.get(source.name)
+        if before is not None and before[0] == sizes:
+            now = tuple(b if b == n else None for b, n in zip(before[1], now, strict=True))
+        self.strides[source.name] = sizes, now
         return now
 
     def see_number(self, source: Source, number: float) -> float | None:
@@ -133,6 +145,18 @@ class DynamicSizes:
         elif self.dynamic is None and self.automatic:
             chosen |= {dim for dim, size in enumerate(seen) if size is None}
         return frozenset(chosen - {dim for dim, mark in marks.items() if mark.kind == "static"})
+
+    def strides(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
+        """Return the dimensions of an input whose stride gets a symbol, though no size does.
+
+        The strides of a part of a tensor follow the sizes of the whole: ``hidden[:, -1:]``.
+        """
+        seen = self.memory.see_strides(source, tensor)
+        if self.specified is not None or self.dynamic is not None or not self.automatic:
+            return frozenset()
+        marks = self.marks(source, tensor)
+        varied = {dim for dim, stride in enumerate(seen) if stride is None}
+        return frozenset(varied - {dim for dim, mark in marks.items() if mark.kind == "static"})
 
     def number(self, source: Source, number: float) -> bool:
         """Return whether a number input gets a symbol."""

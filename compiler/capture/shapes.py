@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -230,6 +230,7 @@ class Shapes:
         dynamic: Dynamic = "none",
         duck: bool = True,
         demands: Mapping[int, Mark] | None = None,
+        strides: Collection[int] = (),
     ) -> Any:
         """Return the fake of an input, the same one for the same tensor.
 
@@ -241,18 +242,19 @@ class Shapes:
             dynamic: dimensions that get a symbol; sizes 0 and 1 stay numbers all the same.
             duck: let dimensions of equal size share one symbol, guarded by an equality.
             demands: what `guards` checks of dimensions: that they keep their symbol.
+            strides: dimensions whose stride gets a symbol even where no size does.
 
         Raises:
             ConstraintViolationError: a size is outside the bounds demanded.
         """
         if source.name in self._parts:
             return self.mode.from_tensor(tensor, static_shapes=True)  # made with its wrapper
-        if dynamic == "none" or not dynamic or not tensor.dim():
+        if not strides and (dynamic == "none" or not dynamic or not tensor.dim()):
             # Without source, lest torch make a symbol for ``.item()`` of a number in a tensor.
             return _without_grad(self._stand_in(tensor, static_shapes=True))
         self.derived |= type(tensor) not in (torch.Tensor, torch.nn.Parameter)
         torch_source = _WrappedSource(source)
-        context = plain_context(tensor, dynamic, duck, demands or {})
+        context = plain_context(tensor, dynamic, duck, demands or {}, strides)
         with violations():
             fake = self._stand_in(tensor, source=torch_source, symbolic_context=context)
         _without_grad(fake)

@@ -119,9 +119,11 @@ def in_place_of_compiling(frame: hook.Frame, state: dict[Any, Any]) -> hook.Outc
 
 
 def see(memory: Memory, obj: Any, source: Source) -> None:
-    """Note the sizes and numbers in an argument, so that those that change become dynamic."""
+    """Note sizes, strides and numbers in an argument, so that those that change become dynamic."""
     if isinstance(obj, torch.Tensor):
         memory.see_tensor(source, obj)
+        if obj.layout is torch.strided:
+            memory.see_strides(source, obj)
     elif type(obj) is int:
         memory.see_number(source, obj)
     elif type(obj) in (list, tuple):

@@ -93,6 +93,15 @@ def test_eager_then_compile_learns_sizes_from_the_first_run():
     assert count.graphs == 1  # sizes and number differed already when it was compiled
 
 
+def test_eager_then_compile_learns_strides_from_the_first_run():
+    g, count = compiled(lambda x: x * 2)
+    with tc.set_stance("eager_then_compile"):
+        for n in (5, 6, 7, 9):
+            x = torch.randn(2, n, 4)[:, -1:]
+            torch.testing.assert_close(g(x), x * 2)
+    assert count.graphs == 1
+
+
 def test_aot_eager_then_compile_compiles_again_after_the_first_run():
     g, count = compiled()
     with tc.set_stance("aot_eager_then_compile"):

@@ -18,7 +18,7 @@ from tc.compiler.capture.torch_api.tensor_classes import construct
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtin_arguments import bound_arguments
 from tc.compiler.capture.values.builtins import BUILTINS
-from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.containers import TupleValue, is_struct_sequence
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
@@ -62,7 +62,7 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
         return _namespace(t, kwargs)
     if kind is torch.Size:
         return TupleValue(list(args[0].unpack(t)) if args else [], kind=torch.Size)
-    if issubclass(kind, tuple) and kind.__module__ == "torch.return_types":
+    if is_struct_sequence(kind):
         return TupleValue(list(args[0].unpack(t)), kind=kind)
     if issubclass(kind, torch.Tensor):
         if kind in (torch.nn.Parameter, torch.nn.Buffer):

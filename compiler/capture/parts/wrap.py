@@ -43,7 +43,12 @@ from tc.compiler.capture.values.arrays import (
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
 from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import DequeValue, ListValue, field_names
+from tc.compiler.capture.values.containers import (
+    DequeValue,
+    ListValue,
+    field_names,
+    is_struct_sequence,
+)
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.functions import (
     FunctionWrapperValue,
@@ -135,10 +140,11 @@ def _constant(t: Interpreter, obj: Any, source: Source) -> Value:
 
 
 def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
-    dims = t.sizes.dimensions(source, obj)
+    dims, strides = t.sizes.dimensions(source, obj), t.sizes.strides(source, obj)
+    demands = t.sizes.demands(source, obj)
     with t.state.as_at_entry():  # under a transform of torch.func
         try:
-            fake = t.shapes.fake(obj, source, dims, demands=t.sizes.demands(source, obj))
+            fake = t.shapes.fake(obj, source, dims, demands=demands, strides=strides)
         except Exception as error:
             if not torch._C._functorch.is_functorch_wrapped_tensor(obj):
                 raise
@@ -434,6 +440,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (_kind(list, collections.deque), _list),
     (_kind(tuple, torch.Size), _tuple),
     (lambda obj: isinstance(obj, tuple) and hasattr(type(obj), "_fields"), _tuple),
+    (lambda obj: is_struct_sequence(type(obj)), _tuple),
     (_kind(*DICT_KINDS), _dict),
     (dict_objects.accepts, dict_objects.wrap_dict_object),
     (proxies.accepts, proxies.wrap_proxy),

@@ -98,10 +98,17 @@ class SequenceValue(Value):
         return [slot for slot in self.slots if isinstance(slot, Value)]
 
 
-def field_names(kind: type) -> tuple[str, ...]:
-    """Return the field names of a named tuple or of a result type of torch."""
-    if kind.__module__ == "torch.return_types":
-        return tuple(getattr(kind, "__match_args__", ()))
+def is_struct_sequence(kind: Any) -> bool:
+    """Return whether a class is a named tuple of C whose fields are its items, as torch's are."""
+    if not issubclass(kind, tuple) or "n_fields" not in vars(kind):
+        return False
+    return bool(kind.n_fields == len(kind.__match_args__))  # `os.stat_result` has fields beside
+
+
+def field_names(kind: Any) -> tuple[str, ...]:
+    """Return the field names of a named tuple, be it one of C."""
+    if is_struct_sequence(kind):
+        return tuple(kind.__match_args__)
     return tuple(getattr(kind, "_fields", ()))
 
 

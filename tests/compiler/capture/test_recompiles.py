@@ -99,6 +99,59 @@ def test_sizes_become_dynamic():
     assert graphs_of(add_one, calls) == [1, 2, 2, 2]
 
 
+#: a part of a tensor: its strides follow the size of the whole, its own sizes do not
+PARTS = {
+    "columns": lambda n: rows(4, n)[:, :3],
+    "one column": lambda n: rows(4, n)[:, :1],
+    "last token": lambda n: torch.randn(2, n, 4)[:, -1:],
+    "last token by heads": lambda n: torch.randn(1, n, 2, 4).transpose(1, 2)[:, :, -1:],
+    "last columns": lambda n: rows(4, n)[:, n - 3 :],
+    "each n-th": lambda n: rows(4, 3 * n)[:, ::n],
+    "a solution": lambda n: torch.linalg.lstsq(rows(n, 2), rows(n, 2)).solution,
+    "a corner in channels last": lambda n: torch.randn(2, 3, n, n).to(
+        memory_format=torch.channels_last
+    )[:, :, :2, :2],
+}
+#: programs that ask about the layout, or depend on it
+LAYOUTS = {
+    "sum": lambda x: (x * 2 + 1, x.sum(-1)),
+    "in place": lambda x: x.clone(memory_format=torch.preserve_format).mul_(2).add_(x),
+    "the input in place": lambda x: x.add_(1) * 2,
+    "stride": lambda x: x * x.stride(0),
+    "flat": lambda x: x.reshape(-1) * 2,
+    "transposed": lambda x: x.mT @ x,
+    "as strided": lambda x: x.as_strided((2, 1), (x.stride(0), 1)) * 2,
+    "contiguous": lambda x: x + (2 if x.is_contiguous() else 1),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_strides_become_dynamic(part):
+    calls = [(PARTS[part](n),) for n in (5, 6, 7, 9, 30)]
+    assert graphs_of(add_one, calls) == [1, 2, 2, 2, 2]
+    assert graphs_of(add_one, calls, dynamic=False) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("backend", ["eager", "tc"])
+@pytest.mark.parametrize("program", LAYOUTS)
+def test_programs_of_dynamic_strides_are_eagers(program, backend):
+    fn = LAYOUTS[program]
+    compiled = tc.compile(fn, backend=backend)
+    for part in ("columns", "last token"):
+        for n in (5, 6, 7, 9, 3, 4):
+            x = PARTS[part](n)
+            y = x._base.clone().as_strided(x.shape, x.stride(), x.storage_offset())
+            result, expected = compiled(y), fn(x)
+            torch.testing.assert_close(result, expected)
+            torch.testing.assert_close(y, x)
+            for one, other in zip(_flat(result), _flat(expected), strict=True):
+                assert one.stride() == other.stride()
+
+
+def _flat(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
 def test_sizes_zero_and_one_are_their_own():
     calls = [(rows(3),), (rows(4),), (rows(1),), (rows(0),), (rows(7),)]
     counts = graphs_of(add_one, calls)

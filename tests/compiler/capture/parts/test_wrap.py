@@ -127,6 +127,7 @@ PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
     (lambda: ((2, 3), (2, 4)), _summed),
     (lambda: (torch.Size([2]), torch.Size([3])), _summed),
     (lambda: (Named(2, 3), Named(2, 4)), lambda x, o: x + o.two),
+    (lambda: (torch.ones(3).max(0), torch.zeros(3).max(0)), lambda x, o: x + o.values + o[1]),
     (lambda: ({"a": 2}, {"a": 3}), _item),
     (lambda: (collections.OrderedDict(a=2), collections.OrderedDict(a=3)), _item),
     (lambda: (OwnDict(a=2), OwnDict(a=3)), _item),

@@ -244,3 +244,61 @@ def test_attributes_of_an_input_are_read_at_each_call(program):
 def test_making_one_does_not_break_the_graph():
     compiled = tc.compile(typed, backend="eager", fullgraph=True)
     assert _shown(compiled(torch.ones(2))) == _shown(typed(torch.ones(2)))
+
+
+# -- named tuples of C: results of torch -----------------------------------------------------
+#: an operation -> what it returns of a matrix
+RESULTS: dict[str, Any] = {
+    "max": lambda x: x.max(1),
+    "topk": lambda x: x.topk(2),
+    "qr": torch.linalg.qr,
+    "slogdet": lambda x: torch.linalg.slogdet(x @ x.mT),
+    "lstsq": lambda x: torch.linalg.lstsq(x, x),
+}
+USES: dict[str, Any] = {
+    "fields": lambda r: [getattr(r, name) * 2 for name in type(r).__match_args__],
+    "index": lambda r: (r[0] * 2, r[-1] + 1),
+    "part": lambda r: r[:1][0] * 2,
+    "unpacking": lambda r: (lambda first, *rest: (first * 2, len(rest)))(*r),
+    "iteration": lambda r: [one + 1 for one in r],
+    "length": lambda r: r[0] * len(r),
+    "class": lambda r: (r[0] * isinstance(r, tuple), len(type(r).__name__)),
+    "tree": lambda r: torch.utils._pytree.tree_map(lambda one: one + 1, r),
+    "itself": lambda r: (r, r[0] + 1),
+    "a break": lambda r: (_broken(r[0]), r[0] + r[1].sum()),
+}
+
+
+def _broken(x):
+    tc.graph_break()
+    return x + 1
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("operation", RESULTS)
+def test_results_of_torch_are_read_as_in_eager(operation, use):
+    whole = use != "a break"
+    make, program = RESULTS[operation], USES[use]
+    compiled = tc.compile(program, backend="eager", fullgraph=whole)
+    held = tc.compile(lambda d: program(d["a"][0]), backend="eager", fullgraph=whole)
+    for n in (3, 4, 5):
+        given = make(torch.randn(n, 3))
+        expected = program(given)
+        for result in (compiled(given), held({"a": [given]})):
+            assert type(result) is type(expected)
+            torch.testing.assert_close(result, expected)
+
+
+def test_results_of_torch_live_across_breaks_without_another():
+    def program(x):
+        found = x.max(1)
+        tc.graph_break()
+        return found.values * 2 + found[1] + found.indices
+
+    tc.reset()
+    tc.counters.clear()
+    compiled = tc.compile(program, backend="eager")
+    for n in (3, 4, 5):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert tc.counters["graph_break"] == {"graph_break() was called": 2}  # fixed sizes, then not
