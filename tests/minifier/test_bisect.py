@@ -63,6 +63,17 @@ def test_only_our_backend_takes_its_options(given: dict[str, str], kept: bool) -
     assert server.calls == [f"tc.compile(f, backend=replayed, dynamic=True{options})"]
 
 
+@pytest.mark.parametrize("compiler, first", [("tc", "capture"), ("torch", "eager")])
+def test_a_function_as_backend_is_a_rung_of_its_own(compiler: str, first: str) -> None:
+    server: Any = Requests()
+    case = dataclasses.replace(chain(2), call=Call(compiler, (("backend", "mine"),)))
+    ladder = Ladder(Oracle(server=server), case, Answer("ok"))
+    assert list(ladder.names()) == [first, "mine"]
+    ladder.backend("mine")
+    ladder.backend("eager")
+    assert [call.partition("backend=")[2] for call in server.calls] == ["mine)", "'eager')"]
+
+
 def test_the_step_and_the_line_are_found(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
     done = tool("tc.minifier.bisect", "script.py", "--json", fault="tc:wrong:tanh", cwd=tmp_path)
