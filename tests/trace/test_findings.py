@@ -376,41 +376,6 @@ def test_nothing_is_foretold_where_the_guards_do_not_explain_the_past() -> None:
     assert plan(rows, ["a", "some state"]) == (), "it changed as well, and no guard shows when"
 
 
-def test_modes_and_keys_are_part_of_what_is_played_through() -> None:
-    state = (
-        "GLOBAL_STATE: global_state() == "
-        "{{'autocast_state': {{'enabled': [{}]}}, 'grad_mode': {}}}\n"
-    )
-    rows = [
-        values(state.format(cast, grad) + f"EQUALS: same(L['n'], {n})\n"
-               f"DICT_KEYS: same_keys(L['extra'], ('k{n // 2}',))\n")
-        for n, (cast, grad) in enumerate([(False, True), (True, True), (False, False)])
-    ]  # fmt: skip
-    steps = plan(rows, ["n", "autocast_state", "grad_mode", "list(extra)"])
-    assert steps[0].sources != ("n",) and steps[-1].after == 0
-    torch = '+- GLOBAL_STATE: ___check_global_state() against {"autocast_state":{"enabled":[false]}'
-    assert values(torch + ',"grad_mode":true}')["grad_mode"] == "True"
-    assert values("DEFAULT_DEVICE: default_device() == 'cpu'")["default device"] == "'cpu'"
-
-
-@pytest.mark.parametrize(("values_seen", "told"), [(3, True), (6, False)])
-def test_a_number_that_counts_does_not_take_few_values(
-    tmp_path: Path, values_seen: int, told: bool
-) -> None:
-    file = tmp_path / "m.py"
-    file.write_text(TESTED)
-    log = Compiler(tmp_path).start()
-    for n in range(1, values_seen):
-        cause = ev.RecompileCause(
-            "flag", f"same(L['flag'], {n})", f"{n}", f"{n + 1}", "a constant", "", False,
-            str(file), 2,
-        )  # fmt: skip
-        log.say(ev.Recompile("g", str(file), 1, CompileId(0, n - 1), (cause,)), n).start(n)
-    (found,) = [one for one in log.end().findings if one.code == "TC201"]
-    assert found.fix[0].startswith("nothing to do if it takes few values") is told
-    assert any("torch.where(flag" in one for one in found.fix)
-
-
 def test_parts_of_one_function_are_foretold_together() -> None:
     first = (Step(("x",), 3, 1), Step(("y",), 1, 0))
     second = (Step(("x",), 2, 2), Step(("y",), 2, 0))
