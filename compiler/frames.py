@@ -301,6 +301,8 @@ class FrameCompiler:
     ) -> hook.Outcome:
         self.process.counters["frames"]["total"] += 1
         warn_of_settings_of_torch()
+        # Whatever comes of it: readers take an id that begins twice for a reset of the compiler.
+        state["compiles"] = max(state.get("compiles", 0), reporter.compile_id.compile + 1)
         if trace.enabled():
             reporter.begin(callers(sys._getframe(2)))
         captured: Captured | None = None
@@ -329,7 +331,6 @@ class FrameCompiler:
             raise
         except Exception as error:
             return self._failed(reporter, captured, error)
-        state["compiles"] = max(state.get("compiles", 0), reporter.compile_id.compile + 1)
         state["memory"] = memory
         self.process.counters["frames"]["ok"] += 1
         reporter.report_guards(captured.guards)

@@ -27,8 +27,8 @@ from tc.minifier.console import (
 from tc.minifier.crash_site import Site, described
 from tc.minifier.job import HUNG
 from tc.minifier.ladder import STAGES, STEPPED, Ladder, Rung, Step
-from tc.minifier.odds import runs_for
-from tc.minifier.oracle import Oracle, OracleError, Server
+from tc.minifier.odds import runs_for, summary
+from tc.minifier.oracle import MEASURED, Oracle, OracleError, Server
 from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
 from tc.minifier.problem import Problem, Run, looks_for, record, recorded
 from tc.minifier.reduce import Reduction
@@ -201,7 +201,7 @@ class Search:
     def _search(self, problem: Problem, case: Case, oracle: Oracle) -> Verdict:
         if problem.kind == "timeout":
             oracle.seconds = min(oracle.seconds, HUNG)
-        if (verdict := self._own_backend(problem)) is not None:
+        if (verdict := self.own_backend(problem, oracle.server)) is not None:
             return verdict
         first = self.alone(case, oracle)
         if not first.failed:
@@ -249,17 +249,42 @@ class Search:
         )
         return verdict
 
-    def _own_backend(self, problem: Problem) -> Verdict | None:
+    def own_backend(self, problem: Problem, server: Server) -> Verdict | None:
         """Return a verdict on a function that the script has as backend; None if not at fault."""
         own = problem.facts.get("own_backends") or ()
         if not own or record(self.what, self.folder, {WITHOUT_OWN: "1"}).kind != "ok":
             return None
+        failed, looked = self._shows(problem, server)
+        runs = runs_for(failed / looked)
+        for _ in range(runs - 1):
+            self.progress.now('trying     backend="eager"')
+            if record(self.what, self.folder, {WITHOUT_OWN: "1"}).kind != "ok":
+                return None
         name, place = own[-1]
         verdict = Verdict(BUG, f"{problem.message}; backend {name} of the script is at fault")
         where = f"backend {name}, at {place}" if place else f"backend {name}"
         verdict.add("stage", where, stage=f"backend {name}", place=place)
-        verdict.add("works if", 'backend="eager" (tried: the script is right)', workaround="eager")
+        if failed < looked:
+            share = failed / looked
+            verdict.add("shows", f"not always: it {summary(failed, looked)}", share=share)
+        tried = "tried" if runs == 1 else f"tried {runs} times"
+        text = f'backend="eager" ({tried}: the script is right)'
+        verdict.add("works if", text, workaround="eager")
         return verdict
+
+    def _shows(self, problem: Problem, server: Server) -> tuple[int, int]:
+        """Return how many of how many runs of the script fail as the first failure did."""
+
+        def fails() -> bool:
+            self.progress.now("how often it fails …")
+            return recorded(server, self.what).kind == problem.kind
+
+        runs = self.runs or (1 if problem.kind == "timeout" else 3)
+        failed = 1 + sum(fails() for _ in range(runs - 1))
+        if failed == runs and self.looks == 1:
+            return 1, 1
+        more = max(MEASURED - runs, 0)
+        return failed + sum(fails() for _ in range(more)), runs + more
 
     def narrowed(self, case: Case, oracle: Oracle, answer: Answer) -> Case:
         """Return the calls of the graph that the failure needs."""

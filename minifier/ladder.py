@@ -125,7 +125,7 @@ class Ladder:
         ours = self.case.call.compiler == "tc"
         if backend in DEFAULT:
             return STAGES if ours else BACKENDS
-        name = str(ast.literal_eval(backend))
+        name = _named(backend)
         if name in BACKENDS and not ours:
             return BACKENDS[: BACKENDS.index(name) + 1]
         return ("capture" if ours else "eager", name)
@@ -137,7 +137,9 @@ class Ladder:
     def backend(self, name: str, refuse: Mapping[str, int] | None = None) -> Rung:
         """Compile with a backend known by name; torch's may have some of its steps refused."""
         options = tuple((n, v) for n, v in self.case.call.options if n == "dynamic")
-        call = Call(self.case.call.compiler, (("backend", repr(name)), *options))
+        own = dict(self.case.call.options).get("backend", "")
+        written = own if name == _named(own) else repr(name)  # a function goes by what it is called
+        call = Call(self.case.call.compiler, (("backend", written), *options))
         has_steps = self.case.call.compiler == "torch" and name in STEPPED
         more = {"call": str(call), **({"refuse": dict(refuse or {})} if has_steps else {})}
 
@@ -216,3 +218,11 @@ class Ladder:
         found, lines = last[low - 1]
         among = sum(name == found for name, _ in last[:low])
         return Step(low, total, found, among, lines)
+
+
+def _named(backend: str) -> str:
+    """Return the name of a backend as it is written in a call: that of a string, else the text."""
+    try:
+        return str(ast.literal_eval(backend))
+    except (ValueError, SyntaxError):
+        return backend

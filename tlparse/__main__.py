@@ -393,7 +393,9 @@ def _with_program(verb: str, arguments: list[str]) -> tuple[argparse.Namespace, 
     if unknown:
         raise Usage(f"unrecognized arguments: {' '.join(unknown)}")
     if not program or not program[0]:
-        example = command("tc-report", verb, "--", "python", "train.py")
+        pythons = ("PYTHON_A", "PYTHON_B") if verb == "upgrade" else ()
+        words = ("train.py",) if pythons else ("python", "train.py")
+        example = command("tc-report", verb, *pythons, "--", *words)
         raise Usage(f"name the program after --: {example}")
     return options, program
 

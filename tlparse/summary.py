@@ -11,6 +11,7 @@ from tc.trace.compiles import Compile, Lane, by_function, calls_to_json
 from tc.trace.findings import Diagnosis, Finding, duration
 from tc.trace.findings.model import recompiles_left
 from tc.trace.fixes import NO_FIX, Fix
+from tc.trace.ids import in_users_words
 from tc.trace.layers import layers
 from tc.trace.session import Session, all_compiles
 from tc.trace.stepcost import StepCost, span
@@ -149,7 +150,12 @@ def _lines(number: int, finding: Finding) -> list[str]:
         rows.append(_cut(f"      {place}"))
     rows.append(_fix(ways[0]) if ways else f"      fix: {NO_FIX}")
     if finding.forecast:
-        rows.append(_cut(f"      without {recompiles_left(finding.forecast[0])} (predicted)"))
+        mine = in_users_words(finding.reason)
+        steps = enumerate(finding.forecast)
+        number = next((n for n, one in steps if mine in one.rpartition(": ")[0].split(", ")), 0)
+        then = "then " if number else ""
+        left = recompiles_left(finding.forecast[number])
+        rows.append(_cut(f"      {then}without {left} (predicted)"))
     return rows
 
 

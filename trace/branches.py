@@ -8,12 +8,14 @@ program's files are at hand, as they are on the machine that wrote the trace.
 from __future__ import annotations
 
 import ast
+import builtins
 import linecache
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 
@@ -22,6 +24,7 @@ class Does(Enum):
 
     TELLS = "tells"
     RAISES = "raises"
+    CATCHES = "raises what the function catches"
     LOOPS = "loops"
     LEAVES = "leaves"
     CHOOSES = "chooses"
@@ -48,6 +51,11 @@ FIXES: Final[dict[Does, tuple[str, ...]]] = {
     Does.RAISES: (
         "torch._assert_async(condition that has to hold), which is part of the graph",
         _OUTSIDE,
+    ),
+    Does.CATCHES: (
+        "compute both results and choose: torch.where(condition, a, b), if they have one shape",
+        "raise and catch outside of the compiled function, which returns the condition with the "
+        "results",
     ),
     Does.LOOPS: (
         "a fixed number of turns, with torch.where(done, old, new) for what is done already",
@@ -141,12 +149,14 @@ def _does(parents: tuple[ast.AST, ...]) -> Does:
     if isinstance(node, ast.While):
         return Does.LOOPS
     if isinstance(node, ast.Assert):
-        return Does.RAISES
+        return Does.CATCHES if _is_caught("AssertionError", parents) else Does.RAISES
     if not isinstance(node, ast.If):
         return Does.CHOOSES
     bodies = [body for body in (node.body, node.orelse) if body]
     if all(isinstance(body[-1], ast.Raise) for body in bodies):
-        return Does.RAISES
+        raised = {_exception(body[-1].exc) for body in bodies if isinstance(body[-1], ast.Raise)}
+        caught = all(_is_caught(name, parents) for name in raised)
+        return Does.CATCHES if caught else Does.RAISES
     if all(_only_tells(one) for body in bodies for one in body):
         return Does.TELLS
     ends = [body[-1] for body in bodies]
@@ -157,6 +167,37 @@ def _does(parents: tuple[ast.AST, ...]) -> Does:
     if any(isinstance(end, ast.Return) for end in ends):
         return Does.LEAVES
     return Does.CHOOSES
+
+
+def _exception(node: ast.expr | None) -> str:
+    """Return the name of an exception or its class as it is written; empty for any other value."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+
+
+def _is_caught(raised: str, parents: tuple[ast.AST, ...]) -> bool:
+    """Whether the function itself handles what a branch raises, by a `try` around it."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    first = max((n for n, one in enumerate(parents) if isinstance(one, functions)), default=0)
+    for around, below in pairwise(parents[first:]):
+        if isinstance(around, ast.Try) and any(below is one for one in around.body):
+            for handler in around.handlers:
+                if _takes(handler, raised):
+                    return not any(isinstance(one, ast.Raise) for one in ast.walk(handler))
+    return False
+
+
+def _takes(handler: ast.ExceptHandler, raised: str) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = [_exception(one) for one in kinds if one is not None]
+    if not names or raised in names:
+        return True
+    known = [vars(builtins).get(name) for name in names]
+    what = vars(builtins).get(raised, Exception)
+    return isinstance(what, type) and any(
+        isinstance(k, type) and issubclass(what, k) for k in known
+    )
 
 
 def _only_tells(statement: ast.stmt) -> bool:

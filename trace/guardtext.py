@@ -24,7 +24,13 @@ _TYPE: Final = re.compile(
     r"___check_(?:type|obj)_id\((?P<source>.+), \d+\)(?:, type=<class '(?P<type>[^']+)'>)?"
     r"|is_type\((?P<of>.+?), the\(\w+, '(?P<name>[^']+)'\)\)"
 )
-_GRAD: Final = re.compile(r"""["']grad_mode["']: ?(true|false)""", re.IGNORECASE)
+_MODE: Final = re.compile(
+    r"""["'](?P<name>\w+)["']: ?(?P<value>\{[^}]*\}|\[[^\]]*\]|[^,}]+)""", re.DOTALL
+)
+_DEVICE: Final = re.compile(
+    r"(?:default_device\(\)|utils_device\.CURRENT_DEVICE) == (?P<value>.+)$"
+)
+_KEYS: Final = re.compile(r"^same_keys\((?P<source>.+?), (?P<value>\(.*\))\)$")
 A_TENSOR: Final = "a tensor"
 _REMEMBERED: Final = 1 << 14  # sources; compiles of one function guard on the same ones
 _CONSTANTS: Final = frozenset(("EQUALS", "NONE", "BOOL"))
@@ -43,12 +49,12 @@ _VARS: Final = re.compile(r"vars\(([\w.]+)\)\['(?:_modules|_parameters|_buffers)
 @lru_cache(_REMEMBERED)
 def readable(source: str) -> str:
     """Write a guard's source as the user would: `L['self'].step` -> `self.step`."""
-    while "vars(" in source:
-        source, changed = _VARS.subn(r"\1.\2", source)
-        if not changed:
-            break
-    for pattern, plain in _ACCESS:
-        source = pattern.sub(plain, source)
+    before = ""
+    while source != before:  # what stands in parentheses has to be plain before what is around it
+        before = source
+        source = _VARS.sub(r"\1.\2", source)
+        for pattern, plain in _ACCESS:
+            source = pattern.sub(plain, source)
     return source.strip()
 
 
@@ -60,9 +66,17 @@ def values(tree: str) -> dict[str, str]:
         if kind in ("TENSOR_MATCH", "TENSOR"):
             _add_tensor(text, found)
         elif kind == "GLOBAL_STATE":
-            grad = _GRAD.search(text)
-            if grad:
-                found["grad_mode"] = grad[1].capitalize()
+            found.update((m["name"], _mode(m["value"])) for m in _MODE.finditer(text))
+        elif kind == "DEFAULT_DEVICE":
+            match = _DEVICE.search(text)
+            if match:
+                found["default device" if "()" in text else "default_device"] = match[
+                    "value"
+                ].strip()
+        elif kind == "DICT_KEYS":
+            match = _KEYS.match(text)
+            if match:
+                found[f"list({readable(match['source'])})"] = match["value"]
         elif kind in ("TYPE_MATCH", "TYPE"):
             match = _TYPE.search(text)
             name = match and (match["type"] or match["name"])
@@ -79,6 +93,11 @@ def values(tree: str) -> dict[str, str]:
             if match:
                 found[readable(match["source"])] = match["value"].strip()
     return found
+
+
+def _mode(value: str) -> str:
+    """Torch writes modes as JSON, tc as Python: `true` and `True` are one value."""
+    return {"true": "True", "false": "False"}.get(value.strip(), value.strip())
 
 
 def held(tree: str, symbols: Mapping[str, str]) -> dict[str, str]:

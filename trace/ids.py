@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final
@@ -23,7 +23,8 @@ class CompileId:
 
     Attributes:
         frame: number of the frame in this process.
-        compile: number of the compile of that frame; above 0 it is a recompile.
+        compile: number of the compile of that frame; above 0 there were others before it,
+            with code or without.
         attempt: number of the analysis within the compile.
     """
 
@@ -145,17 +146,48 @@ def cause_id(code: str, file: str, function: str, reason: str) -> str:
 UNREACHABLE = "cannot be reached"
 
 
+#: modes of torch, as guards name them
+MODES: Final = (
+    "grad_mode", "autocast_state", "autocast", "default_dtype", "default_device", "default device",
+    "deterministic_algorithms", "deterministic_algorithms_warn_only", "torch_function",
+    "torch_function_all_disabled", "allow_tf32", "allow_fp16_reduce", "allow_bf16_reduce",
+    "num_threads",
+)  # fmt: skip
+_FOLLOW_MODES: Final = (".dtype", ".device")
+
+
+def free_inputs(changed: Sequence[tuple[str, str]]) -> list[bool]:
+    """Return which inputs that changed together, (source, new value), are no switches.
+
+    A switch is a mode, a flag, or a property of tensors that follows a mode that changed as well.
+    It takes a few values, and each compiles once: what changed beside it makes every call compile.
+    """
+    followed = any(source in MODES for source, _ in changed)
+    return [
+        not (
+            new in ("True", "False")
+            or source in MODES
+            or "dispatch keys" in source
+            or (followed and source.endswith(_FOLLOW_MODES))
+        )
+        for source, new in changed
+    ]
+
+
 def leading_source(causes: Iterable[tuple[str, str, bool]]) -> str:
     """Return the input that a recompile is told under; causes are (source, new value, dynamic).
 
     The first that will change again: not one that is dynamic from now on, nor one that is out of
-    reach because what holds it changed. The terminal knows only this recompile, so the rule
-    looks at no other: both surfaces give a cause one id.
+    reach because what holds it changed; and not a switch if something else changed with it. The
+    terminal knows only this recompile, so the rule looks at no other: both surfaces give a cause
+    one id.
     """
     listed = list(causes)
     reached = [one for one in listed if not one[1].startswith(UNREACHABLE)] or listed
     staying = [one for one in reached if not one[2]] or reached
-    return staying[0][0] if staying else "an input"
+    are_free = free_inputs([one[:2] for one in staying])
+    free = [one for one, is_free in zip(staying, are_free, strict=True) if is_free] or staying
+    return free[0][0] if free else "an input"
 
 
 def process_rank() -> int | None:

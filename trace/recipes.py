@@ -124,7 +124,7 @@ ALLOCATE: Final = Recipe(
 SMALL: Final = Recipe(
     "nothing to do: sizes 0 and 1 have graphs of their own, each compiled once", "call", True
 )
-AT_LEAST_TWO: Final = Recipe("or keep {source} at 2 or more, by padding or batching", settles=True)
+AT_LEAST_TWO: Final = Recipe("keep {source} at 2 or more, by padding or batching", settles=True)
 ZERO_D: Final = Recipe(
     "make {name} a 0-d tensor where it is set: torch.tensor({old})", settles=True
 )
@@ -143,7 +143,7 @@ FEW: Final = Recipe(
 SIDES: Final = Recipe(
     "nothing to do: each side of the test has a graph of its own, compiled once", "call", True
 )
-BRANCHES: Final = Recipe("or choose outside: write and compile a function for each value of {name}")
+BRANCHES: Final = Recipe("choose outside: write and compile a function for each value of {name}")
 NEUTRAL: Final = Recipe(
     "give {name} a tensor on every call: a neutral one (zeros, ones) in place of None", settles=True
 )
@@ -166,7 +166,7 @@ NO_GRAD: Final = Recipe(
     settles=True,
 )
 PAD_LIST: Final = Recipe("pad {name} to one length", settles=True)
-STACK: Final = Recipe("or pass torch.stack({name}), whose length is a size that can be dynamic")
+STACK: Final = Recipe("pass torch.stack({name}), whose length is a size that can be dynamic")
 SAME_KEYS: Final = Recipe(
     "give {name} the same keys on every call, with neutral values where there are none",
     settles=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ import pytest
 from faultbench import BLOCKS, written
 from minifier_scripts import SMALL, chain, tool
 
-from tc.minifier import issue
+from tc.minifier import bisect, issue
 from tc.minifier.answer import Answer
 from tc.minifier.bisect import main
 from tc.minifier.case import Call
+from tc.minifier.console import Progress
 from tc.minifier.ladder import STAGES, Ladder
+from tc.minifier.odds import runs_for
 from tc.minifier.oracle import Oracle
+from tc.minifier.problem import Problem
 from tc.minifier.verdict import Verdict
 
 
@@ -61,6 +65,17 @@ def test_only_our_backend_takes_its_options(given: dict[str, str], kept: bool) -
     Ladder(Oracle(server=server), case, Answer("ok")).stage("loops")
     options = f", options={given['options']}" if kept else ""
     assert server.calls == [f"tc.compile(f, backend=replayed, dynamic=True{options})"]
+
+
+@pytest.mark.parametrize("compiler, first", [("tc", "capture"), ("torch", "eager")])
+def test_a_function_as_backend_is_a_rung_of_its_own(compiler: str, first: str) -> None:
+    server: Any = Requests()
+    case = dataclasses.replace(chain(2), call=Call(compiler, (("backend", "mine"),)))
+    ladder = Ladder(Oracle(server=server), case, Answer("ok"))
+    assert list(ladder.names()) == [first, "mine"]
+    ladder.backend("mine")
+    ladder.backend("eager")
+    assert [call.partition("backend=")[2] for call in server.calls] == ["mine)", "'eager')"]
 
 
 def test_the_step_and_the_line_are_found(tmp_path: Path) -> None:
@@ -123,6 +138,33 @@ def test_a_backend_that_the_script_defines_is_named(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert (found["verdict"], found["stage"]) == ("bug", "backend mine")
     assert found["place"].endswith("script.py:5") and found["workaround"] == "eager"
+
+
+def test_a_backend_that_fails_in_some_runs_is_blamed_by_as_many_as_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run that is right without the backend proves nothing if half of those with it are."""
+    turns = itertools.cycle(["ok", "wrong"])
+
+    def found(facts: dict[str, Any]) -> tuple[Any, list[str]]:
+        without: list[str] = []
+
+        def alone(*_: Any) -> Problem:
+            without.append("eager")
+            return Problem("ok")
+
+        monkeypatch.setattr(bisect, "record", alone)
+        monkeypatch.setattr(bisect, "recorded", lambda *_: Problem(next(turns)))
+        run: Any = None
+        search = bisect.Search(run, run, tmp_path, 9.0, Progress())
+        return search.own_backend(Problem("wrong", facts=facts), run), without
+
+    verdict, without = found({"own_backends": [("mine", "script.py:5")]})
+    assert verdict.facts["stage"] == "backend mine" and verdict.facts["share"] < 0.6
+    assert len(without) == runs_for(verdict.facts["share"]) > 5
+    turns = itertools.cycle(["wrong"])
+    verdict, without = found({"own_backends": [("mine", "script.py:5")]})
+    assert "share" not in verdict.facts and len(without) == 1
 
 
 @pytest.mark.slow

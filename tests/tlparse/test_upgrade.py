@@ -97,7 +97,7 @@ def test_runs_that_are_alike_up_to_rounding(place: Path, capfd: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "reported"),
     [
-        (["a", "b"], "name the program after --"),
+        (["a", "b"], "tc-report upgrade PYTHON_A PYTHON_B -- train.py"),
         (["./a", "./none", "--", "prog.py"], "./none is no program"),
         (["./a", "--", "prog.py"], "PYTHON_B"),
         (["./a", "./c", "--", "python"], "name the program after --"),

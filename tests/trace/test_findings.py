@@ -307,6 +307,9 @@ def test_reasons_are_split(text: str, source: str, old: str, new: str, kind: str
 def test_sources_read_as_the_user_writes_them() -> None:
     assert readable("L['self']._modules['fc']._parameters['weight']") == "self.fc.weight"
     assert readable("L['x'].size()[0]") == "x.shape[0]"
+    inner = "L['self'].net._modules['0']"
+    assert readable(f"vars({inner})['_parameters']['weight'].ndim") == "self.net.0.weight.ndim"
+    assert readable(f"vars(vars({inner})['_modules']['a'])['_modules']['b']") == "self.net.0.a.b"
     assert readable("G['np'].pi") == "np.pi"
 
 
@@ -329,6 +332,7 @@ def test_guards_of_tc_are_read_like_those_of_torch() -> None:
         " requires_grad=True, size=[4, None], stride=[4, 1], keys='CUDA, A')\n"
     )
     assert values(text) == {
+        "default_dtype": "6",
         "grad_mode": "False",
         "type(self)": "__main__.M",
         "self.step": "0",
@@ -367,6 +371,9 @@ def test_what_would_help_is_foretold_from_the_guards() -> None:
 def test_nothing_is_foretold_where_the_guards_do_not_explain_the_past() -> None:
     assert plan([{"a": "1"}, {"a": "1"}], ["a"]) == ()
     assert plan([{"a": "1"}, {}], ["a"]) == ()
+    rows = [{"a": "1"}, {"a": "2"}]
+    assert [str(step) for step in plan(rows, ["a", "dispatch keys of x"])] == ["a: 1 → 0"]
+    assert plan(rows, ["a", "some state"]) == (), "it changed as well, and no guard shows when"
 
 
 def test_parts_of_one_function_are_foretold_together() -> None:

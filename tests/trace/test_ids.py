@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tc.trace import CompileId, cause_id, plain_function, process_rank
-from tc.trace.ids import Numbering
+from tc.trace.ids import Numbering, leading_source
 
 NUMBERS = st.integers(0, 10**6)
 
@@ -137,3 +137,23 @@ def test_ids_that_begin_again_are_told_apart() -> None:
     other.begin(7, "0/0")
     assert (ids.name(7, "0/0"), other.name(7, "0/0")) == ("2~0/0", "3~0/0")
     assert other.name(8, "0/0") == "0/0", "another process counts for itself"
+
+
+@pytest.mark.parametrize(
+    ("changed", "leads"),
+    [
+        ([("autocast_state", "{}", False), ("self.step", "3", False)], "self.step"),
+        ([("flag", "True", False), ("list(extra)", "('k1',)", False)], "list(extra)"),
+        ([("grad_mode", "False", False), ("w.requires_grad", "False", False)], "grad_mode"),
+        ([("autocast_state", "{}", False), ("h.dtype", "bfloat16", False)], "autocast_state"),
+        ([("x.dtype", "float64", False), ("x.stride[0]", "72", False)], "x.dtype"),
+        ([("self.drop.training", "True", False), ("n", "5", True)], "self.drop.training"),
+        ([("n", "5", True), ("flag", "True", False)], "flag"),
+        ([("flag", "True", False)], "flag"),
+        ([], "an input"),
+    ],
+)
+def test_a_switch_leads_only_where_nothing_else_changed(
+    changed: list[tuple[str, str, bool]], leads: str
+) -> None:
+    assert leading_source(changed) == leads

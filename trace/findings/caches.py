@@ -31,6 +31,13 @@ _PASSED_FIXES: Final = (
 )
 
 
+_MODES: Final = "state"  # the part of a key of tc that holds grad mode, autocast and the like
+
+
+def _in_one_process(miss: Miss) -> bool:
+    return miss.entry.compiled.lane == miss.nearest.compiled.lane
+
+
 @finding(
     Code(
         "TC402",
@@ -50,6 +57,8 @@ def cache_misses(facts: Facts) -> list[Event]:
             continue
         if any(one.about_the_program for one in miss.changes):
             continue
+        if [one.name for one in miss.changes] == [_MODES] and _in_one_process(miss):
+            continue  # autocast or the like was switched between two calls: TC201 tells of it
         compiled, artifact = miss.entry.compiled, miss.entry.artifact
         names = [readable(change) for change in miss.changes]
         changes = ", ".join(names[:_MOST_NAMED])

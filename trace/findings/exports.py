@@ -89,7 +89,7 @@ def _guarded(data: dict[str, Any]) -> Words:
         f"a condition on sizes was added while tracing{f': {named}' if named else ''}",
         (
             "let export find out what is dynamic: torch.export.Dim.AUTO",
-            "or take the test on sizes out of the exported function",
+            "take the test on sizes out of the exported function",
         ),
     )
 

@@ -142,7 +142,13 @@ def _freed(steps: tuple[Step, ...], wanted: Collection[str]) -> tuple[Step, ...]
 
 
 def plan(rows: Sequence[Row], sources: Sequence[str]) -> tuple[Step, ...]:
-    """Choose the inputs to fix, the one that helps most first."""
+    """Choose the inputs to fix, the one that helps most first.
+
+    None if an input changed that no recorded guard holds: what it makes necessary cannot be played.
+    """
+    held = set().union(*rows)
+    if any(one not in held and "dispatch keys" not in one for one in sources):
+        return ()  # it would change still, and nothing shows when
     left = count(rows, ())
     if left != len(rows) - 1 or not all(rows):
         return ()

@@ -15,7 +15,7 @@ from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Cause, Event, Recompile, Where
 from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
-from tc.trace.ids import UNREACHABLE, leading_source
+from tc.trace.ids import UNREACHABLE, free_inputs, leading_source
 from tc.trace.parsed import parse_json
 from tc.trace.places import file_name
 from tc.trace.recipes import CONDITION, FEW, MARK, SIDES, Kind, recipe_of, sort_of
@@ -312,6 +312,7 @@ def recompiled(facts: Facts) -> list[Event]:
     found, producer = facts.recompiles, facts.session.producer
     shared, in_vain = _shared(found), _in_vain(found)
     held, special = _sizes_of(found, Kind.HELD), _sizes_of(found, Kind.ONE)
+    counting = _counting(found)
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
@@ -328,6 +329,8 @@ def recompiled(facts: Facts) -> list[Event]:
         title, why, fix = remedy(lead, producer, named_so, sizes, at)
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in (FEW, SIDES))
+        if _of(one, lead) in counting:
+            fix = tuple(text for text in fix if recipe_of(text) is not FEW)
         if _of(one, lead) in special:  # to mark a size of 0 or 1 as dynamic is an error
             fix = tuple(text for text in fix if recipe_of(text) is not MARK)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
@@ -381,6 +384,20 @@ def _sizes_of(found: Sequence[Recompile], kind: Kind) -> set[tuple[int, str, str
     return {_of(one, cause) for one, cause in causes if subject_about(cause).kind is kind}
 
 
+#: half of the limit of recompiles: a number that took more values is no switch, it counts
+_FEW_VALUES: Final = 4
+
+
+def _counting(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
+    """Return the numbers that took more values than what is worth a graph each."""
+    taken: dict[tuple[int, str, str], set[str]] = {}
+    for one in found:
+        for cause in one.causes:
+            if subject_about(cause).kind in (Kind.NUMBER, Kind.ONE_NUMBER):
+                taken.setdefault(_of(one, cause), set()).update((cause.old, cause.new))
+    return {of for of, some in taken.items() if len(some) > _FEW_VALUES}
+
+
 def _at_one_place(events: list[Event]) -> list[Event]:
     """Give events of one cause the line that any of them names; PyTorch does not always tell it."""
     known: dict[tuple[str, str, str], Where] = {}
@@ -410,7 +427,8 @@ def _shared(found: Sequence[Recompile]) -> dict[str, Counter[str]]:
 def _lead(one: Recompile, shared: Mapping[str, Counter[str]]) -> Cause:
     """The cause that a recompile is told under.
 
-    Of tc's traces the one that its log names, of PyTorch's the one most recompiles share.
+    Of tc's traces the one that its log names, of PyTorch's the one most recompiles share, a switch
+    only if all that changed beside it is dynamic from now on.
     """
     if one.compiled.noted("tc_recompile") and one.causes:
         name = leading_source((c.source, c.new, c.now_dynamic) for c in one.causes)
@@ -418,7 +436,10 @@ def _lead(one: Recompile, shared: Mapping[str, Counter[str]]) -> Cause:
     if not one.causes:
         return Cause("an input", "", "", "other")
     named = shared[one.compiled.frame_id]
-    return max(one.causes, key=lambda cause: named[cause.source])
+    are_free = free_inputs([(cause.source, cause.new) for cause in one.causes])
+    free = [cause for cause, is_free in zip(one.causes, are_free, strict=True)
+            if is_free and not cause.now_dynamic]  # fmt: skip
+    return max(free or one.causes, key=lambda cause: named[cause.source])
 
 
 def _first(text: str) -> str:
