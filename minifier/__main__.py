@@ -15,7 +15,6 @@ from tc.minifier.console import (
     Progress,
     Usage,
     require_torch,
-    stoppable,
 )
 from tc.minifier.fresh import Fresh
 from tc.minifier.job import Setting
@@ -32,13 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-minify and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     codes = {Usage: USAGE, NotReproduced: NOT_REPRODUCED, OracleError: INTERNAL, OSError: INTERNAL}
-    with stoppable():
-        return run_tool(
-            "tc-minify",
-            lambda: _answered(arguments),
-            codes,
-            "interrupted before anything was reduced",
-        )
+    return run_tool(
+        "tc-minify", lambda: _answered(arguments), codes, "interrupted before anything was reduced"
+    )
 
 
 def _answered(arguments: Sequence[str]) -> int:

@@ -22,7 +22,6 @@ from tc.minifier.console import (
     require_torch,
     show,
     split_rest,
-    stoppable,
 )
 from tc.minifier.crash_site import Site, described
 from tc.minifier.job import HUNG
@@ -75,13 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-bisect and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     codes = {Usage: USAGE, OracleError: INCONCLUSIVE, OSError: INTERNAL}
-    with stoppable():
-        return run_tool(
-            "tc-bisect",
-            lambda: _answered(arguments),
-            codes,
-            "interrupted; nothing was left behind",
-        )
+    return run_tool(
+        "tc-bisect", lambda: _answered(arguments), codes, "interrupted; nothing was left behind"
+    )
 
 
 def _answered(arguments: Sequence[str]) -> int:

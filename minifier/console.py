@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tc.trace import arguments
 from tc.trace.delivery import complain, is_terminal
@@ -96,20 +96,6 @@ def show(text: object, end: str = "\n") -> None:
 def agreeing(graphs: int) -> str:
     """`1 graph agrees`, `2 graphs agree`."""
     return f"{counted(graphs, 'graph')} agree{'s' if graphs == 1 else ''}"
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C: what was found is kept."""
-
-    def stop(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

@@ -99,15 +99,21 @@ def fresh(folder: str | None, usual: str) -> Path:
 def call(command: Sequence[str], environment: dict[str, str], **streams: Any) -> int:
     """Wait for the program; Ctrl-C is its business, and a signal becomes 128 + its number.
 
+    A terminal sends Ctrl-C to both processes, but only this one gets a SIGTERM: it is passed on.
+
     Args:
         streams: `stdin`, `stdout`, `stderr` as of `subprocess.Popen`.
     """
     with subprocess.Popen(command, env=environment, **streams) as program:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        before = {
+            signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: program.terminate()),
+        }
         try:
             code = program.wait()
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
     return _SIGNALLED - code if code < 0 else code
 
 

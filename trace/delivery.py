@@ -10,11 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import select
+import signal
 import sys
 import tempfile
+import threading
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TextIO
 
 # Exit codes that mean the same for each tool; 1 is the tool's: it has found what it looks for.
@@ -43,10 +45,11 @@ def run_tool(
         work: prints, and returns the exit code.
         codes: exception -> exit code; its text is the sentence. One of `USAGE` names ``--help``,
             too. What has no code is an error of the tool itself, whose traceback goes to a file.
-        interrupted: the sentence after Ctrl-C: what is left of the work.
+        interrupted: the sentence after Ctrl-C or SIGTERM: what is left of the work.
     """
     try:
-        return delivered(work)
+        with stoppable():
+            return delivered(work)
     except Undelivered as error:
         return fail(tool, USAGE, str(error))
     except KeyboardInterrupt:
@@ -56,6 +59,23 @@ def run_tool(
         if code is None:
             return fail(tool, INTERNAL, crash_report(tool, error))
         return fail(tool, code, f"{error}; try {tool} --help" if code == USAGE else str(error))
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C: what was found is kept, and temporary files are deleted."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def fail(tool: str, code: int, text: str) -> int:

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -153,6 +154,31 @@ def test_what_ends_a_tool_is_a_sentence_and_an_exit_code(
     for path in re.findall(r"\S+crash\S+", text):
         assert "ValueError: odd" in Path(path).read_text()
         Path(path).unlink()
+
+
+def test_sigterm_ends_a_tool_like_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def work() -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 0
+
+    assert run_tool("tc-x", work, {}, "stopped") == delivery.INTERRUPTED
+    assert capsys.readouterr().err == "tc-x: stopped\n"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_the_program_under_a_tool_gets_its_sigterm(tmp_path: Path) -> None:
+    program = "import os, signal; os.kill(os.getppid(), signal.SIGTERM); signal.pause()"
+    done = subprocess.run(
+        [sys.executable, "-m", "tc.tlparse", "run", "--", sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    assert "it compiled nothing" in done.stderr
 
 
 def test_no_tool_has_a_ladder_of_its_own() -> None:
