@@ -62,7 +62,7 @@ def test_modes_are_names_of_options():
         ({"options": {"max_autotun": True}}, "did you mean 'max_autotune'"),
         (
             {"options": {"cpp.threads": "2"}},
-            "'cpp.threads' takes a whole number that is not negative, not '2'",
+            "'cpp.threads' takes a number of threads, or 0 or -1 for torch's own, not '2'",
         ),
         ({"options": {"cpp_threads": 2}}, "did you mean 'cpp.threads'"),
         ({"options": {"max-autotune": 1}}, "takes True or False, not 1"),

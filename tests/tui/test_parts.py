@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.color import Color
@@ -136,6 +136,7 @@ def test_a_string_on_one_line_and_a_comment_open_no_region() -> None:
     assert len(regions(["x = '''one'''", "# it's '''", "y = 2"], "python")) == 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=30).map(lambda t: t.replace("\n", "")), max_size=250),
        st.sampled_from(["python", "cpp", "json", "text", "klingon"]))  # fmt: skip
 def test_highlighting_changes_no_text(rows: list[str], kind: str) -> None:

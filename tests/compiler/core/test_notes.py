@@ -116,7 +116,9 @@ def test_lowering_and_scheduling_report_their_steps() -> None:
     )
     steps = {step["name"]: step for step in lowered["steps"]}
     assert steps["loops.lower.exp"]["at"] == ["exp"]
-    assert [ran["name"] for ran in lowered["passes"]] == ["loops.lower", "loops.simplify"]
+    assert [ran["name"] for ran in lowered["passes"]] == [
+        *("loops.lower", "loops.refine", "loops.simplify"),
+    ]
     fired = {firing["rule"]: firing for firing in lowered["firings"]}
     row = fired["loops.rule.div_power"]
     assert row["before"].startswith("div(") and row["after"].startswith("mul(")
