@@ -519,15 +519,15 @@ class FrameCompiler:
     def _failed(
         self, reporter: CompileReporter, captured: Captured | None, error: Exception
     ) -> hook.Outcome:
-        stage = (
-            error.stage
-            if isinstance(error, StageError)
-            else ("capture" if captured is None else "inductor")
-        )
+        stage = "capture" if captured is None else "inductor"
+        if isinstance(error, StageError):
+            stage = error.stage
         if captured is not None and captured.module is not None:
             emit_captured(captured.module)
         text = report_failure(error, stage, reporter.place)
         reporter.finish(None, error)
+        if not self.options.fullgraph and RecursionError in map(type, (error, error.__cause__)):
+            return hook.Skip(text, recursive=True)  # Python says where a recursion has no end
         if self.config.suppress_errors:
             if text not in self.process.warned:
                 self.process.warned.add(text)

@@ -6,7 +6,7 @@ expressions are the same object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 from weakref import WeakValueDictionary
@@ -128,8 +128,16 @@ def _own_cost(node: Expr) -> int:
     return 0 if node.op in ("const", "scalar", "local", "into") else 1
 
 
-def walk(root: Expr) -> list[Expr]:
-    """Return all distinct nodes below and including ``root``, operands first."""
+def _operands(node: Expr) -> Sequence[Expr]:
+    return node.args
+
+
+def walk(root: Expr, operands: Callable[[Expr], Sequence[Expr]] = _operands) -> list[Expr]:
+    """Return all distinct nodes below and including ``root``, operands first.
+
+    Args:
+        operands: node -> those of its operands to follow; all by default.
+    """
     seen: set[Expr] = set()
     order: list[Expr] = []
     stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -140,7 +148,7 @@ def walk(root: Expr) -> list[Expr]:
         elif node not in seen:
             seen.add(node)
             stack.append((node, True))
-            stack.extend((arg, False) for arg in reversed(node.args))
+            stack.extend((arg, False) for arg in reversed(operands(node)))
     return order
 
 

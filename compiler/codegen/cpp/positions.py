@@ -91,19 +91,7 @@ def varies(value: Expr, variable: Atom) -> bool:
 
 def always(root: Expr) -> list[Expr]:
     """Return the nodes whose value is needed in any case, operands first: none of an arm."""
-    order: list[Expr] = []
-    seen: set[Expr] = set()
-    stack = [(root, False)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            needed = node.args[:1] if node.op == "select" else node.args
-            stack.extend((arg, False) for arg in reversed(needed))
-    return order
+    return walk(root, lambda node: node.args[:1] if node.op == "select" else node.args)
 
 
 def offsets(statements: Sequence[Statement], variable: Atom) -> dict[Expr, Offset]:

@@ -509,3 +509,20 @@ def left_by_torch(x):
 def test_breaks_asked_for_in_torchs_own_words(function, code):
     with pytest.raises(Unsupported, match=code):
         tc.compile(lambda x: function(x), backend="eager", fullgraph=True)(torch.ones(2, 2))
+
+
+@pytest.mark.slow
+def test_a_recursion_that_has_no_end_is_pythons_error():
+    def down(x, n):
+        if n == 0:
+            print(end="")
+            return x
+        return down(x + 1, n - 1) + 1
+
+    compiled = tc.compile(down, backend="eager")
+    x = torch.zeros(2)
+    assert torch.equal(compiled(x, 3), down(x, 3))
+    with pytest.raises(RecursionError):
+        compiled(x, 100_000)
+    assert torch.equal(compiled(x, 4), down(x, 4))
+    assert torch.equal(compiled(x, 500), x + 1000)
