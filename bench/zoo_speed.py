@@ -29,8 +29,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sweep import mean
+from zoo import FAMILIES
+
 ROOT = Path(__file__).resolve().parent.parent
-FAMILIES = ("timm", "transformers")
+#: the families that are timed unless others are named
+USUAL = ("timm", "transformers")
 MODES = ("inference", "training")
 Row = dict[str, Any]
 #: tokens of a text at both sizes, and divisors of default widths, widest first
@@ -139,12 +143,6 @@ def ratios(row: Row, mode: str) -> tuple[float, float] | None:
     return times["eager"] / times["tc"], times.get("torch", math.nan) / times["tc"]
 
 
-def mean(values: list[float]) -> float:
-    """Return the geometric mean of what was measured."""
-    known = [math.log(value) for value in values if not math.isnan(value)]
-    return math.exp(sum(known) / len(known)) if known else math.nan
-
-
 def report(rows: list[Row]) -> list[str]:
     """Return the table: means of each family and mode, then the slowest models."""
     lines = []
@@ -155,8 +153,9 @@ def report(rows: list[Row]) -> list[str]:
                      and (found := ratios(row, mode)) is not None]  # fmt: skip
             if not pairs:
                 continue
-            over = [mean([found[side] for _, found in pairs]) for side in (0, 1)]
-            least = [min((f[side] for _, f in pairs), default=math.nan) for side in (0, 1)]
+            sides = [[f[side] for _, f in pairs if not math.isnan(f[side])] for side in (0, 1)]
+            over = [mean(found) for found in sides]
+            least = [min(found, default=math.nan) for found in sides]
             lines.append(
                 f"{family} {mode}, {len(pairs)} models: {over[0]:.2f} of eager (least "
                 f"{least[0]:.2f}), {over[1]:.2f} of torch.compile (least {least[1]:.2f})"
@@ -177,7 +176,7 @@ def drawn(options: argparse.Namespace) -> list[tuple[str, str]]:
 
     source = random.Random(options.seed)
     found = []
-    for family in options.family or FAMILIES:
+    for family in options.family or USUAL:
         names = zoo_families.FAMILIES[family]().names()
         found.append([(family, n) for n in source.sample(names, min(options.sample, len(names)))])
     return [pair for turn in zip(*found, strict=False) for pair in turn]
@@ -207,8 +206,7 @@ def child(family: str, name: str, options: argparse.Namespace, cache: str) -> Ro
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--family", action="append", choices=["timm", "torchvision", "transformers",
-                                                              "diffusers"])  # fmt: skip
+    parser.add_argument("--family", action="append", choices=FAMILIES)
     parser.add_argument("--sample", type=int, default=40, help="models of each family")
     parser.add_argument("--seed", type=int, help="by default a new one, which is printed")
     parser.add_argument("--only", metavar="FAMILY:NAME,...")

@@ -526,7 +526,7 @@ class FrameCompiler:
             emit_captured(captured.module)
         text = report_failure(error, stage, reporter.place)
         reporter.finish(None, error)
-        if not self.options.fullgraph and RecursionError in map(type, (error, error.__cause__)):
+        if captured is None and not self.options.fullgraph and isinstance(error, RecursionError):
             return hook.Skip(text, recursive=True)  # Python says where a recursion has no end
         if self.config.suppress_errors:
             if text not in self.process.warned:

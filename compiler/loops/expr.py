@@ -152,6 +152,15 @@ def walk(root: Expr, operands: Callable[[Expr], Sequence[Expr]] = _operands) -> 
     return order
 
 
+def varies(value: Expr, variable: Atom) -> bool:
+    """Return whether a value made of reads and loop variables depends on one of these."""
+    return any(
+        variable in node.data[0 if node.op == "index" else 1].atoms()
+        for node in walk(value)
+        if node.op in (*READS, "index")
+    )
+
+
 def needed(root: Expr) -> dict[Expr, Expr]:
     """Return the condition under which each node's value is needed: `TRUE` outside of `select`.
 

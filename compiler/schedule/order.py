@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import READS, Expr, substitute, walk
+from tc.compiler.loops.expr import Expr, substitute, varies
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import Reduction
 from tc.compiler.schedule.fuse import Group, Member, Variables
@@ -136,13 +136,7 @@ def _apart(read: list[Expr], variable: Index) -> int:
 
 def _step(use: Expr, variable: Index) -> int:
     """Return the stride of a load along a loop; a large one where its positions change."""
-    atom = _atom(variable)
-    moves = any(
-        atom in (node.data[0] if node.op == "index" else node.data[1]).atoms()
-        for arg in use.args
-        for node in walk(arg)
-        if node.op in (*READS, "index")
-    )
+    moves = any(varies(position, _atom(variable)) for position in use.args)
     return HINT * HINT if moves else stride(use.data[1], variable)
 
 

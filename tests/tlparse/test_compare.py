@@ -144,9 +144,9 @@ def test_the_same_graph_of_other_lines_is_no_finding(tmp_path: Path) -> None:
     assert diagnose(load(tmp_path)).finding("TC402") is None
 
 
-@pytest.mark.parametrize(("process", "told"), [(7, False), (8, True)])
+@pytest.mark.parametrize(("process", "reported"), [(7, False), (8, True)])
 def test_a_mode_that_was_switched_is_told_by_its_recompile(
-    tmp_path: Path, process: int, told: bool
+    tmp_path: Path, process: int, reported: bool
 ) -> None:
     """Between two processes it is a setting; within one the program asks for both."""
     for number, mode in enumerate(("autocast", "no autocast")):
@@ -158,7 +158,7 @@ def test_a_mode_that_was_switched_is_told_by_its_recompile(
         log = tmp_path / f"dedicated_log_torch_trace_{pid}.log"
         before = log.read_text() if log.exists() else ""
         log.write_text(before + re.sub(r"(?m)^(V\S+ \S+) \d+ ", rf"\1 {pid} ", text))
-    assert (diagnose(load(tmp_path)).finding("TC402") is not None) is told
+    assert (diagnose(load(tmp_path)).finding("TC402") is not None) is reported
 
 
 def test_a_new_graph_has_to_miss_and_is_no_finding(tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ def test_modes_and_keys_are_part_of_what_is_played_through() -> None:
     assert values("DEFAULT_DEVICE: default_device() == 'cpu'")["default device"] == "'cpu'"
 
 
-@pytest.mark.parametrize(("values_seen", "told"), [(3, True), (6, False)])
+@pytest.mark.parametrize(("values_seen", "reported"), [(3, True), (6, False)])
 def test_a_number_that_counts_does_not_take_few_values(
-    tmp_path: Path, values_seen: int, told: bool
+    tmp_path: Path, values_seen: int, reported: bool
 ) -> None:
     file = tmp_path / "m.py"
     file.write_text(TESTED)
@@ -51,7 +51,7 @@ def test_a_number_that_counts_does_not_take_few_values(
         )  # fmt: skip
         log.say(ev.Recompile("g", str(file), 1, CompileId(0, n - 1), (cause,)), n).start(n)
     (found,) = [one for one in log.end().findings if one.code == "TC201"]
-    assert found.fix[0].startswith("nothing to do if it takes few values") is told
+    assert found.fix[0].startswith("nothing to do if it takes few values") is reported
     assert any("torch.where(flag" in one for one in found.fix)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import READS, Expr, can_fail, positions, transform, walk
+from tc.compiler.loops.expr import Expr, can_fail, positions, transform, varies, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.schedule.plan import Let, Statement, Store
 
@@ -26,7 +26,6 @@ REPEATED = 24
 #: operations of an element up to which a loop with checked positions has branches, not vectors
 PLAIN = 8
 INT32 = 1 << 31
-INDEXED = (*READS, "index")
 
 
 @dataclass(frozen=True)
@@ -78,15 +77,6 @@ class Offset:
     def fails(self) -> bool:
         """Return whether computing it can be an error."""
         return any(part.fails for part in self.parts)
-
-
-def varies(value: Expr, variable: Atom) -> bool:
-    """Return whether a value of loads and loop variables depends on one of these."""
-    return any(
-        variable in node.data[0 if node.op == "index" else 1].atoms()
-        for node in walk(value)
-        if node.op in INDEXED
-    )
 
 
 def always(root: Expr) -> list[Expr]:

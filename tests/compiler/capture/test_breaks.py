@@ -14,7 +14,7 @@ import tc
 from tc import trace
 from tc.compiler import frames
 from tc.compiler.capture import breaks
-from tc.compiler.errors import Unsupported
+from tc.compiler.errors import BackendError, Unsupported
 
 program = Programs()
 total = 0
@@ -526,3 +526,11 @@ def test_a_recursion_that_has_no_end_is_pythons_error():
         compiled(x, 100_000)
     assert torch.equal(compiled(x, 4), down(x, 4))
     assert torch.equal(compiled(x, 500), x + 1000)
+
+
+def test_a_recursion_without_end_in_a_backend_is_a_failed_compile():
+    def backend(gm, inputs):
+        raise RecursionError("too deep")
+
+    with pytest.raises(BackendError, match="too deep"):
+        tc.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
