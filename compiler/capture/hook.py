@@ -3,7 +3,9 @@
 The only file that touches `torch._C._dynamo.eval_frame`, torch's PEP 523 frame hook in C. Facts
 about it that callers rely on:
 
-* The hook is per thread. It is off while the callback runs, so the compiler itself is not traced.
+* The hook is per thread; any number may run C's part at once (see `entries`). It is off while the
+  callback runs, so the compiler itself is not traced, and the context is a copy: sympy and reads
+  of torch's settings leave context variables behind.
 * An exception of the callback is raised in the user's call. If the user catches it inside of the
   running frame, frames called later from there are no longer offered: C leaves the hook off.
 * Cached code belongs to the callback (compared by ``==``): two `wrap` of one callback share it,
@@ -11,14 +13,13 @@ about it that callers rely on:
 * C imports nothing of `torch._dynamo` on any path used here. It saves ``random``'s state before
   the callback and restores it after. If `torch._dynamo` is loaded, its hook for errors in guards
   is set, but tc's guards never raise (see `tc.compiler.capture.guards.guard_list`).
-* C sets attributes on the object that is passed as guard manager, until the entry dies. If setting
-  one fails, the process aborts. `entries.Manager` is that object.
-* Any number of threads may run C's part at once; see `entries` for the consequences.
-"""
+* C sets attributes on the object that is passed as guard manager (`entries.Manager`), until the
+  entry dies. If setting one fails, the process aborts."""
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import os
 import sys
@@ -131,7 +132,7 @@ def _adapt(callback: Callback) -> Any:
         if glance is not None and (early := glance(frame, own)) is not None:
             return _result_for_c(early, code)
         return alone(
-            lambda: _decide(frame, own, callback),
+            lambda: contextvars.copy_context().run(_decide, frame, own, callback),
             lambda: _result_for_c(RunOnce(), code),  # run by Python: correct, but slower
             for_background=must_compile(),
         )
@@ -164,7 +165,7 @@ def state_of(code: CodeType) -> Code:
 
 
 def _decide(frame: Frame, own: Code, callback: Callback) -> _Result:
-    """Return the outcome for C, with the compile lock held.
+    """Return the outcome for C, with the compile lock held and in a copy of the caller's context.
 
     The callback decides, unless another thread has compiled the code meanwhile.
     """

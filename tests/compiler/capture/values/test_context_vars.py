@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import importlib
 from contextvars import ContextVar
 
 import pytest
@@ -152,3 +153,19 @@ def test_a_token_given_to_traced_code():
 
     expected = contextvars.copy_context().run(body, back)
     assert contextvars.copy_context().run(body, compiled) == expected
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_compile_leaves_no_variable_behind(backend):
+    """Sympy makes a decimal context of its own where it runs, and reads of torch's settings copy
+    lists; a program that counts its variables would see that it was compiled."""
+    importlib.import_module("torch._dynamo.config")
+
+    def body():
+        compiled = tc.compile(lambda x, v: (x * v).sin().sum(), backend=backend)
+        for n in (2, 3, 4):  # sizes and the number are symbolic after the first
+            x = torch.randn(n, requires_grad=True)
+            compiled(x, n * 0.5).backward()
+        return list(contextvars.copy_context())
+
+    assert contextvars.Context().run(body) == []
