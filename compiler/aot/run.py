@@ -195,12 +195,13 @@ def run_watched(watcher: Watcher, function: Callable[..., Any], args: Iterable[A
     """Call a function with the watcher on top of its fake mode.
 
     Torch's Python dispatcher is on: only there some ops have variants for symbolic sizes, or with a
-    correct declaration of their writes (batch normalisation).
+    correct declaration of their writes (batch normalisation). Modes that the function leaves set
+    are set back: the next run begins as this one did.
     """
     mode: Any = watcher
     fake_mode = watcher.fake_mode
     with (
-        modes.kept(),
+        modes.put_back(),
         levels.kept(),
         enable_python_dispatcher(),
         data_allowed(fake_mode),

@@ -162,6 +162,16 @@ def kept() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def put_back() -> Iterator[None]:
+    """Set all modes back after a block, whether it raises or not."""
+    before = Settings()
+    try:
+        yield
+    finally:
+        before.restore()
+
+
 def restoring(graph: Callable[..., Any]) -> Callable[..., Any]:
     """Return a graph that sets modes back where it raises."""
 

@@ -198,8 +198,11 @@ def test_the_grad_mode_that_a_function_leaves(made):
     try:
         for before, after in ((True, False), (False, True), (True, True), (True, False)):
             torch.set_grad_enabled(before)
-            first, second = compiled(wants(3), after)
+            with trace.capture_events() as events:
+                first, second = compiled(wants(3), after)
             assert torch.is_grad_enabled() is after
+            names = [artifact.name for artifact in events.of(trace.Artifact)]
+            assert ("tc_graph_runs_eagerly" in names) is (after and not before)
             assert (first.requires_grad, second.requires_grad) == (before, after)
     finally:
         torch.set_grad_enabled(True)
