@@ -144,7 +144,8 @@ def cached_resume_code(
     the last entry of `stack` is an exception, which the instruction at `offset` raises. With
     `broke`, the result is marked for `begins_with_break`. `called` is the key of the code of the
     function that follows: a callee that breaks at several places has a resume function of its
-    caller for each, which are not compiled as one function of changing arguments. All cell and free variables of `code` are
+    caller for each, which are not compiled as one function of changing arguments. All cell and
+    free variables of `code` are
     free variables of the result: the caller makes a closure for `co_freevars`. Equal arguments give
     the same code object, whose origin is recorded.
 
