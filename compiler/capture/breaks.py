@@ -193,6 +193,14 @@ UNREADABLE_SIZE = _row(
     "compiled code must check at each call what it was compiled for, and cannot check this size",
     "pass a copy (x.clone()) instead of a view of a tensor subclass",
 )
+SEQUENCE_LENGTH = _row(
+    "sequence-length",
+    "TC137",
+    "call of {} with a sequence whose length changes",
+    "a graph unrolls the network, so it would be compiled once for each length",
+    "nothing to do: ATen's own loop runs the network at every length, the rest is compiled",
+    "pad the sequences to a few lengths and compile with dynamic=False, for one graph each",
+)
 
 
 class GraphBreak(Exception):

@@ -287,6 +287,13 @@ class Frame:
         """Return the frames from the one under capture down to this one."""
         return [*(self.parent.chain() if self.parent is not None else ()), self]
 
+    def in_loop(self) -> bool:
+        """Return whether the current instruction is in the body of a loop."""
+        index = self.program.index
+        at = index[id(self.current)]
+        later = self.program.instructions[at:]
+        return any(one.target is not None and index[id(one.target)] <= at for one in later)
+
     def place(self) -> StackFrame:
         """Return this frame's current place in the user's source."""
         positions = self.current.positions

@@ -178,7 +178,7 @@ def translate(
                 on_break(record)
             if fullgraph:
                 raise breaks.SkipFrame(cause.title) from None
-            stop = translation.stop_before(cause, record)
+            stop = outside_of_loops(translation.stop_before(cause, record), cause)
         except breaks.SkipFrame as skip:
             if stop is None or not stop.places[1:]:
                 raise
@@ -218,6 +218,27 @@ class Stop:
                 "captured separately"
             ) from None
         return replace(self, places=self.places[:-1])
+
+
+def outside_of_loops(stop: Stop, cause: breaks.GraphBreak) -> Stop:
+    """Move the end of a trace out of a loop that makes sizes out of data.
+
+    Each pass would have sizes of its own, and the parts of its body would be compiled for many of
+    them. Python runs the loop; the functions that it calls are captured on their own.
+
+    Raises:
+        SkipFrame: the frame under capture holds the loop.
+    """
+    frame = cause.frame
+    if cause.reason is not breaks.DYNAMIC_SHAPE or not isinstance(frame, Frame):
+        return stop
+    for depth, one in enumerate(frame.chain()[: len(stop.places)]):
+        if one.in_loop():
+            if depth == 0:
+                why = f"{cause.title}, in a loop; its callees are captured separately"
+                raise breaks.SkipFrame(why)
+            return replace(stop, places=stop.places[:depth])
+    return stop
 
 
 class Translation:

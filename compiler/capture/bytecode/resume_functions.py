@@ -8,7 +8,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_
 from types import CodeType, FunctionType
 from typing import Any, Literal
 
-from tc.compiler.capture.bytecode.by_code import ByCode, cached_by_code
+from tc.compiler.capture.bytecode.by_code import ByCode, CodeKey, cached_by_code
 from tc.compiler.capture.bytecode.continuation import trampoline
 from tc.compiler.capture.bytecode.dialects import DIALECT
 from tc.compiler.capture.bytecode.emitter import Emitter
@@ -133,6 +133,7 @@ def cached_resume_code(
     inner: int | None = None,
     raises: bool = False,
     broke: bool = False,
+    called: CodeKey | None = None,
 ) -> CodeType:
     """Return code that rebuilds the frame's state from its arguments and continues at `offset`.
 
@@ -141,7 +142,10 @@ def cached_resume_code(
     `locals`. With `inner`, a function and that many arguments for it follow: the instruction at
     `offset` is a call, and the resume function calls that function in its place. With `raises`,
     the last entry of `stack` is an exception, which the instruction at `offset` raises. With
-    `broke`, the result is marked for `begins_with_break`. All cell and free variables of `code` are
+    `broke`, the result is marked for `begins_with_break`. `called` is the key of the code of the
+    function that follows: a callee that breaks at several places has a resume function of its
+    caller for each, which are not compiled as one function of changing arguments. All cell and
+    free variables of `code` are
     free variables of the result: the caller makes a closure for `co_freevars`. Equal arguments give
     the same code object, whose origin is recorded.
 

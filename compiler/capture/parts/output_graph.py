@@ -25,6 +25,7 @@ from tc.compiler.capture.parts import symbolic_numbers
 from tc.compiler.capture.parts.handled_errors import break_where_handled
 from tc.compiler.capture.parts.printed_names import by_name
 from tc.compiler.capture.parts.reads import guard_answer, guard_memory, refuse_sparse_elements
+from tc.compiler.capture.parts.unrolled import break_where_unrolled, symbolic_sizes
 from tc.compiler.capture.scopes import Scope
 from tc.compiler.capture.values.arrays import ArrayValue, refuse_scalars
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
@@ -168,7 +169,9 @@ class OutputGraph:
         in_place = bool(_IN_PLACE.search(text)) or "out" in kwargs or text == "setitem"
         outs = self._given_outs(kwargs)
         shapes = [value.example.shape for value in outs]
+        lengths = [] if self.whole else symbolic_sizes(target, fakes)
         result = self.run_fake(target, text, fakes, fake_named, method)
+        break_where_unrolled(target, lengths)
         if [value.example.shape for value in outs] != shapes:
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text} (it resizes an input)")
         self.t.guards.aliasing_matters |= in_place

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.bytecode import warned
+from tc.compiler.capture.bytecode.by_code import CodeKey
 from tc.compiler.capture.bytecode.continuation import Continuation, trampoline
 from tc.compiler.capture.bytecode.dialects import DIALECT, RUNNING
 from tc.compiler.capture.bytecode.instructions import Handler, Instruction, stack_effect
@@ -352,7 +353,7 @@ class _Ending:
         pushed = 2
         while links:
             link, *links = links
-            self._make(link, link.inner(links))
+            self._make(link, links)
             pushed += 1
             values = [s for s, kind in zip(link.slots, link.kinds, strict=True) if kind]
             for value in (*values, *link.locals.values()):
@@ -363,14 +364,20 @@ class _Ending:
                 pushed += 1
         e.return_call(pushed - 2)
 
-    def _make(self, link: Link, inner: int | None) -> None:
-        """Push the resume function of a frame."""
+    def _code(self, link: Link, rest: Sequence[Link]) -> types.CodeType:
+        """Return the code of the resume function of a frame that calls those of the rest."""
         code, offset = origin_of(link.frame.code, link.offset)
         if any(name.startswith(STACK_PREFIX) for name in link.locals):
             raise breaks.SkipFrame("it breaks the graph before its arguments are read")
-        resumed = cached_resume_code(
-            code, offset, link.kinds, tuple(link.locals), inner, link.raises, link.broke
-        )
+        called = CodeKey(self._code(rest[0], rest[1:])) if link.calls else None
+        return cached_resume_code(
+            code, offset, link.kinds, tuple(link.locals), link.inner(rest), link.raises,
+            link.broke, called,
+        )  # fmt: skip
+
+    def _make(self, link: Link, rest: Sequence[Link]) -> None:
+        """Push the resume function of a frame."""
+        resumed = self._code(link, rest)
         if link.frame is self.chain[0]:
             self.r.e.make_function(resumed, resumed.co_freevars)
             self.name = self.name or traced_name(resumed)

@@ -142,7 +142,20 @@ class TensorValue(NodeValue):
     def python_type(self) -> type:
         return self.kind
 
+    def node(self, t: Interpreter) -> fx.Node:
+        self._refuse_stale(t, "a use")
+        return super().node(t)
+
+    def _refuse_stale(self, t: Interpreter, what: str) -> None:
+        """Break the graph where traced code uses a tensor whose data it has replaced.
+
+        The store is replayed after the graph, which reads the tensor as it was before.
+        """
+        if t.effects.attribute(self, "data") is not None:
+            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.data, before {what} of it")
+
     def attr(self, t: Interpreter, name: str) -> Value:
+        self._refuse_stale(t, f"a read of .{name}")
         stored = t.effects.attribute(self, name)
         if stored is not None and stored is not UNBOUND:
             return stored
@@ -184,10 +197,22 @@ class TensorValue(NodeValue):
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         gradient = name == "grad" and (t.python.is_none(value) or isinstance(value, TensorValue))
-        plain = not hasattr(torch.Tensor, name) and len(t.output.scopes) == 1
-        if not plain and not (gradient and self.source is not None):
+        self._refuse_stale(t, f"a store to .{name}")
+        outside = len(t.output.scopes) == 1
+        plain = not hasattr(torch.Tensor, name) and outside
+        data = name == "data" and outside and self._takes_data_of(value)
+        if not plain and not ((gradient or data) and self.source is not None):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
         t.effects.store_attribute(self, name, value)
+
+    def _takes_data_of(self, value: Value) -> bool:
+        """Return whether a plain tensor accepts another's data, whatever its shape."""
+        plain = (torch.Tensor, torch.nn.Parameter)
+        if not isinstance(value, TensorValue) or {self.kind, value.kind} - set(plain):
+            return False
+        one, other = self.example, value.example
+        alike = (one.dtype, one.device, one.layout) == (other.dtype, other.device, other.layout)
+        return alike and not one.is_inference() and not other.is_inference()
 
     def base_attr(self, t: Interpreter, name: str) -> Value:
         """Return an attribute of ``torch.Tensor`` itself, bypassing derived classes."""

@@ -85,3 +85,50 @@ def test_gradients_of_both_directions_at_symbolic_sizes():
             found.append([x.grad, *(p.grad.clone() for p in module.parameters())])
             module.zero_grad()
         torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
+class Tagger(nn.Module):
+    """A network between other layers, over a sequence of any length."""
+
+    def __init__(self, make, kind):
+        super().__init__()
+        self.embed = nn.Embedding(7, 3)
+        self.network = make(3, 4, **kind)
+        self.head = nn.Linear(8 if kind.get("bidirectional") else 4, 2)
+
+    def forward(self, index):
+        x = self.embed(index) * 2
+        return torch.relu(self.head(self.network(x)[0]))
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("train", (False, True))
+@pytest.mark.parametrize("kind", [{}, {"num_layers": 2, "dropout": 0.5}, KINDS[2]], ids=str)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_changing_length_is_compiled_once(name, kind, train):
+    tc.reset()
+    torch.manual_seed(5)
+    module, graphs = Tagger(NETWORKS[name], kind), []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    def run(function, length):
+        torch.manual_seed(length)
+        index = torch.randint(7, (length, 2))
+        with torch.set_grad_enabled(train):
+            out = function(index)
+        return [out, *(torch.autograd.grad(out.sum(), [*module.parameters()]) if train else ())]
+
+    functions = [tc.compile(module, backend=backend)]
+    if name == "gru" and not kind:
+        functions.append(tc.compile(module))
+    for length in (2, 3, 4, 5, 6, 7):
+        expected = run(module, length)
+        for function in functions:
+            for one, other in zip(run(function, length), expected, strict=True):
+                torch.testing.assert_close(one, other)
+        if length == 4:  # each part has met two lengths
+            known = len(graphs)
+    assert len(graphs) == known
