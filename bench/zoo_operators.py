@@ -6,6 +6,11 @@ imported; it computes the others in Python by itself.
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
+import sys
+import types
+
 import torch
 
 
@@ -30,18 +35,31 @@ def define() -> None:
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     library.impl("nms", _nms, "CPU")
     KEPT.append(library)
-    import torchvision.extension
+    import torchvision  # noqa: F401 - all its modules, each with names of its own
 
-    torchvision.extension._assert_has_ops = lambda: None
+    allow([module for name, module in sys.modules.items() if name.startswith("torchvision.")])
+
+
+def allow(modules: list[types.ModuleType]) -> None:
+    """Let modules that asked for the extension's operators use those of Python.
+
+    Each has taken `_assert_has_ops` by name, so that replacing it where it is defined is too late.
+    `_roi_align` compiles itself with torch.compile, which would make Inductor the reference.
+    """
+    for module in modules:
+        if hasattr(module, "_assert_has_ops"):
+            module._assert_has_ops = lambda: None  # type: ignore[attr-defined]
+        compiled = vars(module).get("_roi_align")
+        if compiled is not None:
+            module._roi_align = inspect.unwrap(compiled)  # type: ignore[attr-defined]
 
 
 KEPT: list[torch.library.Library] = []
-if not hasattr(torch.ops.torchvision, "nms"):
+installed = importlib.util.find_spec("torchvision") is not None
+if installed and not hasattr(torch.ops.torchvision, "nms"):
     try:
         import torchvision  # noqa: F401
     except RuntimeError:
-        import sys
-
         for name in [name for name in sys.modules if name.startswith("torchvision")]:
             del sys.modules[name]
         define()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import types
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import torch
 import zoo
 import zoo_judge
+import zoo_operators
 import zoo_specimen
 from zoo_judge import Judge
 from zoo_specimen import NoSpecimen, Specimen, first_that_works
@@ -143,3 +146,21 @@ def test_what_has_a_row_is_not_run_again(tmp_path: Path) -> None:
     with mock.patch.object(sys, "argv", arguments), mock.patch.object(zoo.Zoo, "run") as run:
         zoo.main()
     run.assert_not_called()
+
+
+def test_operators_in_python_reach_modules_that_took_the_check_by_name() -> None:
+    """Detection models of torchvision had no specimen: `boxes` holds the check under its name."""
+
+    def refuse() -> None:
+        raise RuntimeError("no extension")
+
+    @functools.wraps(refuse)
+    def compiled() -> None: ...
+
+    boxes, align = types.ModuleType("boxes"), types.ModuleType("align")
+    boxes._assert_has_ops = refuse  # type: ignore[attr-defined]
+    align._roi_align = compiled  # type: ignore[attr-defined]
+    zoo_operators.allow([boxes, align])
+    boxes._assert_has_ops()
+    assert align._roi_align is refuse
+    assert not hasattr(align, "_assert_has_ops")
