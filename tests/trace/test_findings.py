@@ -194,6 +194,16 @@ def test_the_recompile_limit(tmp_path: Path) -> None:
     assert (found.recompile_count, len(found.session.compiles)) == (0, 1)
 
 
+def test_a_limit_comes_behind_what_reached_it_and_names_it(tmp_path: Path) -> None:
+    limit = ev.RecompileLimit("f", "/home/me/model.py", 3, 2, (STEP,))
+    compiler = Compiler(tmp_path).start().say(recompile(STEP), 1).start(1)
+    found = compiler.say(recompile(SCALE), 2).start(2).say(limit, 3).end()
+    codes = [one.code for one in found.findings]
+    assert codes == ["TC201", "TC201", "TC209"]
+    *causes, last = found.findings
+    assert all(one.id in last.fix[0] for one in causes) and "other findings" not in last.fix[0]
+
+
 def test_skips_and_errors(tmp_path: Path) -> None:
     found = (
         Compiler(tmp_path)

@@ -34,10 +34,10 @@ def test_of_many_entries_only_the_newest_are_explained(monkeypatch):
     )
     entries = [pair(n, 0) for n in range(40)]
     asked.clear()
-    failures = guard_list.refusals(entries, {"a": 99, "b": 0}, {})
-    assert [str(f) for f in failures] == ["a: 0 -> 99"]
+    nearest, failures = guard_list.refusals(entries, {"a": 99, "b": 0}, {})
+    assert nearest == 0 and [str(f) for f in failures] == ["a: 0 -> 99"]
     assert asked == entries[: guard_list.EXPLAINED]
-    assert guard_list.refusals([], {}, {}) == []
+    assert guard_list.refusals([], {}, {}) == (0, [])
 
 
 def test_an_old_entry_that_differs_elsewhere_is_still_told_apart():
@@ -45,3 +45,11 @@ def test_an_old_entry_that_differs_elsewhere_is_still_told_apart():
     guard_list.refusals(entries, {"a": 99, "b": 0}, {})
     assert entries[0].failing == {"L['a']"}
     assert [one.failing for one in entries[guard_list.EXPLAINED :]] == [{"L['b']"}, set()]
+
+
+def test_a_call_is_compared_with_the_entry_that_it_differs_from_least():
+    entries = [pair(3, True), pair(2, False), pair(1, True)]
+    nearest, failures = guard_list.refusals(entries, {"a": 5, "b": False}, {})
+    assert (nearest, [str(f) for f in failures]) == (1, ["a: 2 -> 5"])
+    nearest, failures = guard_list.refusals(entries, {"a": 5, "b": None}, {})
+    assert (nearest, len(failures)) == (0, 2)
