@@ -204,6 +204,9 @@ class Search:
         """
         found = around_graphs(problem, calls)
         if found is not None:
+            if found.facts.get("step") == "capture":
+                line = self.subject.command("tc-bisect", "compare")
+                found.add("next", f"{line} names the first line whose values differ")
             return found, problem
         add_runs(verdict, calls.tally)
         looks, began = 0, time.monotonic()

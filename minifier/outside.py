@@ -267,11 +267,11 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
             "script asks for more, or its fault is outside of the graphs"
         )
         return verdict
-    step = "guards" if stale else "residual code"
+    step = "guards" if stale else "capture"
     meaning = {
         "guards": "compiled code of an earlier call is used; compiled again, the call is right",
-        "residual code": "graphs agree with eager; what replays effects and rebuilds results does "
-        "not, or a call that was not checked",
+        "capture": "graphs do what was captured, and that is not what the function does: an "
+        "operation that was written down wrongly, an effect, a result that is rebuilt",
     }
     verdict.add("step", f"{step}: {meaning[step]}", step=step, number=number, of=count)
     if stale and (read := missing(wrong.facts.get("ran") or {}, fresh.facts.get("ran") or {})):

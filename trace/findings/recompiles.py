@@ -21,6 +21,7 @@ from tc.trace.places import file_name
 from tc.trace.recipes import CONDITION, FEW, MARK, SIDES, Kind, recipe_of, sort_of
 from tc.trace.session import Session, all_compiles
 
+_NUMBER: Final = re.compile(r"\d+")
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
 _TENSOR: Final = re.compile(
     r"tensor '(?P<source>.+?)' (?P<what>size|stride) mismatch at index (?P<index>\d+)\. "
@@ -107,7 +108,12 @@ def _nearest(this: Recompile, before: Sequence[Recompile]) -> Recompile | None:
     """Return the earlier compile that this one differs least from, the newest of equals."""
     refused = {of for of, _ in this.reasons}
     rivals = [one for one in before if one.compiled.id in refused] or list(before)
-    return min(rivals, key=lambda o: (len(_changes(o, this)), -o.compiled.order), default=None)
+    return min(rivals, key=lambda o: (_differing(o, this), -o.compiled.order), default=None)
+
+
+def _differing(old: Recompile, new: Recompile) -> int:
+    """How much two compiles differ in; items that change alike count once."""
+    return len({_NUMBER.sub("#", source) for source in _changes(old, new)})
 
 
 def _changes(old: Recompile, new: Recompile) -> dict[str, tuple[str, str]]:
