@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import time
 from pathlib import Path
@@ -447,8 +448,20 @@ def test_what_was_made_dynamic_in_vain_is_not_advised(tmp_path: Path) -> None:
     again = ev.RecompileCause("n", "n == 2", "2", "3", "a condition on sizes")
     compiled = Compiler(tmp_path).start().say(recompile(first), 1).start(1)
     (finding,) = compiled.say(recompile(again), 2).start(2).end().findings
-    assert finding.count == 2 and finding.fix[0].startswith("make n a 0-d tensor")
+    assert finding.count == 2 and finding.fix[0].startswith("compute what needs n")
     assert not any("dynamic" in way for way in finding.fix)
+
+
+@pytest.mark.parametrize("values, few", [("ab", True), ("abcdef", False)])
+def test_a_string_of_many_values_is_not_left_alone(tmp_path: Path, values: str, few: bool) -> None:
+    compiler = Compiler(tmp_path).start()
+    for number, (old, new) in enumerate(itertools.pairwise(values), 1):
+        guard = f"same(L['mode'], {old!r})"
+        cause = ev.RecompileCause("mode", guard, repr(old), repr(new), "a constant in the graph")
+        compiler.say(recompile(cause), number).start(number)
+    (finding,) = compiler.end().findings
+    assert finding.fix[0].startswith("nothing to do") == few
+    assert any("choose outside" in way for way in finding.fix)
 
 
 def test_a_refusal_that_torch_records_as_metrics_is_no_compile(tmp_path: Path) -> None:
