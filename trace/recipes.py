@@ -192,8 +192,8 @@ AROUND: Final = Recipe("if it repeats: enter the context once, around all calls"
 SET_FIRST: Final = Recipe("set it once, before the first call", settles=True)
 ASKED: Final = Recipe("the code asks whether {old}: take the test out of the compiled function")
 COMPUTE: Final = Recipe(
-    "compute what needs {source} as plain Python (text, a count, an index, a test) before the call, "
-    "and pass the result as a tensor",
+    "compute what needs {source} as plain Python (text, a count, an index, a test) before the "
+    "call, and pass the result as a tensor",
     settles=True,
 )
 WARM_UP: Final = Recipe("call the compiled function once before the threads start")
