@@ -267,13 +267,7 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
             "script asks for more, or its fault is outside of the graphs"
         )
         return verdict
-    step = "guards" if stale else "capture"
-    meaning = {
-        "guards": "compiled code of an earlier call is used; compiled again, the call is right",
-        "capture": "graphs do what was captured, and that is not what the function does: an "
-        "operation that was written down wrongly, an effect, a result that is rebuilt",
-    }
-    verdict.add("step", f"{step}: {meaning[step]}", step=step, number=number, of=count)
+    add_step(verdict, stale, number, count)
     if stale and (read := missing(wrong.facts.get("ran") or {}, fresh.facts.get("ran") or {})):
         add_read(verdict, read)
     verdict.add(
@@ -281,6 +275,17 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
         workaround="disable",
     )  # fmt: skip
     return verdict
+
+
+def add_step(verdict: Verdict, stale: bool, number: int, count: int) -> None:
+    """Name what goes wrong in a call: guards, or what was captured."""
+    step = "guards" if stale else "capture"
+    meaning = {
+        "guards": "compiled code of an earlier call is used; compiled again, the call is right",
+        "capture": "graphs do what was captured, and that is not what the function does: an "
+        "operation that was written down wrongly, an effect, a result that is rebuilt",
+    }
+    verdict.add("step", f"{step}: {meaning[step]}", step=step, number=number, of=count)
 
 
 def is_alike(again: Problem, first: Problem) -> bool:
