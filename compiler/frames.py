@@ -207,7 +207,7 @@ class FrameCompiler:
             reporter.report_skip("it resumes in an exception handler", harmless=True)
             return hook.Skip("it resumes in an exception handler")
         guards = [entry.guards for entry in entries]
-        failures = refusals(guards, frame.locals, frame.globals)
+        nearest, failures = refusals(guards, frame.locals, frame.globals)
         if len(entries) >= self.recompile_limit:
             return self._limit(reporter, failures)
         if entries and self.config.error_on_recompile:
@@ -218,7 +218,7 @@ class FrameCompiler:
         if entries:
             before = _seen(state)
             reporter.report_recompile(
-                entries[0].guards, failures, self._dynamic_now(before, failures)
+                guards[nearest], failures, self._dynamic_now(before, failures)
             )
         reporter.restart()
         compile_id = reporter.compile_id

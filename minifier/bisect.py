@@ -28,10 +28,18 @@ from tc.minifier.job import HUNG
 from tc.minifier.ladder import STAGES, STEPPED, Ladder, Rung, Step
 from tc.minifier.odds import runs_for, summary
 from tc.minifier.oracle import MEASURED, Oracle, OracleError, Server
-from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
-from tc.minifier.problem import Problem, Run, looks_for, record, recorded
+from tc.minifier.outside import Calls, add_runs, add_workaround, around_graphs, without_graph
+from tc.minifier.own_backend import WITHOUT_OWN
+from tc.minifier.problem import (
+    REDUCIBLE,
+    Problem,
+    Run,
+    more_looks,
+    record,
+    recorded,
+    until_it_fails,
+)
 from tc.minifier.reduce import Reduction
-from tc.minifier.runner import WITHOUT_OWN
 from tc.minifier.subject import Subject, subject_of
 from tc.minifier.values import command as values
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
@@ -141,6 +149,7 @@ class Search:
     Attributes:
         runs: how often a failure is looked for where it does not show at once; 0: as found fit.
         looks: how often the script was run until it failed.
+        server: a process that is warm already, whose owner ends it; None: one of its own.
     """
 
     subject: Subject
@@ -150,17 +159,18 @@ class Search:
     progress: Progress
     runs: int = 0
     looks: int = 1
+    server: Server | None = None
 
     def run(self) -> Verdict:
         """Return what is wrong, if anything is."""
         self.progress.now(f"running {self.subject.label} …")
-        server = Server(self.folder)
+        server = self.server or Server(self.folder)
         try:
             problem = self.found(server)
             calls = Calls(server, self.what, self.progress.now)
-            verdict = without_graph(self.subject.label, problem)
+            verdict = without_graph(self.subject.label, problem, self.looks)
             if verdict is not None and problem.kind in ("script", "exit"):
-                verdict = around_graphs(problem, calls) or verdict
+                verdict, problem = self.of_script(problem, verdict, calls)
             elif verdict is not None and problem.kind == "outside":
                 add_workaround(verdict, calls)
             if verdict is not None:
@@ -170,19 +180,43 @@ class Search:
             server.warm(problem.case.call.compiler)
             return self._search(problem, problem.case, Oracle(server=server, seconds=self.seconds))
         finally:
-            server.close()
+            if self.server is None:
+                server.close()
 
     def found(self, server: Server) -> Problem:
         """Run the script until it fails, as often as is sensible."""
-        began = time.monotonic()
-        problem = recorded(server, self.what)
-        looks = looks_for(self.runs, time.monotonic() - began)
-        self.looks = 1
-        while problem.kind == "ok" and problem.facts.get("compiles") and self.looks < looks:
-            self.looks += 1
-            self.progress.now(f"it did not fail; look {self.looks} of {looks} …")
-            problem = recorded(server, self.what)
+        problem, self.looks = until_it_fails(
+            server, self.what, self.what, self.runs, self.progress.now
+        )
         return problem
+
+    def of_script(
+        self, problem: Problem, verdict: Verdict, calls: Calls
+    ) -> tuple[Verdict | None, Problem]:
+        """Return the verdict on a script that fails by itself.
+
+        Args:
+            verdict: if the compiler has no part in it.
+
+        Returns:
+            The verdict, or none and a graph that goes wrong: what fails in some runs without the
+            compiler may hide it in others.
+        """
+        found = around_graphs(problem, calls)
+        if found is not None:
+            if found.facts.get("step") == "capture":
+                line = self.subject.command("tc-bisect", "compare")
+                found.add("next", f"{line} names the first line whose values differ")
+            return found, problem
+        add_runs(verdict, calls.tally)
+        looks, began = 0, time.monotonic()
+        while not calls.tally.always and more_looks(looks, time.monotonic() - began, self.runs):
+            looks += 1
+            self.progress.now(f"looking for a graph that goes wrong; run {looks} …")
+            again = recorded(calls.server, self.what)
+            if again.kind in REDUCIBLE and again.case is not None:
+                return None, again
+        return verdict, problem
 
     def alone(self, case: Case, oracle: Oracle) -> Answer:
         """Return how a graph fails by itself, which may take as many runs as the script took."""

@@ -3,144 +3,20 @@
 Two runs of a program are compared at the call that goes wrong: which graphs run in it where
 compiled code of an earlier call is used, and which where it is compiled again. The first call that
 differs is on the line where the read is, or a branch above it is. What that line reads is evaluated
-in the program itself, as it is at that call.
+in the program itself, as it is at that call (`call_watch`).
 """
 
 from __future__ import annotations
 
 import ast
-import enum
-import inspect
 import linecache
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-import torch
-from torch import fx
-
-from tc.minifier import graphs
-
 Row = tuple[str, str]  # a call of a graph as text, and its line: ``file:line``
-PLAIN: Final = (int, float, bool, str, type(None), torch.dtype, torch.device, enum.Enum)
 TENSOR: Final = ": tensor"  # how the row of an input begins its type
-
-
-# -- in the process that runs the program ------------------------------------------------------
-def rows_of(gm: fx.GraphModule) -> list[Row]:
-    """Return the inputs and calls of a graph as text."""
-    found: list[Row] = []
-    for node in gm.graph.nodes:
-        if node.op == "placeholder":
-            user = next((one for one in node.users if one.op.startswith("call_")), None)
-            fake = graphs._fake(node)
-            if user is not None and isinstance(fake, torch.Tensor):
-                form = f"{TENSOR} {fake.dtype}{list(fake.shape)} {list(fake.stride())}"
-                found.append((node.name + form, _where(user)))
-        elif node.op.startswith("call_"):
-            target = getattr(node.target, "__name__", node.target)
-            given = [*map(str, node.args), *(f"{k}={v}" for k, v in node.kwargs.items())]
-            found.append((f"{target}({', '.join(given)})", _where(node)))
-    return found
-
-
-def _where(node: fx.Node) -> str:
-    return graphs.user_line(node).partition("\t")[0]
-
-
-@dataclass
-class Space:
-    """The names that a function sees at a call, each with how guards spell it."""
-
-    names: dict[str, tuple[str, Any]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Space:
-        """Return what a function or module is called with, and what it finds around it."""
-        function = model.forward if isinstance(model, torch.nn.Module) else model
-        plain = inspect.unwrap(getattr(function, "__func__", function))
-        space = cls()
-        for name, value in getattr(plain, "__globals__", {}).items():
-            space.names[name] = (f"G[{name!r}]", value)
-        free = getattr(getattr(plain, "__code__", None), "co_freevars", ())
-        for name, cell in zip(free, getattr(plain, "__closure__", None) or (), strict=False):
-            space.names[name] = (f"L[{name!r}]", cell.cell_contents)
-        if owner := getattr(function, "__self__", None):
-            space.names["self"] = ("L['self']", owner)
-        try:
-            given = inspect.signature(function).bind(*args, **kwargs)
-        except (TypeError, ValueError):
-            return space
-        given.apply_defaults()
-        for name, value in given.arguments.items():
-            space.names[name] = (f"L[{name!r}]", value)
-        return space
-
-    def reads(self, lines: Sequence[str]) -> dict[str, list[tuple[str, str, str]]]:
-        """Return what lines read of plain values: its text, its source, its value."""
-        found: dict[str, list[tuple[str, str, str]]] = {}
-        for line in dict.fromkeys(lines):
-            file, _, number = line.rpartition(":")
-            text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
-            found[line] = list(self._reads_of(text))
-        return found
-
-    def _reads_of(self, text: str) -> Iterator[tuple[str, str, str]]:
-        try:
-            tree = ast.parse(text + " pass" if text.endswith(":") else text)
-        except SyntaxError:  # a part of a statement
-            return
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-                found = self._value(node)
-                if found is not None and isinstance(found[1], PLAIN):
-                    yield ast.unparse(node), found[0], repr(found[1])[:80]
-
-    def _value(self, node: ast.expr) -> tuple[str, Any] | None:
-        if isinstance(node, ast.Name):
-            return self.names.get(node.id)
-        if not isinstance(node, ast.Attribute | ast.Subscript):
-            return None
-        home = self._value(node.value)
-        if home is None:
-            return None
-        if isinstance(node, ast.Attribute):
-            held = inspect.getattr_static(home[1], node.attr, None)
-            if isinstance(held, property):
-                return None  # code of the user's
-            return f"{home[0]}.{node.attr}", getattr(home[1], node.attr, None)
-        if not isinstance(node.slice, ast.Constant) or type(home[1]) not in (dict, list, tuple):
-            return None
-        key: Any = node.slice.value
-        try:
-            return f"{home[0]}[{key!r}]", home[1][key]
-        except (LookupError, TypeError):
-            return None
-
-
-@dataclass
-class Watch:
-    """What runs in one call of a compiled function.
-
-    Attributes:
-        rows: of each graph that runs, in order.
-    """
-
-    rows: list[Row] = field(default_factory=list)
-    space: Space = field(default_factory=Space)
-
-    def begin(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """A call begins."""
-        self.rows.clear()
-        self.space = Space.of(model, args, kwargs)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain data, with what its lines and the branches above them read."""
-        tests = [f"{one.rpartition(':')[0]}:{test}" for one in dict.fromkeys(
-            line for _, line in self.rows if line) for test, _ in branches(one)]  # fmt: skip
-        lines = [line for _, line in self.rows if line] + tests
-        return {"rows": self.rows, "reads": self.space.reads(lines)}
 
 
 def branches(line: str) -> set[tuple[int, bool]]:
@@ -159,7 +35,6 @@ def branches(line: str) -> set[tuple[int, bool]]:
     return found
 
 
-# -- in the process that asks ------------------------------------------------------------------
 @dataclass(frozen=True)
 class Missing:
     """A read that is not guarded.

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from tc.trace.words import count
+
 T = TypeVar("T")
 
 REJECTS: Final = 0.01
@@ -75,6 +77,32 @@ def runs_for(rate: float) -> int:
     if rate >= 1:
         return 1
     return min(MOST, math.ceil(math.log(REJECTS) / math.log(1 - rate)))
+
+
+def by_chance(failed: int, runs: int, others: int, other_runs: int) -> float:
+    """Return how likely chance alone puts so many of the failures on one side (Fisher's test).
+
+    Args:
+        failed: failures among `runs` of one kind.
+        others: failures among `other_runs` of another kind.
+    """
+    total = failed + others
+    ways = math.comb(runs + other_runs, total)
+    most = min(total, runs)
+    shared = (
+        math.comb(runs, i) * math.comb(other_runs, total - i) for i in range(failed, most + 1)
+    )
+    return sum(shared) / ways
+
+
+def rests_on(runs: int) -> str:
+    """Return what it proves that so many runs did not fail, as text."""
+    many = count(runs, "run")
+    half, third = missed(0.5, runs), missed(0.3, runs)
+    return (
+        f"{many} of the script; a failure in half of its runs would be missed with probability "
+        f"{half:.1%}, one in 30 % of them with {third:.1%}"
+    )
 
 
 def interval(failures: int, runs: int, doubt: float = 0.05) -> tuple[float, float]:

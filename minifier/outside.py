@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tc.minifier import odds
 from tc.minifier.console import agreeing
 from tc.minifier.missing_guard import Missing, missing
-from tc.minifier.oracle import MEASURED, Server
+from tc.minifier.oracle import Server
 from tc.minifier.problem import REDUCIBLE, Problem, Run, recorded
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.trace.delivery import OK
 from tc.trace.words import count as counted
 
 ALL: Final = 1 << 30  # calls
-SECOND: Final = 2  # runs of a script that has failed, to see whether it always does
+#: bound on `by_chance` of what is blamed on the compiler; as that is looked at after each pair,
+#: a script that fails by itself, at whatever rate, is blamed with a probability of 0.14 % at most
+CHANCE: Final = 0.002
+AGAIN: Final = 5  # runs that have to pass, where the failure seemed to show in every run
+PAIRS: Final = 60  # runs of each kind to find that out
 
 
-def without_graph(script: str, problem: Problem) -> Verdict | None:
-    """Return the verdict on a run in which no graph went wrong, or none that can be written."""
+def without_graph(script: str, problem: Problem, looks: int = 1) -> Verdict | None:
+    """Return the verdict on a run in which no graph went wrong, or none that can be written.
+
+    Args:
+        looks: how often the script was run.
+    """
     facts = problem.facts
     if problem.kind in REDUCIBLE:
         if problem.case is not None:
             return None
-        why = facts.get("unprintable", "")
-        return Verdict(INCONCLUSIVE, f"{problem.message}; its graph cannot be written: {why}")
+        why = facts.get("unprintable")
+        where = f"its graph cannot be written: {why}" if why else "while no graph was being checked"
+        return Verdict(INCONCLUSIVE, f"{problem.message}; {where}")
     if problem.kind == "outside":
         return in_capture(problem)
     if problem.kind in ("script", "exit"):
@@ -41,7 +50,7 @@ def without_graph(script: str, problem: Problem) -> Verdict | None:
     verdict = Verdict(
         OK, f"no bug: {agreeing(graphs)} with eager in {counted(calls, 'checked call')}"
     )
-    verdict.facts.update(graphs=graphs, calls=calls)
+    verdict.add("rests on", odds.rests_on(looks), graphs=graphs, calls=calls, runs=looks)
     if facts.get("rounding"):
         differ = "differs" if facts["rounding"] == 1 else "differ"
         verdict.add(
@@ -111,12 +120,43 @@ def add_workaround(verdict: Verdict, calls: Calls) -> None:
 
 # -- around the graphs -------------------------------------------------------------------------
 @dataclass
+class Tally:
+    """How a script fares with many and with few calls compiled.
+
+    Attributes:
+        failed: runs with many that fail as the first did.
+        runs: with many.
+        few_failed: the same, with few.
+        few_runs: with few; those that fail in another way count in neither.
+        last: the last run with many that failed so.
+    """
+
+    failed: int = 0
+    runs: int = 0
+    few_failed: int = 0
+    few_runs: int = 0
+    last: Problem | None = None
+
+    @property
+    def always(self) -> bool:
+        """Whether every run failed."""
+        return self.failed == self.runs and self.few_failed == self.few_runs
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it fails with few, too, or chance is no explanation of its not doing so."""
+        sides = (self.failed, self.runs, self.few_failed, self.few_runs)
+        return self.few_failed > 0 or odds.by_chance(*sides) <= CHANCE
+
+
+@dataclass
 class Calls:
     """Runs a script with only its first calls of compiled functions compiled.
 
     Attributes:
         looks: runs until one fails; more than one where the failure does not always show.
         seen: how often the script fails, in words; empty if always.
+        tally: of runs with all calls and with none compiled.
     """
 
     server: Server
@@ -124,37 +164,60 @@ class Calls:
     report: Callable[[str], None]
     looks: int = 1
     seen: str = ""
+    tally: Tally = field(default_factory=Tally)
 
-    def measure(self) -> None:
-        """See whether a script that has failed once always does."""
-        runs, failed = SECOND, self._failures(SECOND)
-        if failed == runs:
-            return
-        failed = max(failed + self._failures(MEASURED - runs), 1)
-        self.looks, self.seen = odds.runs_for(failed / MEASURED), odds.summary(failed, MEASURED)
-
-    def _failures(self, runs: int) -> int:
-        return sum(self.run(ALL).kind != "ok" for _ in range(runs))
+    def compare(self, first: Problem, few: int, many: int) -> Tally:
+        """Run it with few and with many compiled calls in turn, until it is known which fails."""
+        tally = Tally()
+        while not tally.is_decided and tally.runs < PAIRS:
+            for count in (many, few):
+                again = self.once(count)
+                fails = is_alike(again, first)
+                if again.kind != "ok" and not fails:
+                    continue
+                if count == many:
+                    tally.runs += 1
+                    tally.failed += fails
+                    tally.last = again if fails else tally.last
+                else:
+                    tally.few_runs += 1
+                    tally.few_failed += fails
+            if tally.runs + tally.few_runs == 0:
+                break  # it fails in other ways only
+        return tally
 
     def run(self, count: int, fresh: bool = False) -> Problem:
         """Run it with so many compiled calls; the last may have to compile again."""
-        self.report(f"running    with {count if count < ALL else 'all'} calls compiled")
         for _ in range(self.looks):
-            problem = recorded(self.server, self.what, (count, fresh))
+            problem = self.once(count, fresh)
             if problem.kind != "ok":
                 break
         return problem
 
+    def once(self, count: int, fresh: bool = False) -> Problem:
+        """Run it once; see `run`."""
+        self.report(f"running    with {count if count < ALL else 'all'} calls compiled")
+        return recorded(self.server, self.what, (count, fresh))
+
     def first_wrong(self, count: int) -> int:
-        """Return the first call that must run compiled for the script to fail."""
-        low, high = 0, count  # with `low` compiled calls it is right, with `high` it fails
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.run(middle).kind == "ok":
-                low = middle
-            else:
-                high = middle
-        return high
+        """Return the first call that must run compiled for the script to fail.
+
+        A failure that does not always show may have missed a probe: the call before is tried more
+        often in the end, and where it fails after all, the search goes on below it.
+        """
+        high = count
+        while True:
+            low = 0  # with `low` compiled calls it is right, with `high` it fails
+            while high - low > 1:
+                middle = (low + high) // 2
+                if self.run(middle).kind == "ok":
+                    low = middle
+                else:
+                    high = middle
+            self.looks = max(self.looks, AGAIN)
+            if not low or self.run(low).kind == "ok":
+                return high
+            high = low
 
 
 def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
@@ -162,15 +225,27 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
 
     Eager runs in place of compiled calls from one on: the first that has to be compiled for the
     failure is to blame; where freshly compiled code is right, a guard accepted inputs that it
-    must reject.
+    must reject. A failure that does not always show may have missed the runs without the compiler
+    by chance: so many of each kind are compared that this is as good as excluded.
+
+    Returns:
+        None if the compiler has no part in it.
     """
-    calls.measure()
-    if calls.run(0).kind != "ok":
+    tally = calls.tally = calls.compare(problem, 0, ALL)
+    if tally.few_failed or not tally.runs:
         return None
-    again = calls.run(ALL)
+    if not tally.is_decided:
+        verdict = Verdict(INCONCLUSIVE, f"{problem.message}; chance may explain when it shows")
+        add_runs(verdict, tally)
+        return verdict
+    again = tally.last
+    assert again is not None
     count = int(again.facts.get("seen") or 0)
-    if again.kind not in ("script", "exit") or not count:
+    if not count:
         return Verdict(INCONCLUSIVE, f"{problem.message}; without the compiler the script is right")
+    if tally.failed < tally.runs:
+        calls.looks = odds.runs_for(tally.failed / tally.runs)
+        calls.seen = odds.summary(tally.failed, tally.runs)
     number = calls.first_wrong(count)
     wrong = calls.run(number)
     function, line = wrong.facts.get("last") or ("", "")
@@ -182,8 +257,7 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
         title = f"call {number}, of {function}, goes wrong around its graphs"
     verdict = Verdict(BUG, title)
     verdict.add("failure", problem.message, stage="capture", message=problem.message)
-    if calls.seen:
-        verdict.add("shows", f"not always: it {calls.seen}")
+    add_runs(verdict, tally)
     if line:
         add_line(verdict, line)
     if wrong.facts.get("rounding") and not stale:
@@ -193,13 +267,7 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
             "script asks for more, or its fault is outside of the graphs"
         )
         return verdict
-    step = "guards" if stale else "residual code"
-    meaning = {
-        "guards": "compiled code of an earlier call is used; compiled again, the call is right",
-        "residual code": "graphs agree with eager; what replays effects and rebuilds results does "
-        "not, or a call that was not checked",
-    }
-    verdict.add("step", f"{step}: {meaning[step]}", step=step, number=number, of=count)
+    add_step(verdict, stale, number, count)
     if stale and (read := missing(wrong.facts.get("ran") or {}, fresh.facts.get("ran") or {})):
         add_read(verdict, read)
     verdict.add(
@@ -207,6 +275,37 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
         workaround="disable",
     )  # fmt: skip
     return verdict
+
+
+def add_step(verdict: Verdict, stale: bool, number: int, count: int) -> None:
+    """Name what goes wrong in a call: guards, or what was captured."""
+    step = "guards" if stale else "capture"
+    meaning = {
+        "guards": "compiled code of an earlier call is used; compiled again, the call is right",
+        "capture": "graphs do what was captured, and that is not what the function does: an "
+        "operation that was written down wrongly, an effect, a result that is rebuilt",
+    }
+    verdict.add("step", f"{step}: {meaning[step]}", step=step, number=number, of=count)
+
+
+def is_alike(again: Problem, first: Problem) -> bool:
+    """Return whether a script fails as it did first, wherever the exception was raised."""
+    if again.kind != first.kind or again.identity is None or first.identity is None:
+        return again.kind == first.kind and again.kind != "ok"
+    one, other = again.identity, first.identity
+    return (one.types, one.message) == (other.types, other.message)
+
+
+def add_runs(verdict: Verdict, tally: Tally) -> None:
+    """Say how many runs a verdict on a script rests on."""
+    text = (
+        f"it {odds.summary(tally.failed, tally.runs)} compiled, and "
+        f"{tally.few_failed} of {tally.few_runs} with nothing compiled"
+    )
+    if tally.failed and not tally.few_failed:
+        sides = (tally.failed, tally.runs, tally.few_failed, tally.few_runs)
+        text += f"; by chance with probability {odds.by_chance(*sides):.1%}"
+    verdict.add("shows", text, runs=tally.runs + tally.few_runs)
 
 
 def add_read(verdict: Verdict, read: Missing) -> None:

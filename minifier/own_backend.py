@@ -9,9 +9,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tc.minifier.setup_code import definition_of
+
+#: variable of a process in which backends that the script passes as functions are replaced by eager
+WITHOUT_OWN: Final = "TC_MINIFIER_WITHOUT_OWN_BACKENDS"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,15 @@ from tc.minifier.caches import caches_of_one_run
 from tc.minifier.case import Case, from_json, to_json
 from tc.minifier.identity import Identity
 from tc.minifier.limits import TimeLimit
+from tc.minifier.odds import runs_for
 from tc.minifier.oracle import OracleError, Server
 
-LOOKS = 20  # at a script that does not fail at once
-PATIENCE = 8.0  # seconds for these, where no number is asked for
+LOOKS = 20  # at a script that does not fail at once, as long as they take `PATIENCE` seconds
+PATIENCE = 8.0
+SURE = runs_for(0.5)  # looks that miss a failure in half of the runs as good as never
+LONG = 60.0  # seconds that these may take
+APART = (2,)  # looks that are no forks: strings hash in another way, addresses differ
+HASH_SEED = "PYTHONHASHSEED"
 REDUCIBLE = ("crash", "wrong", "nan", "accepts", "died", "timeout")
 
 
@@ -109,14 +115,54 @@ def recorded(server: Server, run: Run, calls: tuple[int, bool] | None = None) ->
     return problem
 
 
-def looks_for(runs: int, took: float) -> int:
-    """Return how often a script is run until it counts as sound.
+def until_it_fails(
+    server: Server, run: Run, again: Run, runs: int, report: Callable[[str], None]
+) -> tuple[Problem, int]:
+    """Run a script until it fails, as often as is sensible.
 
     Args:
+        again: how it is run from the second time on.
         runs: as asked for; 0: as found fit.
-        took: seconds of the first run.
+        report: takes a line about each look from the second on.
+
+    Returns:
+        What the last run showed, and how many there were.
     """
-    return runs or max(2, min(LOOKS, int(PATIENCE / max(took, 0.1))))
+    problem, looks = recorded(server, run), 1
+    began = time.monotonic()  # the first run may have waited for the compiler to be loaded
+    while problem.kind == "ok" and problem.facts.get("compiles"):
+        if not more_looks(looks, time.monotonic() - began, runs):
+            break
+        looks += 1
+        report(f"it did not fail; look {looks} …")
+        problem = recorded(server, again) if looks not in APART else _apart(server, again, looks)
+    return problem, looks
+
+
+def _apart(server: Server, run: Run, number: int) -> Problem:
+    """Run a script in a process of its own; where it fails, later forks hash as it did."""
+    hashing = {HASH_SEED: os.environ.get(HASH_SEED, str(number))}
+    problem = record(run, server.folder, hashing)
+    if problem.kind != "ok":
+        server.restart(hashing)
+    return problem
+
+
+def more_looks(looks: int, seconds: float, runs: int = 0) -> bool:
+    """Return whether a script that did not fail is to be run once more.
+
+    Args:
+        looks: runs so far.
+        seconds: what those behind the first took.
+        runs: as asked for; 0: as found fit.
+    """
+    if runs:
+        return looks < runs
+    return (
+        looks < 2
+        or (looks < SURE and seconds < LONG)
+        or (looks < LOOKS and seconds < PATIENCE)
+    )  # fmt: skip
 
 
 def compiler_of(text: str) -> str:

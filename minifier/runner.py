@@ -22,17 +22,17 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import torch
 from torch import fx
 
 import tc
 from tc.compiler import api
-from tc.minifier import graphs, identity, judge, missing_guard, settings
+from tc.minifier import call_watch, graphs, identity, judge, settings
 from tc.minifier.case import Call, to_json
 from tc.minifier.judge import Outcome
-from tc.minifier.own_backend import OwnBackend
+from tc.minifier.own_backend import WITHOUT_OWN, OwnBackend
 from tc.minifier.setup_code import joined, setup_for
 
 SEQUENCE = 50  # calls of graphs that are kept in order
@@ -40,8 +40,6 @@ CHECKED_CALLS = 4  # of each graph; later calls run unchecked
 #: variables that torch and the compilers read once, while they are loaded
 READ_ONCE = ("TORCH", "PYTORCH", "TC_", "TRITON", "CUDA", "OMP_", "MKL_", "KMP_", "CXX")
 GUARD_FILTER = api.GUARD_FILTER  # the option that is none of a backend's
-#: variable of a process in which backends that the script passes as functions are replaced by eager
-WITHOUT_OWN: Final = "TC_MINIFIER_WITHOUT_OWN_BACKENDS"
 FAILED = 10  # exit code of a run that found something
 NO_SCRIPT = r"/torch/|/tc/|/minifier/|/runpy\.py$|<frozen|<string>"
 
@@ -62,7 +60,7 @@ class Limit:
     fresh: bool = False
     seen: int = 0
     last: tuple[str, str] = ("", "")
-    watch: missing_guard.Watch = dataclasses.field(default_factory=missing_guard.Watch)
+    watch: call_watch.Watch = dataclasses.field(default_factory=call_watch.Watch)
 
     def on(self, compiled: Any, model: Any, forget: Callable[[], None]) -> Any:
         """Return what stands for a compiled function or module."""
@@ -243,7 +241,7 @@ class Watched:
         assert self.compiled is not None
         limit = self.recorder.limit
         if limit is not None and limit.seen == limit.calls:
-            limit.watch.rows += missing_guard.rows_of(self.gm)
+            limit.watch.rows += call_watch.rows_of(self.gm)
         if self.checked >= CHECKED_CALLS:
             return self.compiled(*inputs)
         self.checked += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,10 +24,10 @@ from tc.minifier.problem import (
     NotReproduced,
     Problem,
     Run,
-    looks_for,
     problem_of_row,
     recorded,
     row_of,
+    until_it_fails,
 )
 from tc.minifier.script_job import ScriptJob
 from tc.minifier.sequence import reduced, sequence_text, with_made_inputs
@@ -109,27 +108,22 @@ class SearchJob:
             NotReproduced: it does not fail.
         """
         self.setting.progress.now(f"running {self.setting.subject.label} …")
-        began = time.monotonic()
-        problem = recorded(server, run)
-        took = time.monotonic() - began
+        problem, looks = until_it_fails(
+            server, run, self.aside(run), self.setting.runs, self.setting.progress.now
+        )
         if problem.kind != "ok":
+            if looks > 1:
+                before = "run" if looks == 2 else f"{looks - 1} runs"
+                self.setting.note(f"it did not fail in the first {before}, and then did")
             return problem
         if not problem.facts.get("compiles"):
             raise NotReproduced(why_not(problem, self.setting.subject.label))
-        looks = looks_for(self.setting.runs, took)
-        for number in range(1, looks):
-            self.setting.progress.now(f"it did not fail; look {number + 1} of {looks} …")
-            again = recorded(server, self.aside(run))
-            if again.kind != "ok":
-                self.setting.note(f"it did not fail in the first {number} runs, and then did")
-                return again
         if not self.place.keep_caches:
             fails_with_caches(self.place, self.aside(run), self.setting)
-        chance = odds.missed(0.3, looks)
+        more = "" if looks >= LOOKS else f" (--runs {LOOKS}: {odds.missed(0.3, LOOKS):.1%})"
         raise NotReproduced(
-            f"{why_not(problem, self.setting.subject.label)}; it ran {looks} times, and a failure "
-            f"in 30 % of runs would stay unseen with probability {chance:.0%}"
-            + ("" if chance < 0.01 else f" (--runs {LOOKS}: {odds.missed(0.3, LOOKS):.1%})")
+            f"{why_not(problem, self.setting.subject.label)}; that rests on "
+            f"{odds.rests_on(looks)}{more}"
         )
 
     # -- without a graph of its own ------------------------------------------------------------

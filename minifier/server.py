@@ -206,7 +206,7 @@ class Server:
         os.dup2(log, 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.chdir(request["cwd"])
-        random.seed()
+        draw_as_a_new_process()
         limit = runner.Limit(*request["limit"]) if request.get("limit") else None
         status = runner.run_recorded(
             str(self.folder), request["script"], request["arguments"], limit, request.get("home"),
@@ -225,7 +225,7 @@ class Server:
             api.config.disable = True
             torch.compiler.set_stance("force_eager")
         os.chdir(request["cwd"])
-        random.seed()  # as in a process of its own; a fork has its parent's state
+        draw_as_a_new_process()
         path = self.folder / "script.py"
         path.write_text(request["text"])
         sys.argv = [str(path), *request["arguments"]]
@@ -307,6 +307,13 @@ def in_child(work: Callable[[], dict[str, Any]], request: Request, stack: str) -
             return work()
 
         return forked(work_with_caches, request, stack)
+
+
+def draw_as_a_new_process() -> None:
+    """Seed the generators that a new process seeds by chance; a fork has its parent's state."""
+    random.seed()
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed()
 
 
 def forked(work: Callable[[], dict[str, Any]], request: Request, stack: str) -> dict[str, Any]:

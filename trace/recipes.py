@@ -48,6 +48,7 @@ class Kind(enum.Enum):
     AUTOCAST = "autocast"
     STATE = "a switch of the process"
     HELD = "a size held to one number"
+    HELD_NUMBER = "a number held to one value"
     CONDITION = "a condition on sizes"
     RACED = "nothing that can be seen"
     HANDED_ON = "a value from before a graph break"
@@ -190,6 +191,11 @@ CASTS: Final = Recipe(
 AROUND: Final = Recipe("if it repeats: enter the context once, around all calls", settles=True)
 SET_FIRST: Final = Recipe("set it once, before the first call", settles=True)
 ASKED: Final = Recipe("the code asks whether {old}: take the test out of the compiled function")
+COMPUTE: Final = Recipe(
+    "compute what needs {source} as plain Python (text, a count, an index, a test) before the "
+    "call, and pass the result as a tensor",
+    settles=True,
+)
 WARM_UP: Final = Recipe("call the compiled function once before the threads start")
 LOCK: Final = Recipe("compile in one thread at a time: a lock around the first call")
 MEND_BREAK: Final = Recipe("fix the graph break before it: then no value is passed across it")
@@ -237,6 +243,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.AUTOCAST, ANY): (CASTS, AROUND),
     (Kind.STATE, ANY): (SET_FIRST,),
     (Kind.HELD, ANY): (PAD, FEW),
+    (Kind.HELD_NUMBER, ANY): (COMPUTE, FEW),
     (Kind.CONDITION, ANY): (ASKED,),
     (Kind.RACED, ANY): (WARM_UP, LOCK),
     (Kind.HANDED_ON, ANY): (MEND_BREAK,),
@@ -379,7 +386,8 @@ def _asked(source: str, condition: str) -> tuple[Kind, str, str]:
     if condition == f"2 <= {source}":  # sizes of 0 and 1 have graphs of their own
         return Kind.ONE, name, index
     if re.fullmatch(rf"{re.escape(source)} == \d+", condition):
-        return Kind.HELD, name, index
+        is_size = part is not None or source.startswith("len(")
+        return Kind.HELD if is_size else Kind.HELD_NUMBER, name, index
     return Kind.CONDITION, source, "0"
 
 

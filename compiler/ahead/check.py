@@ -366,7 +366,7 @@ class _Check:
         with self._frame(self.spec, self.case, dict(other.sizes)) as frame:
             entries = hook.cache_entries(frame.code, self.compiler)
             guards = [one.guards for one in entries if one.compile_id == main.code]
-            failures = refusals(guards, frame.locals, frame.globals)
+            _, failures = refusals(guards, frame.locals, frame.globals)
         texts = [f"{one} ({one.text})" for one in failures[:2]]
         return "; ".join(texts) or "no guard says why"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from faultbench import BLOCKS, written
 from minifier_scripts import SMALL, started, tool
+from support import python
 
 from tc.minifier import bisect
 from tc.minifier.__main__ import main
@@ -166,3 +167,14 @@ def test_the_result_goes_where_a_link_leads(tmp_path: Path) -> None:
                  "-o", str(tmp_path / "out.py")]) == 0  # fmt: skip
     assert (tmp_path / "out.py").is_symlink() and os.listdir(tmp_path / "far") == ["real.py"]
     assert "mark" in (tmp_path / "far" / "real.py").read_text()
+
+
+@pytest.mark.parametrize("name", ["tc.minifier.__main__", "tc.minifier.bisect"])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["nothing.py"]])
+def test_what_needs_no_torch_loads_none(name: str, arguments: list[str]) -> None:
+    code = (
+        f"import sys; from {name} import main; main({arguments!r}); "
+        "print([n for n in ('torch', 'numpy', 'sympy') if n in sys.modules], file=sys.stderr)"
+    )
+    done = python("-c", code)
+    assert done.stderr.splitlines()[-1] == "[]"

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import fx
 
-from tc.minifier.missing_guard import Space, Watch, branches, missing, rows_of
+from tc.minifier.call_watch import Space, Watch, rows_of
+from tc.minifier.missing_guard import branches, missing
 
 SCALE = 2.0
 

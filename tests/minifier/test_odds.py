@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from typing import Any
@@ -14,6 +15,9 @@ from tc.minifier.answer import Answer
 from tc.minifier.identity import Identity
 from tc.minifier.ladder import Ladder
 from tc.minifier.oracle import Oracle, Search
+from tc.minifier.outside import PAIRS, Calls, Tally, around_graphs
+from tc.minifier.problem import Problem, more_looks
+from tc.minifier.verdict import BUG
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9, 0.99])
@@ -118,3 +122,77 @@ def test_a_failure_that_does_not_always_show_is_blamed_on_its_step() -> None:
     found = [blamed(seed, odds.rule_for(0.3)) for seed in range(40)]
     assert found.count(right) >= 36, Counter(found)
     assert [blamed(seed, odds.Rule()) for seed in range(40)].count(right) < 10
+
+
+@pytest.mark.parametrize(
+    "failed, runs, others, other_runs", [(5, 5, 0, 5), (3, 9, 1, 7), (0, 4, 0, 4)]
+)
+def test_chance_is_the_share_of_all_ways_to_deal_failures(
+    failed: int, runs: int, others: int, other_runs: int
+) -> None:
+    total = failed + others
+    ways = list(itertools.combinations(range(runs + other_runs), total))
+    worse = sum(sum(place < runs for place in way) >= failed for way in ways)
+    assert odds.by_chance(failed, runs, others, other_runs) == pytest.approx(worse / len(ways))
+
+
+class Script(Calls):
+    """A script that fails in a share of its runs: in any, or only where calls are compiled."""
+
+    def __init__(self, source: random.Random, rate: float, compiled_only: bool) -> None:
+        super().__init__(Any, Any, lambda text: None)
+        self.source, self.rate, self.compiled_only = source, rate, compiled_only
+
+    def once(self, count: int, fresh: bool = False) -> Problem:
+        fails = self.source.random() < self.rate and (count > 2 or not self.compiled_only)
+        fails = fails and not (fresh and self.compiled_only)
+        found = Identity("raises", types=("ConnectionError",)) if fails else None
+        return Problem("script" if fails else "ok", found, facts={"seen": min(count, 6)})
+
+
+FLAKE = Problem("script", Identity("raises", types=("ConnectionError",)), "no answer")
+
+
+def accused(rate: float) -> float:
+    """The probability that a script is blamed on the compiler that fails in any run alike."""
+    undecided, found = {0: 1.0}, 0.0
+    for runs in range(1, PAIRS + 1):
+        after: dict[int, float] = {}
+        for failed, chance in undecided.items():
+            chance *= 1 - rate  # the run without the compiler passes
+            after[failed + 1] = after.get(failed + 1, 0) + chance * rate
+            after[failed] = after.get(failed, 0) + chance * (1 - rate)
+        decided = {failed for failed in after if Tally(failed, runs, 0, runs).is_decided}
+        found += sum(after[failed] for failed in decided)
+        undecided = {failed: after[failed] for failed in after.keys() - decided}
+    return found
+
+
+def test_what_fails_without_the_compiler_as_well_is_as_good_as_never_blamed_on_it() -> None:
+    assert max(accused(percent / 100) for percent in range(1, 101)) <= 0.0014
+    verdicts = [
+        around_graphs(FLAKE, Script(random.Random(seed), 0.3, compiled_only=False))
+        for seed in range(300)
+    ]
+    assert sum(verdict is not None and verdict.code == BUG for verdict in verdicts) <= 2
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.6, 1.0])
+def test_what_fails_only_where_it_is_compiled_is_blamed_on_its_call(rate: float) -> None:
+    found = [
+        around_graphs(FLAKE, Script(random.Random(seed), rate, compiled_only=True))
+        for seed in range(100)
+    ]
+    right = [one for one in found if one and one.code == BUG and one.facts.get("number") == 3]
+    assert len(right) >= 95
+    assert {one.facts["step"] for one in right} == {"guards"}
+
+
+@pytest.mark.parametrize("each, least", [(0.1, 7), (5.0, 7), (40.0, 2), (1000.0, 2)])
+def test_a_sound_script_is_looked_at_often_enough(each: float, least: int) -> None:
+    looks = 1
+    while more_looks(looks, (looks - 1) * each):
+        looks += 1
+    assert looks >= least
+    assert looks < 7 or odds.missed(0.5, looks) <= odds.REJECTS
+    assert more_looks(2, 1e9, runs=3) and not more_looks(3, 0, runs=3)

@@ -91,3 +91,20 @@ def test_a_break_where_none_may_be(compiler: str, tmp_path: Path) -> None:
 def test_a_script_that_fails_by_itself_is_no_bug(tmp_path: Path) -> None:
     found = verdict(EXACT, tmp_path, 5)
     assert found["verdict"] == "inconclusive"
+
+
+CAPTURE = """\
+import torch
+def f(x):
+    return (-2) ** x
+x = torch.tensor([0, 1, 2, 3])
+assert torch.equal(torch.compile(f, backend="eager")(x), f(x))
+"""
+
+
+@pytest.mark.slow
+def test_an_operation_that_torch_captures_wrongly_is_no_residual_code(tmp_path: Path) -> None:
+    found = verdict(CAPTURE, tmp_path, 1)
+    assert (found["step"], number(found)) == ("capture", ["5"])
+    done = tool("tc.minifier.bisect", "compare", "script.py", "--json", cwd=tmp_path)
+    assert done.returncode == 1 and json.loads(done.stdout)["line"].endswith(":3")

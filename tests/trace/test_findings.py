@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import time
 from pathlib import Path
@@ -192,6 +193,16 @@ def test_the_recompile_limit(tmp_path: Path) -> None:
     (finding,) = found.findings
     assert (finding.code, finding.title) == ("TC209", "f reached the recompile limit (8)")
     assert (found.recompile_count, len(found.session.compiles)) == (0, 1)
+
+
+def test_a_limit_comes_behind_what_reached_it_and_names_it(tmp_path: Path) -> None:
+    limit = ev.RecompileLimit("f", "/home/me/model.py", 3, 2, (STEP,))
+    compiler = Compiler(tmp_path).start().say(recompile(STEP), 1).start(1)
+    found = compiler.say(recompile(SCALE), 2).start(2).say(limit, 3).end()
+    codes = [one.code for one in found.findings]
+    assert codes == ["TC201", "TC201", "TC209"]
+    *causes, last = found.findings
+    assert all(one.id in last.fix[0] for one in causes) and "other findings" not in last.fix[0]
 
 
 def test_skips_and_errors(tmp_path: Path) -> None:
@@ -437,8 +448,20 @@ def test_what_was_made_dynamic_in_vain_is_not_advised(tmp_path: Path) -> None:
     again = ev.RecompileCause("n", "n == 2", "2", "3", "a condition on sizes")
     compiled = Compiler(tmp_path).start().say(recompile(first), 1).start(1)
     (finding,) = compiled.say(recompile(again), 2).start(2).end().findings
-    assert finding.count == 2 and finding.fix[0].startswith("make n a 0-d tensor")
+    assert finding.count == 2 and finding.fix[0].startswith("compute what needs n")
     assert not any("dynamic" in way for way in finding.fix)
+
+
+@pytest.mark.parametrize("values, few", [("ab", True), ("abcdef", False)])
+def test_a_string_of_many_values_is_not_left_alone(tmp_path: Path, values: str, few: bool) -> None:
+    compiler = Compiler(tmp_path).start()
+    for number, (old, new) in enumerate(itertools.pairwise(values), 1):
+        guard = f"same(L['mode'], {old!r})"
+        cause = ev.RecompileCause("mode", guard, repr(old), repr(new), "a constant in the graph")
+        compiler.say(recompile(cause), number).start(number)
+    (finding,) = compiler.end().findings
+    assert finding.fix[0].startswith("nothing to do") == few
+    assert any("choose outside" in way for way in finding.fix)
 
 
 def test_a_refusal_that_torch_records_as_metrics_is_no_compile(tmp_path: Path) -> None:

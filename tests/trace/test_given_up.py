@@ -52,6 +52,33 @@ def test_a_break_in_a_block_is_no_use_of_fullgraph(tmp_path: Path) -> None:
     assert not any("fullgraph" in fix for one in found.findings for fix in one.fix)
 
 
+def test_what_gives_a_function_up_is_the_break_inside(tmp_path: Path) -> None:
+    reason = (
+        "BUILD_STRING type error\n  Explanation: Format string part type is not correct.\n\n"
+        " For more details: https://x/gb/gb0021.html\n"
+    )
+    metrics = {
+        "co_name": "f", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
+        "fail_type": "Unsupported", "fail_reason": reason,
+        "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
+    }  # fmt: skip
+    for unknown in (False, True):
+        inner = reason if not unknown else reason.replace("0021", "7777").replace("BUILD_", "NEW_")
+        broke = (
+            "Graph break in user code at /home/me/m.py:5\nGraph Break Reason: Failed to handle "
+            "graph break gracefully. Skipping the function and falling back to eager. Graph break "
+            f"encountered:\n\n{inner}\n"
+        )
+        note = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
+        folder = tmp_path / str(unknown)
+        folder.mkdir()
+        rows = ({"compilation_metrics": {**metrics, "fail_reason": inner}, **IDS}, None)
+        (finding,) = torch_log(folder, START, (note, broke), rows).findings
+        assert "gracefully" not in finding.why
+        assert ("NEW_STRING" if unknown else "text is made") in finding.why
+        assert unknown or finding.fix[0] == "make the text outside of the compiled function"
+
+
 @pytest.mark.parametrize("noted", [True, False])
 def test_a_raised_exception_is_no_block(tmp_path: Path, noted: bool) -> None:
     reason = (

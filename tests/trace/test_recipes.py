@@ -92,6 +92,7 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
         ("___stack0", "1", "2", "constant", "", Kind.HANDED_ON, Place.LOCAL),
         ("x.shape[0]", "2 <= x.shape[0]", "1", "shape", "", Kind.ONE, Place.LOCAL),
         ("x.shape[1]", "x.shape[1] == 7", "6", "shape", "", Kind.HELD, Place.LOCAL),
+        ("k", "k == 2", "3", "shape", "", Kind.HELD_NUMBER, Place.LOCAL),
         ("x.shape[1]", "x.shape[1] == y.shape[0]", "", "shape", "", Kind.CONDITION, Place.ITEM),
     ],
 )  # fmt: skip

@@ -11,6 +11,7 @@ from tc.trace.cachekeys import Miss, misses
 from tc.trace.compiles import Compile
 from tc.trace.findings.codes import CODES, Code, Order, code_of, is_timed
 from tc.trace.findings.forecast import with_forecasts
+from tc.trace.findings.limits import behind_causes
 from tc.trace.findings.merged import merged
 from tc.trace.findings.model import Event, Finding, Occurrence, Recompile, Where, gather
 from tc.trace.findings.ranks import compared
@@ -140,7 +141,7 @@ def diagnose(session: Session) -> Diagnosis:
             listed = sorted([*causes[first:], *listed], key=lambda one: -one.total)
             del causes[first:]
         causes += listed
-    causes = with_forecasts(facts, causes)
+    causes = with_forecasts(facts, behind_causes(facts, causes))
     causes = [replace(one, trials=_trials_of(session, one.id)) for one in causes]
     return Diagnosis(
         session,

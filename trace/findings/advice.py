@@ -226,6 +226,16 @@ ROWS: Final = (
         "rewrite the line in simpler Python",
     ),
     _row(
+        (21,),
+        r"BUILD_STRING",
+        "TC124",
+        "text is made of a number that is dynamic",
+        "the text differs from call to call, and a graph holds none; torch.compile made the number "
+        "dynamic when it changed",
+        "make the text outside of the compiled function",
+        "torch.compile(..., dynamic=False), if the number takes few values: each has its own graph",
+    ),
+    _row(
         (31, 211, 256, 161, 153),
         r"__getattr(?:ibute)?__|nn\.Module attribute",
         "TC121",

@@ -19,7 +19,9 @@ from tc.trace.session import Session, all_compiles
 
 _PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
 _REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)$", re.MULTILINE)
-_OUTER: Final = re.compile(r"^Encountered graph break|^Graph break .*:$")
+_OUTER: Final = re.compile(
+    r"^Encountered graph break|^Failed to handle graph break|^Graph break .*:$"
+)
 _EXPLAIN: Final = re.compile(r"^\s*Explanation: (.*)$", re.MULTILINE)
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _CARETS: Final = re.compile(r"^\s*\^+\s*$")

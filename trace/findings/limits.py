@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from tc.trace.compiles import calls_in_python
 from tc.trace.findings.codes import Code, Order
-from tc.trace.findings.model import Event, Recompile, Where
+from tc.trace.findings.model import Event, Finding, Recompile, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.session import Session, all_compiles
+from tc.trace.words import count
 
 _WHY = (
     "each set of inputs needed its own compile, until there were too many: new ones run in Python"
 )
+_LIMIT, _CHANGED = "TC209", "TC201"
+_NAMED = 3  # findings in a fix
+_MEND = "fix the inputs that keep changing"
 _FIX = (
-    "fix the inputs that keep changing: see the other findings of this function",
+    f"{_MEND}: see the other findings of this function",
     "if all these compiles are wanted, raise the limit: {}",
 )
 
@@ -61,6 +68,32 @@ def limits(facts: Facts) -> list[Event]:
         if one.refused and id(one.compiled) not in reported:
             events.append(_refusal(facts.session, one))
     return events
+
+
+def behind_causes(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings, each reached limit behind what keeps its function changing.
+
+    The limit names these in its fix: there is nothing to mend at the limit itself.
+    """
+    frames = {one.slug: (one.lane.index, one.frame_id) for one in all_compiles(facts.session)}
+
+    def of(one: Finding) -> set[tuple[int, str]]:
+        return {frames[seen.compile] for seen in one.occurrences if seen.compile in frames}
+
+    listed: list[Finding] = []
+    led: set[str] = set()
+    changing = [one for one in findings if one.code == _CHANGED]
+    for one in findings:
+        mine = [cause for cause in changing if one.code == _LIMIT and of(cause) & of(one)]
+        listed += [cause for cause in mine if cause.id not in led]
+        led.update(cause.id for cause in mine)
+        if mine:
+            names = ", ".join(cause.id for cause in mine[:_NAMED])
+            more = f" and {count(len(mine) - _NAMED, 'more finding')}" if mine[_NAMED:] else ""
+            one = replace(one, fix=(f"{_MEND}: {names}{more}", *one.fix[1:]))
+        if one.code != _CHANGED or one.id not in led:
+            listed.append(one)
+    return listed
 
 
 def _refusal(session: Session, one: Recompile) -> Event:

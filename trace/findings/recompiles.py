@@ -18,9 +18,19 @@ from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import UNREACHABLE, free_inputs, leading_source
 from tc.trace.parsed import parse_json
 from tc.trace.places import file_name
-from tc.trace.recipes import CONDITION, FEW, MARK, SIDES, Kind, recipe_of, sort_of
+from tc.trace.recipes import (
+    CONDITION,
+    FEW,
+    MARK,
+    SIDES,
+    Kind,
+    recipe_of,
+    recipes,
+    sort_of,
+)
 from tc.trace.session import Session, all_compiles
 
+_NUMBER: Final = re.compile(r"\d+")
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
 _TENSOR: Final = re.compile(
     r"tensor '(?P<source>.+?)' (?P<what>size|stride) mismatch at index (?P<index>\d+)\. "
@@ -37,6 +47,7 @@ _TYPE: Final = re.compile(
 )
 _CHECK_ID: Final = re.compile(r"___check_(?P<what>type|obj)_id\((?P<source>.+?), \d+\)")
 _LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$")
+_NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
 _LENGTH_NOT: Final = re.compile(r"^len\((?P<source>.+?)\) != (?P<old>\d+)$")
 _EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) (?:==|is) (?P<old>[^=].*)$")
 _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
@@ -107,7 +118,12 @@ def _nearest(this: Recompile, before: Sequence[Recompile]) -> Recompile | None:
     """Return the earlier compile that this one differs least from, the newest of equals."""
     refused = {of for of, _ in this.reasons}
     rivals = [one for one in before if one.compiled.id in refused] or list(before)
-    return min(rivals, key=lambda o: (len(_changes(o, this)), -o.compiled.order), default=None)
+    return min(rivals, key=lambda o: (_differing(o, this), -o.compiled.order), default=None)
+
+
+def _differing(old: Recompile, new: Recompile) -> int:
+    """How much two compiles differ in; items that change alike count once."""
+    return len({_NUMBER.sub("#", source) for source in _changes(old, new)})
 
 
 def _changes(old: Recompile, new: Recompile) -> dict[str, tuple[str, str]]:
@@ -319,8 +335,10 @@ def recompiled(facts: Facts) -> list[Event]:
             continue
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
-        if lead.now_dynamic and _of(one, lead) in in_vain:
+        if _of(one, lead) in in_vain:
             lead = replace(lead, now_dynamic=False)
+            if subject_about(lead).kind in _NUMBERS:  # what the code does with it needs the value
+                lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
         if lead.kind == "size" and _of(one, lead) in held:  # then nothing makes it dynamic
             lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
         named_so = one.compiled.alias or one.compiled.function
@@ -384,16 +402,17 @@ def _sizes_of(found: Sequence[Recompile], kind: Kind) -> set[tuple[int, str, str
     return {_of(one, cause) for one, cause in causes if subject_about(cause).kind is kind}
 
 
-#: half of the limit of recompiles: a number that took more values is no switch, it counts
+#: half of the limit of recompiles: what took more values is no switch, a number counts
 _FEW_VALUES: Final = 4
 
 
 def _counting(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
-    """Return the numbers that took more values than what is worth a graph each."""
+    """Return the inputs that took more values than what is worth a graph each."""
     taken: dict[tuple[int, str, str], set[str]] = {}
     for one in found:
         for cause in one.causes:
-            if subject_about(cause).kind in (Kind.NUMBER, Kind.ONE_NUMBER):
+            subject = subject_about(cause)
+            if subject.kind in _NUMBERS or FEW in recipes(subject.kind, subject.place):
                 taken.setdefault(_of(one, cause), set()).update((cause.old, cause.new))
     return {of for of, some in taken.items() if len(some) > _FEW_VALUES}
 

@@ -167,6 +167,14 @@ def _held(subject: Subject, cause: Cause) -> tuple[str, str]:
     )
 
 
+def _held_number(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} is held to one number",
+        f"the compiled code holds only where {cause.old}: what this line makes of it (text, a "
+        "count, an index, a test) needs the number itself, so each has its own graph",
+    )
+
+
 def _length(subject: Subject, cause: Cause) -> tuple[str, str]:
     return f"{cause.source} changes", "a loop over it is unrolled, so each length is its own graph"
 
@@ -212,6 +220,7 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.LENGTH: _length, Kind.KEYS: _type, Kind.TYPE: _type, Kind.STRUCTURE: _type,
     Kind.OBJECT: _type, Kind.HOOKS: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.STATE: _global,
-    Kind.HELD: _held, Kind.CONDITION: _shape, Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
+    Kind.HELD: _held, Kind.HELD_NUMBER: _held_number, Kind.CONDITION: _shape,
+    Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
     Kind.OTHER: _other,
 }  # fmt: skip

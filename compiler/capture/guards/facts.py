@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import math
+import re
 import reprlib
 import sys
 import types
@@ -386,19 +387,29 @@ NAMES: dict[str, Any] = {
 }
 """What printed guards may name besides ``L`` and ``G``."""
 
-_short = reprlib.Repr()
+
+class _Short(reprlib.Repr):
+    """Values in a few words, those inside of containers, too."""
+
+    def repr1(self, x: Any, level: int) -> str:
+        """Describe a value; reprlib calls it for every item."""
+        if isinstance(x, torch.Tensor):
+            with torch._C.DisableTorchFunction():
+                dtype, shape = str(x.dtype).removeprefix("torch."), list(x.shape)
+            return f"{type(x).__name__} {dtype}{shape}"
+        if isinstance(x, type) or callable(x) or isinstance(x, torch.nn.Module):
+            return label_of(x)
+        return _LINES.sub(" ", super().repr1(x, level))
+
+
+_LINES = re.compile(r"\n\s*")  # of strings they are written as \\n
+_short = _Short()
 _short.maxother = _short.maxstring = 80
 
 
 def brief(value: Any) -> str:
-    """Describe a live value in a few words. Never raises."""
+    """Describe a live value in a few words, on one line. Never raises."""
     try:
-        if isinstance(value, torch.Tensor):
-            with torch._C.DisableTorchFunction():
-                dtype, shape = str(value.dtype).removeprefix("torch."), list(value.shape)
-            return f"{type(value).__name__} {dtype}{shape}"
-        if isinstance(value, type) or callable(value) or isinstance(value, torch.nn.Module):
-            return label_of(value)
         return _short.repr(value)
     except Exception as error:
         return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"

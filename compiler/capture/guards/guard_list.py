@@ -243,14 +243,19 @@ class CheckedGuards:
 
 def refusals(
     entries: Sequence[CheckedGuards], locals: dict[str, Any], globals: dict[str, Any]
-) -> list[Failure]:
-    """Return why the newest guards refuse a frame, and record the differing sources of older ones.
+) -> tuple[int, list[Failure]]:
+    """Return why guards refuse a frame, and record the differing sources of older ones.
 
     Only the newest entries list all failing guards. An older one is skipped if one of its guards
     fails at a source that differed in an earlier call.
 
     Args:
         entries: newest first.
+
+    Returns:
+        The number of the entry that the frame differs from least, the newest of equals, and how.
+        Where two things change in turn, the newest entry differs in both. Items of containers that
+        change alike, as the tensors of a cache that grows, count once.
     """
     found = [guards.refuse(locals, globals) for guards in entries[:EXPLAINED]]
     if len(entries) > EXPLAINED:
@@ -261,10 +266,18 @@ def refusals(
             if not guards.differs(known, scope):
                 guards.refuse(locals, globals)
                 known += sorted(guards.failing - set(known))
+    if not found:
+        return 0, []
+    nearest = min(range(len(found)), key=lambda n: (not found[n], _changed(found[n]), n))
     named = inner_names(locals)
-    return (
-        [failure.with_names(named) if named else failure for failure in found[0]] if found else []
-    )
+    return nearest, [one.with_names(named) if named else one for one in found[nearest]]
+
+
+def _changed(failures: Sequence[Failure]) -> int:
+    return len({_NUMBER.sub("#", one.source) for one in failures})
+
+
+_NUMBER = re.compile(r"\d+")
 
 
 def _refs(expected: Any) -> Iterator[ObjectRef]:

@@ -2,9 +2,14 @@
 
 from types import CodeType
 
+import numpy
+import pytest
+import torch
+
 from tc.compiler.capture.guards import guard_list
+from tc.compiler.capture.guards.facts import brief
 from tc.compiler.capture.guards.guard_list import GuardList
-from tc.compiler.core.sources import LocalSource
+from tc.compiler.core.sources import ItemSource, LocalSource
 
 A, B = LocalSource("a"), LocalSource("b")
 
@@ -34,10 +39,41 @@ def test_of_many_entries_only_the_newest_are_explained(monkeypatch):
     )
     entries = [pair(n, 0) for n in range(40)]
     asked.clear()
-    failures = guard_list.refusals(entries, {"a": 99, "b": 0}, {})
-    assert [str(f) for f in failures] == ["a: 0 -> 99"]
+    nearest, failures = guard_list.refusals(entries, {"a": 99, "b": 0}, {})
+    assert nearest == 0 and [str(f) for f in failures] == ["a: 0 -> 99"]
     assert asked == entries[: guard_list.EXPLAINED]
-    assert guard_list.refusals([], {}, {}) == []
+    assert guard_list.refusals([], {}, {}) == (0, [])
+
+
+def test_items_that_change_alike_count_once():
+    """The tensors of a cache grow together; the entry without a cache differs in two ways."""
+
+    def grown(ids, *sizes):
+        wanted = GuardList()
+        wanted.add("EQUALS", A, ids)
+        for number, size in enumerate(sizes):
+            wanted.add("EQUALS", ItemSource(B, number), size)
+        if not sizes:
+            wanted.add("NONE", B, None)
+        frame = {"a": ids, "b": sizes or None}
+        return guard_list.build(wanted, None, code(), frame, {"__builtins__": {}}, "0/0")
+
+    entries = [grown(1, 5, 5, 5, 5), grown(9)]
+    nearest, failures = guard_list.refusals(entries, {"a": 1, "b": (6, 6, 6, 6)}, {})
+    assert (nearest, len(failures)) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        ((torch.ones(2, 3), None), "(Tensor float32[2, 3], None)"),
+        ({"k": [torch.ones(1)]}, "{'k': [Tensor float32[1]]}"),
+        (["a\n  b"], r"['a\n  b']"),
+        (numpy.zeros((2, 1)), "array([[0.], [0.]])"),
+    ],
+)
+def test_values_are_told_in_a_line_at_any_depth(value, text):
+    assert brief(value) == text
 
 
 def test_an_old_entry_that_differs_elsewhere_is_still_told_apart():
@@ -45,3 +81,11 @@ def test_an_old_entry_that_differs_elsewhere_is_still_told_apart():
     guard_list.refusals(entries, {"a": 99, "b": 0}, {})
     assert entries[0].failing == {"L['a']"}
     assert [one.failing for one in entries[guard_list.EXPLAINED :]] == [{"L['b']"}, set()]
+
+
+def test_a_call_is_compared_with_the_entry_that_it_differs_from_least():
+    entries = [pair(3, True), pair(2, False), pair(1, True)]
+    nearest, failures = guard_list.refusals(entries, {"a": 5, "b": False}, {})
+    assert (nearest, [str(f) for f in failures]) == (1, ["a: 2 -> 5"])
+    nearest, failures = guard_list.refusals(entries, {"a": 5, "b": None}, {})
+    assert (nearest, len(failures)) == (0, 2)
