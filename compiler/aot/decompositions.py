@@ -19,6 +19,7 @@ from tc.compiler.aot.losses import (
     multilabel_margin_loss,
     nll_loss_backward,
 )
+from tc.compiler.aot.padding import pad
 from tc.compiler.aot.recurrent import layered
 from tc.compiler.aot.resampling import interpolate
 from tc.compiler.aot.windows import col2im, im2col
@@ -56,10 +57,8 @@ FROM_TORCH = {
         tril triu _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
     "creation": """eye fill linspace logspace new_empty new_full new_ones new_zeros ones_like
         zeros_like zeros ones empty_like hann_window""",
-    "resampling": """reflection_pad1d reflection_pad2d reflection_pad3d reflection_pad1d_backward
-        reflection_pad2d_backward reflection_pad3d_backward replication_pad1d replication_pad2d
-        replication_pad3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d
-        affine_grid_generator""",
+    "resampling": """reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
+        upsample_linear1d upsample_bilinear2d upsample_trilinear3d affine_grid_generator""",
 }
 
 DECOMPOSITIONS: Table[Any, tuple[str, Callable[..., Any]]] = Table("decompositions")
@@ -202,6 +201,7 @@ STAND_INS.add(torch.nn.functional.batch_norm, functional_batch_norm)
 STAND_INS.add(torch.dropout, dropout)
 STAND_INS.add(torch.nn.functional.dropout, dropout)
 STAND_INS.add(torch.nn.functional.interpolate, interpolate)
+STAND_INS.add(torch.nn.functional.pad, pad)
 STAND_INS.add(torch._C._nn.multilabel_margin_loss, multilabel_margin_loss)
 STAND_INS.add(torch.nn.functional.multilabel_margin_loss, functional_multilabel_margin_loss)
 for _network in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):

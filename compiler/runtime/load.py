@@ -61,6 +61,7 @@ def load_wrapper(program: Program, kernels: Mapping[str, Any]) -> Compiled:
         source = ast.parse(source) if short else source
         exec(compile(source, path, "exec"), names)
         compiled: Compiled = names["call"]
+        names.update(bindings(names))
         vars(compiled).update(OPAQUE)
         if short:
             remember(compiled, source)
@@ -69,6 +70,11 @@ def load_wrapper(program: Program, kernels: Mapping[str, Any]) -> Compiled:
             "runtime.load", f"The generated wrapper {path} cannot be loaded: {error!r}."
         ) from error
     return compiled
+
+
+def bindings(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the bindings that calls of ops in ``names`` end in: a Python frame less each."""
+    return {k: op._op for k, op in names.items() if type(op) is torch._ops.OpOverload}
 
 
 def wrapper_globals() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.halves import halves, narrow, widen
 from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
@@ -94,7 +95,11 @@ class LaneWriter(Writer):
             self.loop(variable)
         assert self.kernel.lane is not None
         self.hoist(section.statements, self.kernel.lane, frozenset())
-        self._lane_loop(section.statements, all(a.kind in OMP for a in sums))
+        runs = halves(section.statements, self.kernel.lane)
+        first = ix.size(f"{self.kernel.lane}_from")
+        statements = widen(self, runs, section.statements, self.kernel.lane, first, "lanes", LANES)
+        self._lane_loop(statements, all(a.kind in OMP for a in sums))
+        narrow(self, runs, self.kernel.lane, first, "lanes")
         self.hoisted = {}
         self.close(len(self.kernel.inner))
         if sums:

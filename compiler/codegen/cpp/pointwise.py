@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.halves import halves, in_runs
 from tc.compiler.codegen.cpp.positions import LONGEST, Offset, branches, offsets
 from tc.compiler.codegen.cpp.stream import LINE
 from tc.compiler.codegen.cpp.writer import SHORT, STREAM, Writer, at_least, atom_of
@@ -131,6 +132,10 @@ class PointwiseWriter(Writer):
         found = offsets(statements, atom_of(last))
         if found and not branches(statements, found):
             self._offsets_first(statements, found, *bounds[last])
+        elif not found and (runs := halves(statements, last)):
+            if not around:
+                self.parallel()
+            in_runs(self, runs, statements, last, *bounds[last], self.simd)
         else:
             if around:
                 self.vectors(statements, last)

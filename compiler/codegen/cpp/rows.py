@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.halves import halves, in_runs, narrow, widen
 from tc.compiler.codegen.cpp.positions import LONGEST as LONGEST_OFFSETS
 from tc.compiler.codegen.cpp.positions import offsets
 from tc.compiler.codegen.cpp.stream import beyond_caches
@@ -341,7 +343,9 @@ class RowWriter(Writer):
         self.hoist(section.statements, last, self._row_locals())
         section = self._offsets_first(section, last, start, stop, blocked)
         cheap = sum(s.value.cost() for s in section.statements) <= WIDE_COST
-        if sums and plain and cheap and at_least(last, 16 * WIDE):
+        # Without it a sum of runs waits for memory as well as for the sum before.
+        least = 4 if halves(section.statements, last) else 16
+        if sums and plain and cheap and at_least(last, least * WIDE):
             start = self._wide_loop(section, last, sums, start, stop)
             extent = ix.extent(last).constant
             if not blocked and extent is not None and extent % WIDE == 0:
@@ -352,11 +356,15 @@ class RowWriter(Writer):
             self.stream_loop(section.statements, streams, last, start, stop, reductions)
             self.hoisted = {}
             return
-        if plain:
-            self.simd(reductions)
-        self.loop(last, start, stop)
-        self.statements(section.statements)
-        self.close()
+        mark = partial(self.simd, reductions) if plain else _unmarked
+        runs = halves(section.statements, last)
+        if runs:
+            in_runs(self, runs, section.statements, last, start, stop, mark)
+        else:
+            mark()
+            self.loop(last, start, stop)
+            self.statements(section.statements)
+            self.close()
         self.hoisted = {}
 
     def _offsets_first(
@@ -417,13 +425,17 @@ class RowWriter(Writer):
         self.open(f"for (; {base} + {WIDE} <= {stop}; {base} += {WIDE})")
         if beyond_caches(self.kernel):
             self.fetch_ahead(section.statements, last, base, AHEAD, WIDE)
+        runs, first = halves(section.statements, last), ix.size(base)
+        statements = widen(self, runs, section.statements, last, first, str(WIDE), WIDE)
         self.simd()
         self.count("j", "0", str(WIDE), kind="int")
         self.declare("const long long", str(last), f"{base} + j")
         running, self.running, self.at = self.running, "l", "[j]"
-        self.statements(section.statements)
+        self.statements(statements)
         self.running, self.at = running, ""
-        self.close(2)
+        self.close()
+        narrow(self, runs, last, first, str(WIDE))
+        self.close()
         self.emit(f"#pragma omp simd{clause(sums, self.running)}")
         self.count("j", "0", str(WIDE), kind="int")
         for (_, total, _, op), (_, name, _, _) in pairs:
@@ -447,3 +459,7 @@ class RowWriter(Writer):
             pairs = zip(accumulator.variables("a"), accumulator.variables("s"), strict=True)
             for (_, total, _, op), (_, part, _, _) in pairs:
                 self.emit(joined(total, part, op))
+
+
+def _unmarked() -> None:
+    """Print nothing before a loop that runs in order."""

@@ -112,3 +112,57 @@ TC_INLINE float tc_round_f16(float x) {
   y = __builtin_fabsf(y) > 65504.0f ? x * __builtin_inff() : y;
   return tc_float_bits(tc_bits_f32(y) | (tc_bits_f32(x) & 0x80000000u));
 }
+
+/* helper: tc_f16_to_f32_run
+   A run of numbers by the instruction for it, which gcc 12 finds for single numbers only. There is
+   room for whole vectors where they go to. */
+TC_INLINE void tc_f16_to_f32_run(const unsigned short* from, float* to, long long count) {
+  long long i = 0;
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  typedef short halves __attribute__((vector_size(32), aligned(2), may_alias));
+  typedef float floats __attribute__((vector_size(64), aligned(4), may_alias));
+  const floats zero = {0};
+  const halves none = {0};
+  for (; i + 16 <= count; i += 16)
+    *(floats*)(to + i) = __builtin_ia32_vcvtph2ps512_mask(*(const halves*)(from + i), zero, -1, 4);
+  if (i < count) {
+    const unsigned short some = (unsigned short)((1 << (count - i)) - 1);
+    const halves x = __builtin_ia32_loaddquhi256_mask((const void*)(from + i), none, some);
+    *(floats*)(to + i) = __builtin_ia32_vcvtph2ps512_mask(x, zero, -1, 4);
+  }
+#else
+#ifdef __F16C__
+  typedef short halves __attribute__((vector_size(16), aligned(2), may_alias));
+  typedef float floats __attribute__((vector_size(32), aligned(4), may_alias));
+  for (; i + 8 <= count; i += 8)
+    *(floats*)(to + i) = __builtin_ia32_vcvtph2ps256(*(const halves*)(from + i));
+#endif
+  for (; i < count; i++) to[i] = tc_f16_to_f32(from[i]);
+#endif
+}
+
+/* helper: tc_f32_to_f16_run
+   As tc_f16_to_f32_run; only the numbers themselves are written. */
+TC_INLINE void tc_f32_to_f16_run(const float* from, unsigned short* to, long long count) {
+  long long i = 0;
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  typedef short halves __attribute__((vector_size(32), aligned(2), may_alias));
+  typedef float floats __attribute__((vector_size(64), aligned(4), may_alias));
+  const halves none = {0};
+  for (; i + 16 <= count; i += 16)
+    *(halves*)(to + i) = __builtin_ia32_vcvtps2ph512_mask(*(const floats*)(from + i), 4, none, -1);
+  if (i < count) {
+    const unsigned short some = (unsigned short)((1 << (count - i)) - 1);
+    const halves x = __builtin_ia32_vcvtps2ph512_mask(*(const floats*)(from + i), 4, none, -1);
+    __builtin_ia32_storedquhi256_mask((void*)(to + i), x, some);
+  }
+#else
+#ifdef __F16C__
+  typedef short halves __attribute__((vector_size(16), aligned(2), may_alias));
+  typedef float floats __attribute__((vector_size(32), aligned(4), may_alias));
+  for (; i + 8 <= count; i += 8)
+    *(halves*)(to + i) = __builtin_ia32_vcvtps2ph256(*(const floats*)(from + i), 4);
+#endif
+  for (; i < count; i++) to[i] = tc_f32_to_f16(from[i]);
+#endif
+}

@@ -1,0 +1,188 @@
+"""Runs of float16: converted whole by one instruction a vector, outside of the loop that computes.
+
+In: the statements of a vectorised loop. Out: the same over float32 arrays, which
+`tc_f16_to_f32_run` fills before the loop and `tc_f32_to_f16_run` empties after it. gcc 12 makes vectors of neither
+conversion but by a dozen other operations, which take longer than a sum of the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.positions import always, replaced
+from tc.compiler.codegen.cpp.stream import LINE
+from tc.compiler.codegen.cpp.writer import Writer, at_least, atom_of
+from tc.compiler.codegen.printer import c_index
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, load, walk
+from tc.compiler.loops.index import Index
+from tc.compiler.schedule.plan import Let, Statement, Store
+
+#: elements of a run: an array of them is an eighth of a first cache
+RUN = 1024
+#: arrays have room for whole vectors of this many elements
+VECTOR = 16
+
+
+@dataclass(frozen=True)
+class Halves:
+    """What of a loop along memory is converted apart.
+
+    Attributes:
+        read: the elements of float16 buffers, which the loop widens.
+        written: the stores of values that are float32 until then.
+        lets: names of such values.
+    """
+
+    read: tuple[Expr, ...]
+    written: tuple[Store, ...]
+    lets: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.read or self.written)
+
+
+def halves(statements: Sequence[Statement], variable: Index, stores: bool = True) -> Halves:
+    """Return the float16 runs that a loop reads in any case, and those that it writes.
+
+    A buffer that it both reads and writes is left out, for its elements may depend on each other.
+    """
+    to = {s.buffer for s in statements if isinstance(s, Store)}
+    of = {use.data[0] for s in statements for use in s.value.loads()}
+    read = dict.fromkeys(
+        node.args[0]
+        for statement in statements
+        for node in always(statement.value)
+        if _widened(node) and _along(node.args[0].data[1], variable)
+    )
+    if not at_least(variable, VECTOR):
+        return Halves((), (), frozenset())
+    lets = _only_stored(statements)
+    narrow = [s for s in statements if isinstance(s, Store) and s.value.dtype is torch.float16]
+    written = [
+        s
+        for s in narrow
+        if stores and s.buffer not in of and _along(s.index, variable)
+        if _narrowed(s.value) or (s.value.op == "local" and s.value.data[0] in lets)
+        if sum(other.buffer == s.buffer for other in narrow) == 1
+    ]
+    others = [s for s in narrow if s not in written]
+    lets -= {s.value.data[0] for s in others if s.value.op == "local"}
+    kept = [s for s in written if s.value.op != "local" or s.value.data[0] in lets]
+    used = {s.value.data[0] for s in kept if s.value.op == "local"}
+    return Halves(tuple(r for r in read if r.data[0] not in to), tuple(kept), frozenset(used))
+
+
+def _along(index: Index, variable: Index) -> bool:
+    return ix.coefficient(index, variable) is ix.ONE
+
+
+def _widened(node: Expr) -> bool:
+    """Return whether a node is an element of a float16 buffer as float32."""
+    is_load = node.op == "to" and node.dtype is torch.float32 and node.args[0].op == "load"
+    return is_load and node.args[0].dtype is torch.float16
+
+
+def _narrowed(value: Expr) -> bool:
+    """Return whether a value is a float32 made a float16."""
+    made = value.op == "to" and value.dtype is torch.float16
+    return made and value.args[0].dtype is torch.float32
+
+
+def _only_stored(statements: Sequence[Statement]) -> set[str]:
+    """Return the names of float16 values that are float32 until then, and only stored."""
+    names = {s.name for s in statements if isinstance(s, Let) and _narrowed(s.value)}
+    for statement in statements:
+        if not isinstance(statement, Store) or statement.value.op != "local":
+            names -= {node.data[0] for node in walk(statement.value) if node.op == "local"}
+    return names
+
+
+def widen(
+    writer: Writer,
+    found: Halves,
+    statements: Sequence[Statement],
+    variable: Index,
+    start: Index,
+    count: str,
+    most: int,
+) -> list[Statement]:
+    """Print the conversion of operands, and return the statements over arrays.
+
+    Args:
+        writer: prints; stores wait in arrays until `narrow`.
+        found: what is converted.
+        statements: those of the loop.
+        variable: its variable.
+        start: the first value of that.
+        count: C of how many iterations follow, at most ``most``.
+        most: a constant.
+    """
+    length = f"[{-(-most // VECTOR) * VECTOR}]"
+    note = f" __attribute__((aligned({LINE})))"
+    at = variable - start
+    arrays: dict[Expr, Expr] = {}
+    for use in found.read:
+        writer.names[0] += 1
+        name = f"h{writer.names[0]}"
+        writer.declare("float", name, length=length, note=note)
+        place = f"{use.data[0]} + {_from(use.data[1], variable, start)}"
+        writer.emit(call("tc_f16_to_f32_run", place, name, count) + ";")
+        arrays[Expr("to", (use,), torch.float32)] = load(name, at, torch.float32)
+    for store in found.written:
+        writer.declare("float", f"line_{store.buffer}", length=length, note=note)
+        writer.waiting[store.buffer] = f"line_{store.buffer}[{c_index(at)}]"
+    wide = [_wide(s, found) for s in statements]
+    return replaced(wide, arrays)
+
+
+def narrow(writer: Writer, found: Halves, variable: Index, start: Index, count: str) -> None:
+    """Print the conversion of what waits in arrays."""
+    for store in found.written:
+        place = f"{store.buffer} + {_from(store.index, variable, start)}"
+        writer.emit(call("tc_f32_to_f16_run", f"line_{store.buffer}", place, count) + ";")
+        del writer.waiting[store.buffer]
+
+
+def _from(index: Index, variable: Index, start: Index) -> str:
+    return c_index(ix.substitute(index, {atom_of(variable): start}))
+
+
+def _wide(statement: Statement, found: Halves) -> Statement:
+    """Return a statement that leaves its value float32."""
+    if isinstance(statement, Let) and statement.name in found.lets:
+        return replace(statement, value=statement.value.args[0])
+    if statement in found.written and isinstance(statement, Store):
+        value = statement.value
+        if value.op == "local":
+            return replace(statement, value=Expr("local", (), torch.float32, value.data))
+        return replace(statement, value=value.args[0])
+    return statement
+
+
+def in_runs(
+    writer: Writer,
+    found: Halves,
+    statements: Sequence[Statement],
+    variable: Index,
+    start: str,
+    stop: str,
+    mark: Callable[[], None],
+) -> None:
+    """Print a loop run by run; ``mark`` prints what stands before the loop over one run."""
+    base, count = f"{variable}_by", f"n_{variable}"
+    known = ix.extent(variable).constant
+    writer.count(base, start, stop, str(RUN))
+    writer.declare("const long long", count, call("tc_min", str(RUN), f"{stop} - {base}"))
+    first, most = ix.size(base), min(RUN, known or RUN)
+    statements = widen(writer, found, statements, variable, first, count, most)
+    mark()
+    writer.loop(variable, base, f"{base} + {count}")
+    writer.statements(statements)
+    writer.close()
+    narrow(writer, found, variable, first, count)
+    writer.close()

@@ -1,0 +1,70 @@
+"""Runs of float16: each value is converted as eager converts it, in runs of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import tc
+from tc.compiler.codegen.cpp.halves import RUN, VECTOR
+from tc.trace import capture_events
+
+
+def event_of(item: object) -> object:
+    """Return the event of what was captured."""
+    return getattr(item, "event", item)
+
+
+LENGTHS = (VECTOR - 1, VECTOR, VECTOR + 1, 100, 777, RUN, RUN + 1, 2 * RUN + VECTOR + 3)
+PROGRAMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "unary": torch.neg,
+    "binary": lambda x: x + x.flip(0),
+    "shared": lambda x: (x * 0.5).relu() + x,
+    "amax": lambda x: x.amax(-1),
+    "amax_first": lambda x: x.amax(0),
+    "argmax": lambda x: x.argmax(-1),
+    "widened": lambda x: x.float(),
+}
+
+
+def every_half() -> torch.Tensor:
+    """Return all float16 numbers, NaN and infinities among them."""
+    return torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.float16)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_runs_of_any_length_equal_eager(name: str, length: int) -> None:
+    program = PROGRAMS[name]
+    x = torch.randn(5, length, generator=torch.Generator().manual_seed(length)).half()
+    torch.testing.assert_close(tc.compile(program)(x), program(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_sums_of_runs_equal_sums_in_float64(length: int) -> None:
+    x = torch.rand(5, length, generator=torch.Generator().manual_seed(length)).half()
+    found = tc.compile(lambda x: (x.sum(-1), x.sum(0), x.softmax(-1)))(x)
+    wide = x.double()
+    for mine, exact in zip(found, (wide.sum(-1), wide.sum(0), wide.softmax(-1)), strict=True):
+        torch.testing.assert_close(mine.double(), exact, rtol=1e-3, atol=1e-6)
+
+
+def test_every_number_is_widened_and_narrowed_as_eager_does() -> None:
+    x = every_half()
+    torch.testing.assert_close(
+        tc.compile(lambda x: x.float())(x), x.float(), rtol=0, atol=0, equal_nan=True
+    )
+    wide = torch.cat([x.float(), x.float() * 1.0004882, x.float() * 1.0005, x.float() * 0.99951])
+    torch.testing.assert_close(
+        tc.compile(lambda x: x.half())(wide), wide.half(), rtol=0, atol=0, equal_nan=True
+    )
+
+
+def test_loops_along_memory_convert_in_runs() -> None:
+    with capture_events() as events:
+        tc.compile(lambda x: torch.relu(x * 3))(torch.randn(4, 300).half())
+    code = "".join(e.code for e in map(event_of, events) if type(e).__name__ == "OutputCode")
+    assert code.count("tc_f16_to_f32_run(") == 2  # the helper, and one operand
+    assert code.count("tc_f32_to_f16_run(") == 2
