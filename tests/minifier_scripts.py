@@ -30,8 +30,9 @@ def tool(
 ) -> subprocess.CompletedProcess[str]:
     """Run a tool in a folder; every process below it has the broken compiler."""
     return python(
-        "-m", name, *arguments, cwd=cwd, timeout=timeout, variables=environment(fault, cwd)
-    )
+        "-m", name, *arguments, cwd=cwd, timeout=timeout, variables=environment(fault, cwd),
+        warm=True,
+    )  # fmt: skip
 
 
 def started(name: str, *arguments: str, fault: str, cwd: Path) -> subprocess.Popen[str]:

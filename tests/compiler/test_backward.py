@@ -243,7 +243,7 @@ def outcome(use, function):
     return [*found, *[v.grad for v in (x, w) if v.grad is not None]]
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("use", USES)
 def test_as_eager(use, backend):

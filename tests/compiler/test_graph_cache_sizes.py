@@ -136,6 +136,7 @@ def test_sizes_out_of_data_are_not_looked_for():
         assert anew(chosen, torch.randn(9))[1] == []
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "expression",
     ["s_other", ("StrictGreaterThan", "s_other", 1), ("exec", 1), ("Add",), (), 0],

@@ -301,6 +301,7 @@ def test_an_answer_that_c_never_got_is_forgotten():
 # -- entries that end --------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_an_entry_that_ends_in_the_middle_of_its_check():
     """Its guard tree lives on until no thread is inside; the call compiles again or ends."""
     alive, hits = [], []

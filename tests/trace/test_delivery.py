@@ -50,7 +50,7 @@ def is_one_sentence(done: Any, word: str) -> None:
 full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @full
 @pytest.mark.parametrize("tool", TOOLS)
 def test_help_on_a_full_disk(tool: str) -> None:

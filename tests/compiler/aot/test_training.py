@@ -444,6 +444,7 @@ def test_tensors_made_inside_may_require_gradients(name):
     torch.testing.assert_close(tc.compile(within)(torch.ones(3) * 2), torch.ones(3) * 2)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("norm", [torch.nn.LayerNorm(4), torch.nn.BatchNorm1d(4).eval()])
 @pytest.mark.parametrize("dynamic", [False, None])
 def test_batches_without_rows_have_gradients(norm, dynamic):

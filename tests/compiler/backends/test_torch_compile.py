@@ -157,7 +157,7 @@ def region(x, w):
     return torch.relu(x @ w)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("make", [plain, wants])
 def test_programs_give_the_same(name, make):
@@ -405,7 +405,7 @@ SIZED = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SIZED)
 @pytest.mark.parametrize("make", [plain, wants])
 def test_dynamic_sizes_compile_once(name, make):

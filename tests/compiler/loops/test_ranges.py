@@ -124,6 +124,7 @@ def drawn_value(draw: random.Random, depth: int, variables: tuple[ix.Index, ...]
     return Expr("where", (negative, shifted, a), torch.int64)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(12))
 def test_refined_expressions_have_the_same_values(seed: int) -> None:
     draw = random.Random(seed)
@@ -163,6 +164,7 @@ def drawn_index(draw: random.Random, length: int, inside: bool) -> tuple[str, Ca
     return text, lambda: torch.randint(low, high + 1, (count,))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("seed", range(10))
 def test_reads_at_computed_positions_agree_with_eager(seed: int, mode: str) -> None:
