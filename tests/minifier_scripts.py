@@ -30,9 +30,8 @@ def tool(
 ) -> subprocess.CompletedProcess[str]:
     """Run a tool in a folder; every process below it has the broken compiler."""
     return python(
-        "-m", name, *arguments, cwd=cwd, timeout=timeout, variables=environment(fault, cwd),
-        warm=True,
-    )  # fmt: skip
+        "-m", name, *arguments, cwd=cwd, timeout=timeout, variables=environment(fault, cwd)
+    )
 
 
 def started(name: str, *arguments: str, fault: str, cwd: Path) -> subprocess.Popen[str]:

@@ -41,15 +41,14 @@ EARLY = (
     "TORCH",
     "TRITON",
 )
-#: of those, what a child makes up for, and what only a part of torch reads that is not loaded yet
-LATE = ("PYTHONPATH", "TORCHINDUCTOR_")
+#: of those, what a child makes up for
+LATE = ("PYTHONPATH",)
 START = "import sys; sys.path.insert(0, {folder!r}); import warm; warm.main({descriptor})"
 
 
 def fits(arguments: tuple[str, ...], environment: dict[str, str], base: dict[str, str]) -> bool:
     """Return whether a child of a warm process would see what a new one sees."""
-    early = {name for name in {*environment, *base} if name.startswith(EARLY)}
-    names = {name for name in early if not name.startswith(LATE)}
+    names = {name for name in {*environment, *base} if name.startswith(EARLY)} - {*LATE}
     same = all(environment.get(name) == base.get(name) for name in names)
     return same and (arguments[0] in ("-c", "-m") or not arguments[0].startswith("-"))
 

@@ -437,6 +437,7 @@ def random_branches(seed):
     return function
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("seed", range(3))

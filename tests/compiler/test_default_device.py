@@ -127,6 +127,7 @@ def devices(function, outer):
         return [getattr(one, "device", one) for one in results], torch.get_default_device()
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("outer", ["cpu", "meta"])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.parametrize(

@@ -233,6 +233,7 @@ def test_gradients(function, args):
     check_training(function, args)
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=NAMES)
 def test_without_optional_steps(function, args):
     graphs = check_training(function, args, gate=Gate({"aot": 1}))

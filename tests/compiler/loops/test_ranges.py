@@ -61,6 +61,7 @@ def holds(found: Range, value: float) -> bool:
     return found.nan if value != value else found.low <= value <= found.high
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("op", TRANSFERS)
 def test_results_are_in_the_range_of_an_operation(op: str) -> None:
     row, draw = SCALAR_OPS[op], random.Random(f"ranges {op}")

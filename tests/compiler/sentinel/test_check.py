@@ -90,6 +90,7 @@ def test_a_healthy_program_is_not_accused(name: str) -> None:
     assert counts() == {"compared": len(calls)}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_training_is_compared_forward_and_backward(dtype: torch.dtype) -> None:
     model = Layers(dtype)

@@ -239,6 +239,7 @@ def by_keyword(x):
     return breaking(x)  # outside of the block
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("make", "error"),
     [

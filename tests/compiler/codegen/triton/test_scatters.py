@@ -88,6 +88,7 @@ def test_bools_are_set_and_compared(interpreter: None) -> None:
     compare(lambda x, n, y: x.scatter_reduce(0, n, y, "amax"), (x, n, y))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["amax", "amin"])
 @pytest.mark.parametrize("include", [True, False])
