@@ -200,6 +200,7 @@ REPLACED = (
     "torch._functorch.aot_autograd",
     "torch._functorch.partitioners",
 )
+FACTORIES_LAST = {name.rpartition(".")[2] for name in FACTORIES}
 REPLACED_LAST = {name.rpartition(".")[2] for name in REPLACED}
 NO_TORCH = ("tc.trace", "tc.tlparse", "tc.tui")
 IMPORTERS = {"import_module", "__import__", "find_spec", "resolve_name", "run_module"}
@@ -482,7 +483,7 @@ def code_by_identity(files: Iterable[File]) -> Iterator[Violation]:
     Code objects are equal where name, text and first line are, whatever file and globals they have.
     """
     for file in files:
-        for node in ast.walk(file.tree):
+        for node in file.nodes if "CodeType" in file.text else ():
             if isinstance(node, ast.FunctionDef) and node.args.args:
                 kind, kept = node.args.args[0].annotation, map(ast.unparse, node.decorator_list)
                 is_code = kind is not None and ast.unparse(kind).endswith("CodeType")
@@ -503,7 +504,7 @@ def tensors_name_their_device(files: Iterable[File]) -> Iterator[Violation]:
         if not file.path.startswith("compiler/"):
             continue
         for node in file.nodes:
-            if not isinstance(node, ast.Call):
+            if not isinstance(node, ast.Call) or _called(node) not in FACTORIES_LAST:
                 continue
             name = ast.unparse(node.func)
             named = any(keyword.arg in ("device", None) for keyword in node.keywords)
@@ -516,7 +517,7 @@ def c_in_c_files(files: Iterable[File]) -> Iterator[Violation]:
     for file in files:
         if not file.path.startswith("compiler/"):
             continue
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if isinstance(node, ast.JoinedStr):
                 texts = [v.value if isinstance(v, ast.Constant) else "_" for v in node.values]
                 text = "".join(map(str, texts))
@@ -534,7 +535,7 @@ COMMAND = re.compile(r"(?<!# )\b(?:tc-(?:report|tui|minify|bisect|precompile)) (
 def printed_commands(files: Iterable[File]) -> Iterator[Violation]:
     """Commands that are printed are `tc.trace.commands.Command`, which quotes each word."""
     for file in files:
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if not isinstance(node, ast.JoinedStr):
                 continue
             for before, value in itertools.pairwise(node.values):

@@ -29,7 +29,7 @@ def parsed(path: Path) -> File:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _trees_are_let_go() -> Iterator[None]:
+def _trees_are_let_go(no_passes: None) -> Iterator[None]:
     yield
     parsed.cache_clear()
 

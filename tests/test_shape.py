@@ -30,7 +30,7 @@ ORDER = ("bytecode", "guards", "values", "torch_api", "parts", "opcodes", "resum
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[str, float]:
+def measured(no_passes: None) -> dict[str, float]:
     """All figures as they are now."""
     return figures()
 

@@ -118,6 +118,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.sample(6)
 @BACKENDS
 @pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=[f.__name__ for f, _ in PROGRAMS])
 def test_training_as_eager(function, args, backend):

@@ -45,6 +45,7 @@ def test_callables_without_a_frame_of_their_own_are_captured(function, args):
     assert graph_stats() == {"graphs": 1, "graph_breaks": 0}
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_what_the_garbage_collector_calls_is_left_alone():
     phases = []
 

@@ -243,7 +243,7 @@ def outcome(use, function):
     return [*found, *[v.grad for v in (x, w) if v.grad is not None]]
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("use", USES)
 def test_as_eager(use, backend):
@@ -437,6 +437,7 @@ def random_branches(seed):
     return function
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("seed", range(3))

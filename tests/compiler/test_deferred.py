@@ -74,6 +74,7 @@ def test_a_call_without_backward_compiles_none():
     assert backward.calls == 1
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_what_it_was_made_of_is_let_go():
     class Graph:
         pass

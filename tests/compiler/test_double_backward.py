@@ -134,7 +134,7 @@ def assert_same(got, want):
     torch.testing.assert_close(got, want)
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_three_orders_are_as_in_eager(name, dynamic):
@@ -388,6 +388,7 @@ def test_the_generator_goes_on_as_if_nothing_had_been_drawn_again():
 
 
 # -- what it costs others ---------------------------------------------------------------------
+@pytest.mark.usefixtures("only_new_garbage")
 def test_what_is_kept_besides_is_freed_by_an_ordinary_backward():
     x, w = leaf(4), leaf(4, seed=1)
     s = x * 1

@@ -51,8 +51,25 @@ def test_fakes_are_laid_out_as_results(name, layout):
     assert steps(fake) == steps(call(x))
 
 
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("layout", INPUTS)
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_results_of_compiled_code_are_laid_out_as_eagers(dynamic):
+def test_results_of_compiled_code_are_laid_out_as_eagers(dynamic, layout):
+    torch.manual_seed(0)
+
+    def all_calls(x):
+        return [call(x) for call in CALLS.values()]
+
+    x = INPUTS[layout]()
+    wanted, found = all_calls(x), tc.compile(all_calls, dynamic=dynamic)(x)
+    for want, got in zip(wanted, found, strict=True):
+        assert steps(got) == steps(want)
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_of_one_graph_of_all_layouts_are_laid_out_as_eagers(dynamic):
     torch.manual_seed(0)
 
     def all_calls(*inputs):
@@ -100,7 +117,7 @@ PLACES = {
 }
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_of_symbolic_sizes_are_laid_out_as_eagers(name, place):
@@ -166,7 +183,7 @@ BEFORE_DROPOUT = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @crossed(layout=INPUTS, grad=[False, True])
 def test_masks_of_dropout_are_eagers_whatever_was_computed_before(layout, grad):
     """Numbers are drawn in the order of memory: decompositions must keep an op's layout."""

@@ -156,6 +156,7 @@ def held(x, w):
     return (x @ w * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])).cumsum(0).tanh()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", [running, unused, same_twice, held])
 def test_the_second_compile_with_gradients_does_nothing_after_capture(function):
     expected = steps(function)
@@ -247,6 +248,7 @@ def test_keys_tell_inputs_apart():
     assert seen == [False] * 7
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "changed",
     [

@@ -169,7 +169,7 @@ def compare(given, optimizer=sgd):
     check(eager, ours, drift(given, optimizer))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "name", ["mlp", "smooth_cnn", "lstm", pytest.param("gpt", marks=pytest.mark.slow)]
 )

@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     served.close()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(
     "compiled, kind", [("total", ROUNDING), ("total * 1.001", "wrong"), ("total + 9.0", "wrong")]

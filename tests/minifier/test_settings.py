@@ -51,7 +51,8 @@ def test_a_copied_graph_is_not_changed_with_the_first() -> None:
     assert copy(torch.tensor(-3.0)) == 0
 
 
-@pytest.mark.parametrize("compiler", ["tc", pytest.param("torch", marks=pytest.mark.slow)])
+@pytest.mark.slow  # test_bisect.py finds the stage and the line of a wrong compile
+@pytest.mark.parametrize("compiler", ["tc", "torch"])
 def test_a_backend_that_rewrites_its_graph_is_found_out(compiler: str, tmp_path: Path) -> None:
     backend = "relu_accuracy_error_TESTING_ONLY"
     (tmp_path / "s.py").write_text(

@@ -9,11 +9,19 @@ import pytest
 from real_traces import unpacked
 from report_reader import CHROMIUM, DRIVER, FLAGS, Reader
 
+from tc.tlparse import serve
 from tc.tlparse.report import render
 from tc.trace.findings import diagnose
 from tc.trace.session import load
 
 TRACES = unpacked()
+
+
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch, only_new_garbage: None) -> None:
+    """Let who follows a trace look again at once, however long the last look took."""
+    monkeypatch.setattr(serve, "_PAUSE", 0.02)
+    monkeypatch.setattr(serve, "_REST", 0)
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ Live = tuple[Reader, Any]
 
 
 @pytest.fixture
-def live(browser: Any, tmp_path: Path) -> Iterator[Live]:
+def live(browser: Any, tmp_path: Path, looks_often: None) -> Iterator[Live]:
     log = (tmp_path / "dedicated_log_torch_trace_a.log").open("wb", buffering=0)
     log.write(b"".join(map(compiled, range(30))))
     follower = serve.Follower(str(tmp_path))

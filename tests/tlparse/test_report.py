@@ -161,7 +161,7 @@ def test_lone_surrogates_do_not_stop_the_report(tmp_path: Path) -> None:
     assert "<!doctype html>" in page(path)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_damage_to_a_real_log_stops_the_report(tmp_path: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["graph_break", "recompile", "backend_crash"]))

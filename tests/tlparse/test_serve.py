@@ -67,7 +67,7 @@ class Client:
 
 
 @pytest.fixture
-def follow() -> Iterator[Callable[[Path], Client]]:
+def follow(looks_often: None) -> Iterator[Callable[[Path], Client]]:
     stops: list[Callable[[], None]] = []
 
     def start(path: Path) -> Client:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from event_samples import FRAME, SAMPLES, example
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tc.trace import (
@@ -162,6 +162,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(JSON)
 def test_json_round_trip(value: object) -> None:
     assert json.loads(to_json(value)) == value

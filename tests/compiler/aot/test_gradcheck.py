@@ -86,7 +86,7 @@ def in_one(rows):
     return function, [arg for _, args in rows for arg in args]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_as_eager(family):
     alone = BROKEN | EAGER
     rows = random.SystemRandom().sample([*family.items()], (len(family) + 1) // 2)
@@ -238,6 +238,7 @@ NEGATIVE = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NEGATIVE)
 def test_a_number_that_becomes_negative(name):
     fn = NEGATIVE[name]

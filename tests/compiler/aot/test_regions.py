@@ -105,7 +105,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 def test_gradients(function, backend):

@@ -233,6 +233,7 @@ def test_gradients(function, args):
     check_training(function, args)
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=NAMES)
 def test_without_optional_steps(function, args):
     graphs = check_training(function, args, gate=Gate({"aot": 1}))
@@ -444,6 +445,7 @@ def test_tensors_made_inside_may_require_gradients(name):
     torch.testing.assert_close(tc.compile(within)(torch.ones(3) * 2), torch.ones(3) * 2)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("norm", [torch.nn.LayerNorm(4), torch.nn.BatchNorm1d(4).eval()])
 @pytest.mark.parametrize("dynamic", [False, None])
 def test_batches_without_rows_have_gradients(norm, dynamic):

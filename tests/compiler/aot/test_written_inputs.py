@@ -111,7 +111,7 @@ def check(function, made):
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("made", INPUTS.values(), ids=INPUTS)
 @pytest.mark.parametrize("function", PROGRAMS)
 def test_compiled_as_eager(function, made, reported):

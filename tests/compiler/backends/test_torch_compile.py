@@ -157,7 +157,7 @@ def region(x, w):
     return torch.relu(x @ w)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("make", [plain, wants])
 def test_programs_give_the_same(name, make):
@@ -224,22 +224,25 @@ def test_dispatch_modes_see_what_they_see_in_eager():
     assert Counting.seen >= 2
 
 
-def test_functions_of_torch_func():
-    grad, hessian = torch.func.grad, torch.func.hessian
+def sines(a):
+    return a.sin().sum()
 
-    def sines(a):
-        return a.sin().sum()
 
-    for f in (
-        lambda x: grad(sines)(x),
-        lambda x: torch.vmap(grad(sines))(x),
-        lambda x: hessian(sines)(x[0]),
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("make", [plain, wants])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.func.grad(sines)(x),
+        lambda x: torch.vmap(torch.func.grad(sines))(x),
+        lambda x: torch.func.hessian(sines)(x[0]),
         lambda x: torch.func.jacfwd(torch.sin)(x[0]),
-        lambda x: grad(lambda a: (a * x.detach()).sum())(x),
-    ):
-        for make in (plain, wants):
-            torch.compiler.reset()
-            assert same(f, (make(4, 3),))
+        lambda x: torch.func.grad(lambda a: (a * x.detach()).sum())(x),
+    ],
+)
+def test_functions_of_torch_func(f, make):
+    torch.compiler.reset()
+    assert same(f, (make(4, 3),))
 
 
 def test_a_backend_made_by_aot_backend_under_torch_compile():
@@ -408,7 +411,7 @@ SIZED = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SIZED)
 @pytest.mark.parametrize("make", [plain, wants])
 def test_dynamic_sizes_compile_once(name, make):

@@ -246,6 +246,7 @@ def test_guards_agree_with_their_text():
         assert check(locals) is not bool(list(found.failures(Scope(locals, {}))))
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_guards_keep_no_tensor():
     x = torch.randn(4, 6)
     shapes = Shapes()

@@ -152,6 +152,7 @@ class Forward(torch.nn.Module):
         return x * n
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "function",
     [

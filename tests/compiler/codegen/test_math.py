@@ -124,6 +124,7 @@ NARROW = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NARROW)
 def test_elementary_functions_keep_their_bound_where_they_bend(name: str) -> None:
     op = SCALAR_OPS[name]
@@ -235,7 +236,7 @@ def worst(got: torch.Tensor, exact: list[mpmath.mpf]) -> float:
     return found
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", RANGES)
 def test_float64_keeps_its_bound(name: str) -> None:
     low, high, bound = RANGES[name]

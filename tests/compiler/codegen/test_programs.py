@@ -18,7 +18,7 @@ from tc.compiler.runtime.build import find_compiler, kernel_flags
 from tc.compiler.runtime.load import load
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 def test_program_agrees_with_eager(name: str, mode: str) -> None:
@@ -27,7 +27,7 @@ def test_program_agrees_with_eager(name: str, mode: str) -> None:
     compare(fn, make(7), mode)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_symbolic_program_serves_another_size(name: str) -> None:
     fn, make = PROGRAMS[name]
@@ -207,6 +207,7 @@ CHAINS = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("function", CHAINS)
 def test_loops_run_in_vectors(function) -> None:
     compiler = find_compiler()
@@ -279,7 +280,7 @@ def _rows(size: int, dtype: torch.dtype) -> T:
     return x
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int16])
 @pytest.mark.parametrize("size", [63, 65, 4100])
 def test_positions_of_best_values_in_rows(size: int, dtype: torch.dtype) -> None:
@@ -304,7 +305,7 @@ DTYPES = (
 )  # fmt: skip
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("source", DTYPES, ids=str)
 def test_bits_of_each_type_are_read_as_each_other(source: torch.dtype) -> None:
     """Every pair of types, whatever the width: a pair without a way to print it fails."""

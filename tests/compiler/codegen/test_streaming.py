@@ -31,6 +31,7 @@ def test_program_agrees_with_eager(name: str) -> None:
     compare(fn, make(33), "fake")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("width", [1, 15, 16, 511, 512, 1041])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.usefixtures("everything")

@@ -99,6 +99,7 @@ def pairs(seed, count=12):
         yield x, y
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("name", CALLS)
 def test_strides_of_fakes_are_eagers(name, symbolic):
@@ -112,6 +113,7 @@ def test_strides_of_fakes_are_eagers(name, symbolic):
         assert tuple(map(int, found.stride())) == wanted.stride(), (x.shape, x.stride(), y.stride())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 def test_strides_of_results_are_eagers(seed, dynamic):

@@ -58,6 +58,7 @@ def test_a_batch_norm_becomes_part_of_a_convolution(bias: bool, transposed: bool
     check(fn, [torch.randn(2, 3, 9, 9), mean, scale, *parts], [aten.convolution.default])
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("seed", range(40))
 def test_chains_drawn_at_random(seed: int) -> None:
     rng = random.Random(seed)
@@ -153,6 +154,7 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return offered
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("size", [(4, 3, 32, 32), (33, 3, 24, 20)])
 def test_packed_networks_compute_as_eager(size: tuple[int, ...], packed: list[str]) -> None:
     module, x = net(), torch.randn(size)

@@ -45,7 +45,7 @@ def arranged(fn: Any, args: tuple[torch.Tensor, ...], threads: int = 1) -> LoopG
     return graph
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @wide
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 19, 32, 64])
 def test_any_number_of_few_rows(rows: int) -> None:
@@ -53,6 +53,7 @@ def test_any_number_of_few_rows(rows: int) -> None:
     assert externs(graph) == []
 
 
+@pytest.mark.sample(4)
 @wide
 @pytest.mark.parametrize("width", [32, 33, 35, 64, 100])
 @pytest.mark.parametrize("threads", [1, 3])
@@ -145,6 +146,7 @@ def test_a_matrix_that_lies_as_it_is_read_is_left_to_aten_where_it_is_large(
     assert externs(graph) == ["aten.mm.default"]
 
 
+@pytest.mark.sample(8)
 @wide
 @pytest.mark.parametrize(
     "rows", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 19, 27, 28, 29, 43, 64, 97, 128]

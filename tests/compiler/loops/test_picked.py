@@ -33,7 +33,7 @@ def rows(count: int = 3) -> tuple[T, T]:
     return r(40, 40), torch.tensor([4, 0, 2])[:count]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("name", PICKS)
 def test_picked_elements_agree_with_eager(name: str, mode: str) -> None:

@@ -61,6 +61,7 @@ def holds(found: Range, value: float) -> bool:
     return found.nan if value != value else found.low <= value <= found.high
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("op", TRANSFERS)
 def test_results_are_in_the_range_of_an_operation(op: str) -> None:
     row, draw = SCALAR_OPS[op], random.Random(f"ranges {op}")
@@ -124,6 +125,7 @@ def drawn_value(draw: random.Random, depth: int, variables: tuple[ix.Index, ...]
     return Expr("where", (negative, shifted, a), torch.int64)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(12))
 def test_refined_expressions_have_the_same_values(seed: int) -> None:
     draw = random.Random(seed)
@@ -163,6 +165,7 @@ def drawn_index(draw: random.Random, length: int, inside: bool) -> tuple[str, Ca
     return text, lambda: torch.randint(low, high + 1, (count,))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("seed", range(10))
 def test_reads_at_computed_positions_agree_with_eager(seed: int, mode: str) -> None:

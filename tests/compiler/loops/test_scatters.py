@@ -23,7 +23,7 @@ def scatters(graph: LoopGraph) -> int:
     return sum(isinstance(node, Scatter) for node in graph.nodes)
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_eager(name: str, mode: str) -> None:

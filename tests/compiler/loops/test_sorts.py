@@ -22,6 +22,7 @@ def r(*shape: int) -> T:
     return torch.randn(shape)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("fn", [
     torch.sort,

@@ -213,6 +213,7 @@ def test_offers_call_their_function_and_are_known_by_their_owner():
     assert not hasattr(first, "_torchdynamo_orig_backend") and not hasattr(first, "else")
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_offers_die_with_the_cycles_they_are_in():
     make = launch.offer_type()
     if make is None:

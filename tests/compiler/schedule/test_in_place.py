@@ -144,6 +144,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(name: str) -> None:
     starts = [r(6, 5), r(7), r(1, 3).t()]

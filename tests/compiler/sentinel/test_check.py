@@ -80,6 +80,7 @@ HEALTHY: dict[str, tuple[Program, list[tuple[Any, ...]]]] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_program_is_not_accused(name: str) -> None:
     program, calls = HEALTHY[name]
@@ -89,6 +90,7 @@ def test_a_healthy_program_is_not_accused(name: str) -> None:
     assert counts() == {"compared": len(calls)}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_training_is_compared_forward_and_backward(dtype: torch.dtype) -> None:
     model = Layers(dtype)
@@ -168,6 +170,7 @@ def test_values_written_past_autograd_are_not_held_against_a_backward() -> None:
     assert counts() == {"compared": 1, reason: 1}
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_a_backward_that_never_runs_holds_no_memory() -> None:
     x = torch.randn(64, requires_grad=True)
     y = tc.compile(lambda x: x.sin() * x)(x)
@@ -251,6 +254,7 @@ def findings(events: Any) -> list[trace.SentinelDifference]:
     return list(events.of(trace.SentinelDifference))
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("fault", LANE)
 @pytest.mark.parametrize("after", [0, 1500])

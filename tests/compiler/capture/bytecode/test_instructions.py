@@ -12,6 +12,7 @@ import dis
 import enum
 import inspect
 import os
+import random
 import subprocess
 import sys
 import tarfile
@@ -249,7 +250,8 @@ for path in sys.argv[1:]:
 """
 
 
-def test_on_other_pythons() -> None:
+def test_on_other_pythons(request: Any) -> None:
+    """The usual run draws one of them."""
     import pytest
 
     here = Path(__file__).parent
@@ -260,6 +262,8 @@ def test_on_other_pythons() -> None:
     pythons = other_pythons()
     if not pythons:
         pytest.skip("no other Python here; name some in TC_PYTHONS")
+    if not request.config.getoption("--every-case"):
+        pythons = [random.Random(os.environ["TC_TEST_SEED"]).choice(pythons)]
     for python in pythons:
         done = subprocess.run(
             [python, "-X", "faulthandler", "-c", RUN, *files],

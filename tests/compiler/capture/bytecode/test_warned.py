@@ -83,6 +83,7 @@ def _warned(function: Any, level: int) -> list[Any]:
     return [(str(one.message), one.category, one.filename, one.lineno) for one in caught]
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("level", [0, 1, 2, 3, 4, 5, 10_000])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_level_means_the_frame_that_it_means_in_eager(program, level):

@@ -156,6 +156,7 @@ def test_sizes_and_registries(make):
     assert not guard.watch() and guard.differences()
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 @pytest.mark.parametrize("make", MAKERS)
 def test_nothing_of_a_user_is_kept_alive(make):
     base, derived = classes()

@@ -321,6 +321,7 @@ def test_stances_close_doors():
     assert passed(compiled, x(), 3)[1]
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_an_object_known_by_identity_that_dies_closes_the_door():
     def f(x):
         return x + 1 if type(thing) is Kind else x - 1  # noqa: F821
@@ -339,6 +340,7 @@ def test_an_object_known_by_identity_that_dies_closes_the_door():
     assert not through and found.equal(x() + 1)
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_a_compiled_function_is_collected_with_its_door():
     def f(x):
         return x + 1

@@ -6,6 +6,7 @@ import gc
 import types
 import weakref
 
+import pytest
 import torch
 
 from tc.compiler.capture import hook
@@ -24,6 +25,7 @@ class Plain:
     """An object of a class of the user's."""
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_nothing_known_by_identity_is_kept_alive_and_death_fails_the_guard():
     target = types.FunctionType(frame.__code__.replace(co_name="target"), {})
     thing, kind = Plain(), type("Kind", (), {})
@@ -50,6 +52,7 @@ def test_nothing_known_by_identity_is_kept_alive_and_death_fails_the_guard():
     assert failure.source == "a"
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_tensors_are_not_kept_alive():
     target = types.FunctionType(frame.__code__.replace(co_name="target"), {})
     checks = []
@@ -76,6 +79,7 @@ def test_tensors_are_not_kept_alive():
     assert checks[0].alive and checks[0].check({"a": torch.ones(2), "b": {"t": torch.ones(3)}})
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_guards_die_with_the_code():
     target = types.FunctionType(compile("def t(a, b): pass", "x", "exec").co_consts[0], {})
     checks = []

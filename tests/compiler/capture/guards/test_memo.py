@@ -145,6 +145,7 @@ def test_one_code_for_many_modules():
     assert its[0].graphs == 1
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_nothing_is_kept_alive():
     it = Counting(Model())
     it.call(), it.call()

@@ -72,7 +72,7 @@ BOOLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("text", BOOLS)
 def test_a_bool_is_one_of_two_objects_and_a_number(text):
     check(function(text), [(torch.arange(3.0), n) for n in (5, 6, 3, 4, 2, 1)])
@@ -96,7 +96,7 @@ FLOATS = (1.5, 2.5, -3.25, 1e-300, 1e300, 0.1, -0.0, 0.0, math.inf, math.nan, 7.
 DRAWN = random.Random(0).sample([*itertools.product(OPERATIONS, CONSTANTS)], 80)
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("operation, constant", DRAWN)
 @pytest.mark.parametrize("kind", ["int", "float"])
 def test_arithmetic_is_pythons(operation, constant, kind):
@@ -136,7 +136,7 @@ LARGE = {
 }
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("text", FORMS)
 @pytest.mark.parametrize("dtype", LARGE)
 def test_an_integer_keeps_its_64_bits(text, dtype):

@@ -198,7 +198,7 @@ def _row(obj: Any) -> int | None:
     return next((place for place, (accepts, _) in enumerate(ROWS) if accepts(obj)), None)
 
 
-@pytest.mark.sample(32)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("place", range(len(PAIRS)))
 def test_another_object_of_the_kind_has_its_own_result(place, backend):

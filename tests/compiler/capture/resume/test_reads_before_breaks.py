@@ -58,6 +58,7 @@ def _result(use: str, place: str, compiled: bool) -> str:
         return repr(error)
 
 
+@pytest.mark.sample(19)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_was_read_before_a_break_is_kept(place: str, use: str) -> None:

@@ -47,6 +47,7 @@ SCORES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SCORES)
 def test_scores_are_changed_as_in_eager(name: str) -> None:
     same(lambda q, k, v: flex.flex_attention(q, k, v, score_mod=SCORES[name]), operands())

@@ -138,7 +138,7 @@ def test_every_name_is_held_against_torch():
     assert set(torch.compiler.__all__) <= tested | AROUND | ELSEWHERE | guards
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_results_and_gradients_in_one_graph(name):
     tc.reset()
@@ -239,6 +239,7 @@ def by_keyword(x):
     return breaking(x)  # outside of the block
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("make", "error"),
     [

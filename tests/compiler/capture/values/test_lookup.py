@@ -102,7 +102,7 @@ def outcome(run: Any, owner: Any) -> Any:
         return str(error), [*LOG]
 
 
-@pytest.mark.sample(32)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("function", [read, read_or_default, ask, refused, handled])
 @pytest.mark.parametrize("owner", OWNERS, ids=lambda o: getattr(type(o), "__name__", ""))
 def test_reading_an_attribute_runs_its_code_once(function: Any, owner: Any) -> None:

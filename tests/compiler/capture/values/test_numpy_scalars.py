@@ -85,7 +85,7 @@ def _outcome(function: Any, *args: Any) -> Any:
     ]
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("scalar", SCALARS, ids=lambda scalar: type(scalar).__name__)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_scalar_is_what_it_is_in_eager(name, scalar):
@@ -95,7 +95,7 @@ def test_a_scalar_is_what_it_is_in_eager(name, scalar):
         assert _outcome(compiled, x, scalar) == _outcome(PROGRAMS[name], x, scalar), dtype
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["mul", "rmul", "full", "where", "item", "numpy", "twice"])
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.int16])
 def test_values_change_from_call_to_call(name, kind):

@@ -99,6 +99,7 @@ def test_row_is_valid_python(op: str, dtype: torch.dtype) -> None:
     ast.parse(spell(op, dtype, ["a", "b"][: SCALAR_OPS[op].arity]), mode="eval")
 
 
+@pytest.mark.sample(35)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("op, dtype", CASES, ids=NAMES)
 def test_row_means_what_torch_means(op: str, dtype: torch.dtype, interpreter: None) -> None:

@@ -93,6 +93,7 @@ def products(plan: Plan) -> list[Product]:
     return [kernel for kernel in plan.kernels() if isinstance(kernel, Product)]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_with_what_follows(name: str, interpreter: None) -> None:
     fn, args = PRODUCTS[name]
@@ -308,6 +309,7 @@ def larger(args: tuple[Any, ...], by: dict[int, int]) -> tuple[Any, ...]:
     return tuple(r(*(by.get(size, size) for size in a.shape), dtype=a.dtype) for a in args)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("which", [1, -1])
 @pytest.mark.parametrize("name", SYMBOLIC)
 def test_one_kernel_serves_all_sizes(name: str, which: int, interpreter: None) -> None:

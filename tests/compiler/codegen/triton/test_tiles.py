@@ -30,6 +30,7 @@ TURNED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("name", TURNED)
 def test_tiles_are_turned(name: str, mode: str, interpreter: None) -> None:

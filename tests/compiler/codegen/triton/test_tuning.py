@@ -41,7 +41,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("which", [0, 1, -1])
 def test_each_choice_computes_the_same(name: str, which: int, interpreter: None) -> None:
