@@ -1,4 +1,4 @@
-"""Findings: the truth of real logs, tc's own traces, older forms of PyTorch's reasons."""
+"""Findings: the truth of real logs, and tc's own traces."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from tc.trace import events as ev
 from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.findings.advice import ROWS, advise
 from tc.trace.findings.forecast import Step, plan, together
-from tc.trace.findings.recompiles import parse_reason
-from tc.trace.guardtext import readable, values
+from tc.trace.guardtext import values
 from tc.trace.ids import CompileId
 from tc.trace.session import given_up, load
 
@@ -225,103 +224,6 @@ def test_skips_and_errors(tmp_path: Path) -> None:
     )
     assert (skip.code, skip.title, skip.fix) == ("TC190", "gen runs in Python", ("use a list",))
     assert (len(found.failures), len(found.skips)) == (1, 1)
-
-
-# --------------------------------------------------------------------- PyTorch's words, one by one
-
-
-def test_a_break_in_the_form_of_torch_2_5(tmp_path: Path) -> None:
-    text = (
-        "Graph break in user code at /home/me/a.py:5\n"
-        "Reason: Unsupported: builtin: print [<class 'x'>] False\n"
-        "User code traceback:\n"
-        '  File "/home/me/a.py", line 5, in f\n    print(x)\n'
-    )
-    artifact = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
-    (finding,) = torch_log(tmp_path, START, (artifact, text)).findings
-    assert (finding.code, finding.title) == ("TC104", "print() is called while tracing")
-    assert finding.where.short == "a.py:5 in f"
-
-
-def test_a_break_seen_only_as_a_restart_counts(tmp_path: Path) -> None:
-    reason = "Failed to trace builtin operator\n  Explanation: Dynamo does not know `print`"
-    metrics = {
-        "compilation_metrics": {"co_name": "f", "restart_reasons": [reason, "new guards"]},
-        **IDS,
-    }
-    assert len(torch_log(tmp_path, START, (metrics, None)).breaks) == 1
-
-
-def test_an_unknown_reason_keeps_the_words_of_torch_and_says_no_fix(tmp_path: Path) -> None:
-    text = (
-        "Graph break in user code at a.py:5\nGraph Break Reason: Quantum foam\n"
-        "  Explanation: The vacuum fluctuates.\n\n see gb/gb7777.html\n"
-    )
-    artifact = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
-    (finding,) = torch_log(tmp_path, START, (artifact, text)).findings
-    assert (finding.code, finding.title, finding.fix) == ("TC199", "Quantum foam", ())
-    assert (finding.why, finding.reference) == ("The vacuum fluctuates.", "GB7777")
-    assert "no edit is known" in str(finding)
-
-
-def test_a_reason_without_a_compile_is_the_limit(tmp_path: Path) -> None:
-    reasons = {"artifact": {"name": "recompile_reasons", "encoding": "json"}, **IDS}
-    reasons = {**reasons, "frame_compile_id": 8}
-    found = torch_log(tmp_path, START, (reasons, "0/0: L['n'] == 3"))
-    assert [one.code for one in found.findings] == ["TC209"]
-    assert (found.recompile_count, len(found.session.compiles)) == (0, 1)
-
-
-REASONS = [
-    ("tensor 'x' size mismatch at index 0. expected 4, actual 5",
-     'x.shape[0]', '4', '5', 'size'),
-    ("tensor 'L['x']' size mismatch at index 1. expected 4, actual 5",
-     'x.shape[1]', '4', '5', 'size'),
-    ("tensor 'x' stride mismatch at index 0. expected 4, actual 1",
-     'x.stride[0]', '4', '1', 'tensor'),
-    ("tensor 'x' dtype mismatch. expected Float, actual Double",
-     'x.dtype', 'float32', 'float64', 'tensor'),
-    ("tensor 'x' rank mismatch. expected 2, actual 3",
-     'x.ndim', '2', '3', 'tensor'),
-    ("tensor 'x' requires_grad mismatch. expected requires_grad=0",
-     'x.requires_grad', 'False', '', 'tensor'),
-    ("tensor 'x' Tensor device index mismatch. Expected device index to be 0, got 1 instead.",
-     'x.device', '0', '1', 'tensor'),
-    ("tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, A), "
-     "actual DispatchKeySet(CPU)",
-     'dispatch keys of x', 'DispatchKeySet(CPU, A)', 'DispatchKeySet(CPU)', 'tensor'),
-    ('GLOBAL_STATE changed: grad_mode ',
-     'grad_mode', '', '', 'global'),
-    ("L['self'].step == 0  # self.step += 1  # a.py:3 in f",
-     'self.step', '0', '', 'constant'),
-    ('flag == True\nUser stack trace:',
-     'flag', 'True', '', 'constant'),
-    ("len(L['xs']) == 3",
-     'len(xs)', '3', '', 'length'),
-    ('(x.size()[0] % 4) == 0',
-     'x.shape[0]', '(x.shape[0] % 4) == 0', '', 'shape'),
-    ("___check_type_id(L['m'], 12345)",
-     'type(m)', '', 'another object', 'type'),
-    ("___check_obj_id(L['self']._modules['a'], 1)",
-     'self.a', '', 'another object', 'type'),
-    ('something new entirely',
-     'something new entirely', '', '', 'other'),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "source", "old", "new", "kind"), REASONS)
-def test_reasons_are_split(text: str, source: str, old: str, new: str, kind: str) -> None:
-    cause = parse_reason(text)
-    assert (cause.source, cause.old, cause.new, cause.kind) == (source, old, new, kind)
-
-
-def test_sources_read_as_the_user_writes_them() -> None:
-    assert readable("L['self']._modules['fc']._parameters['weight']") == "self.fc.weight"
-    assert readable("L['x'].size()[0]") == "x.shape[0]"
-    inner = "L['self'].net._modules['0']"
-    assert readable(f"vars({inner})['_parameters']['weight'].ndim") == "self.net.0.weight.ndim"
-    assert readable(f"vars(vars({inner})['_modules']['a'])['_modules']['b']") == "self.net.0.a.b"
-    assert readable("G['np'].pi") == "np.pi"
 
 
 def test_guards_that_are_no_tree_hold_nothing() -> None:

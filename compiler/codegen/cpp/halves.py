@@ -1,8 +1,9 @@
 """Runs of float16: converted whole by one instruction a vector, outside of the loop that computes.
 
 In: the statements of a vectorised loop. Out: the same over float32 arrays, which
-`tc_f16_to_f32_run` fills before the loop and `tc_f32_to_f16_run` empties after it. gcc 12 makes vectors of neither
-conversion but by a dozen other operations, which take longer than a sum of the numbers.
+`tc_f16_to_f32_run` fills before the loop and `tc_f32_to_f16_run` empties after it. gcc 12 makes
+vectors of neither conversion but by a dozen other operations, which take longer than a sum of the
+numbers.
 """
 
 from __future__ import annotations

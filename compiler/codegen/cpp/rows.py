@@ -425,8 +425,8 @@ class RowWriter(Writer):
         self.open(f"for (; {base} + {WIDE} <= {stop}; {base} += {WIDE})")
         if beyond_caches(self.kernel):
             self.fetch_ahead(section.statements, last, base, AHEAD, WIDE)
-        runs, first = halves(section.statements, last), ix.size(base)
-        statements = widen(self, runs, section.statements, last, first, str(WIDE), WIDE)
+        runs, origin = halves(section.statements, last), ix.size(base)
+        statements = widen(self, runs, section.statements, last, origin, str(WIDE), WIDE)
         self.simd()
         self.count("j", "0", str(WIDE), kind="int")
         self.declare("const long long", str(last), f"{base} + j")
@@ -434,7 +434,7 @@ class RowWriter(Writer):
         self.statements(statements)
         self.running, self.at = running, ""
         self.close()
-        narrow(self, runs, last, first, str(WIDE))
+        narrow(self, runs, last, origin, str(WIDE))
         self.close()
         self.emit(f"#pragma omp simd{clause(sums, self.running)}")
         self.count("j", "0", str(WIDE), kind="int")
