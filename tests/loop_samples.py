@@ -551,10 +551,6 @@ _rows(
         C(i(3), [1, 1], 7),
     ],
 )
-for _mode in ("reflection", "replication"):
-    _rows(f"{_mode}_pad1d.default", lambda: [C(n(3, 7), [3, 2])])
-    _rows(f"{_mode}_pad2d.default", lambda: [C(n(2, 4, 5), [1, 2, 3, 0])])
-    _rows(f"{_mode}_pad3d.default", lambda: [C(n(1, 3, 4, 5), [1, 2, 3, 0, 2, 1])])
 _rows(
     "slice_scatter.default",
     lambda: [C(n(6, 4), n(2, 4), 0, 1, 3), C(n(6, 4), n(6, 2), 1, 0, 4, 2), C(n(5), n(2), 0, -2)],

@@ -13,11 +13,11 @@ def pad(input: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = 
     """Stand in for `torch.nn.functional.pad`.
 
     Rows come round by views, whose index is a remainder computed once a row, and elements of a row
-    are three runs of memory. With gradients, which views would add in turns, it is torch's own.
+    are three runs of memory. With gradients it is torch's: those of views would be added in turns.
     """
     trained = torch.is_grad_enabled() and input.requires_grad
     if mode != "circular" or trained or not _comes_round_once(input, pad):
-        return torch.nn.functional.pad(input, pad, mode, value)
+        return torch.nn.functional.pad(input, pad, mode, value)  # type: ignore[arg-type]
     for pair in reversed(range(len(pad) // 2)):
         dim, before, after = input.dim() - 1 - pair, pad[2 * pair], pad[2 * pair + 1]
         size = input.shape[dim]

@@ -2,8 +2,7 @@
 
 In: the statements of a vectorised loop. Out: the same over float32 arrays, which
 `tc_f16_to_f32_run` fills before the loop and `tc_f32_to_f16_run` empties after it. gcc 12 makes
-vectors of neither conversion but by a dozen other operations, which take longer than a sum of the
-numbers.
+vectors of neither conversion but by a dozen other operations, which take longer than a sum.
 """
 
 from __future__ import annotations
