@@ -17,7 +17,7 @@ def pad(input: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = 
     """
     trained = torch.is_grad_enabled() and input.requires_grad
     if mode != "circular" or trained or not _comes_round_once(input, pad):
-        return torch.nn.functional.pad(input, pad, mode, value)  # type: ignore[arg-type]
+        return torch.nn.functional.pad(input, pad, mode, value)
     for pair in reversed(range(len(pad) // 2)):
         dim, before, after = input.dim() - 1 - pair, pad[2 * pair], pad[2 * pair + 1]
         size = input.shape[dim]
