@@ -28,6 +28,7 @@ MODE_OPTIONS: dict[str, dict[str, Any]] = {
     "reduce-overhead": {"triton.cudagraphs": True},
     "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
+    "lite": {"fallback_by_default": True},
 }
 #: name of the default backend -> options that it has by that name, where no mode is given
 BACKEND_OPTIONS: dict[str, dict[str, Any]] = {"cudagraphs": MODE_OPTIONS["reduce-overhead"]}

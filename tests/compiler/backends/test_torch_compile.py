@@ -585,3 +585,10 @@ def test_data_parallel_training_on_two_ranks():
     """PyTorch splits the graph at DDP's buckets, and gives tc each part."""
     out = succeed(str(ROOT / "tests/compiler/backends/ddp_program.py"), timeout=300)
     assert sorted(out.splitlines()) == ["rank 0: 2 graphs", "rank 1: 2 graphs"]
+
+
+def test_modes_are_those_of_torch():
+    with pytest.raises(RuntimeError, match="should be one of") as refused:
+        torch.compile(torch.sin, mode="none of them")
+    named = str(refused.value).partition("should be one of: ")[2]
+    assert set(named.split(", ")) == set(tc.list_mode_options())
