@@ -36,7 +36,7 @@ def test_following_a_job_from_before_its_first_record(drive: Any, trace: Path, t
         await tools.until(pilot, lambda: "1 Findings 5" in see())
         await tools.until(pilot, lambda: "● running, " in see())  # it grows, and nobody is seen
         await pilot.press("F")
-        assert "not following any more" in see()
+        await tools.until(pilot, lambda: "not following any more" in see())
 
     drive(script, follow=True)
 
