@@ -149,6 +149,9 @@ DEMOS = (
     _demo(R.AROUND, "grad_mode", (
         "show(g(x))\nwith torch.no_grad():\n    show(g(x))",
         "with torch.no_grad():\n    show(g(x))\n    show(g(x))")),
+    _demo(R.ONE_BACKEND, "backends",
+        ("backend=backend()", "backend=one"), ("for n in", "one = backend()\nfor n in"),
+        sides="torch"),
     _demo(R.SET_FIRST, "default_dtype",
         ("show(g(x))\ntorch.set_default_dtype(torch.float64)\nshow(g(x))",
          "torch.set_default_dtype(torch.float64)\nshow(g(x))\nshow(g(x))")),
@@ -171,6 +174,7 @@ NOTHING_TO_DO = (
     R.MODES,
     R.TRAIN_EVAL,
     R.CASTS,
+    R.BACKENDS,
 )
 #: Recipes for what depends on the moment, so that no run can be made to show it.
 BY_CHANCE = (R.WARM_UP, R.LOCK)

@@ -46,6 +46,7 @@ class Kind(enum.Enum):
     HOOKS = "hooks of a module"
     GRAD_MODE = "grad mode"
     AUTOCAST = "autocast"
+    BACKEND = "backend"
     STATE = "a switch of the process"
     HELD = "a size held to one number"
     HELD_NUMBER = "a number held to one value"
@@ -189,6 +190,12 @@ CASTS: Final = Recipe(
     "nothing to do: one graph with autocast, one without, each compiled once", "call", True
 )
 AROUND: Final = Recipe("if it repeats: enter the context once, around all calls", settles=True)
+BACKENDS: Final = Recipe(
+    "nothing to do: one graph for each backend, each compiled once", "call", True
+)
+ONE_BACKEND: Final = Recipe(
+    "if it repeats: make the backend once, and pass the same object on every call", settles=True
+)
 SET_FIRST: Final = Recipe("set it once, before the first call", settles=True)
 ASKED: Final = Recipe("the code asks whether {old}: take the test out of the compiled function")
 COMPUTE: Final = Recipe(
@@ -241,6 +248,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.HOOKS, ANY): (HOOKS_FIRST,),
     (Kind.GRAD_MODE, ANY): (MODES, AROUND),
     (Kind.AUTOCAST, ANY): (CASTS, AROUND),
+    (Kind.BACKEND, ANY): (BACKENDS, ONE_BACKEND),
     (Kind.STATE, ANY): (SET_FIRST,),
     (Kind.HELD, ANY): (PAD, FEW),
     (Kind.HELD_NUMBER, ANY): (COMPUTE, FEW),
@@ -311,7 +319,7 @@ _HOOKS: Final = re.compile(
     r"_(?:forward|backward|full_backward|state_dict|load_state_dict)\w*hooks"
 )
 _STATES: Final = {"grad_mode": Kind.GRAD_MODE, "autocast": Kind.AUTOCAST,
-                  "autocast_state": Kind.AUTOCAST}  # fmt: skip
+                  "autocast_state": Kind.AUTOCAST, "backend": Kind.BACKEND}  # fmt: skip
 _NOTHING: Final = ("None", "NoneType", "<class 'NoneType'>")
 _DEVICES: Final = frozenset(("CPU", "CUDA", "Meta", "MPS", "XPU", "HPU", "MTIA", "PrivateUse1"))
 _MODES: Final = ("ADInplaceOrView", "Autograd")
@@ -449,7 +457,7 @@ def _number(known: list[str]) -> Kind:
 
 
 def _place(name: str, guard: str, function: str, what: Kind) -> Place:
-    if what in (Kind.GRAD_MODE, Kind.AUTOCAST, Kind.STATE, Kind.RACED):
+    if what in (Kind.GRAD_MODE, Kind.AUTOCAST, Kind.BACKEND, Kind.STATE, Kind.RACED):
         return Place.PROCESS
     if "__defaults__" in name or "__kwdefaults__" in name:
         return Place.DEFAULT

@@ -104,6 +104,18 @@ def _state(name: str) -> Callable[[re.Match[str]], Said]:
     return read
 
 
+def _backends(match: re.Match[str]) -> Said:
+    """Say of two backends what tells them apart, the name where they have one."""
+    old, new = (
+        named["name"] if (named := _NAME.search(match[side])) else match[side]
+        for side in ("old", "new")
+    )
+    return "backend", old, new, "global"
+
+
+_NAME: Final = re.compile(r"(?:compiler='|<function (?:\w+\.<locals>\.)?)(?P<name>\w+)")
+
+
 def _form(name: str, pattern: str, read: Callable[[re.Match[str]], Said], example: str) -> Form:
     return Form(name, re.compile(pattern), read, example)
 
@@ -153,6 +165,12 @@ FORMS: Final = (
           "___check_torch_function_mode_stack()"),
     _form("current stream", r"___get_current_stream\(\) == .*|___check_current_backend\(.*\)",
           _state("backend"), "___check_current_backend(12345)"),
+    _form("another backend",
+          r"BACKEND_MATCH failure: .*?Cached backend: (?P<old>.+?) \(id=.*?New backend: "
+          r"(?P<new>.+?) \(id=.*", _backends,
+          "BACKEND_MATCH failure: torch.compile detected different backend callables. Cached "
+          "backend: _TorchCompileWrapper(compiler='eager', dynamic=None) (id=0x7f). New backend: "
+          "<function mine at 0x7e> (id=0x7e). If this is unexpected, wrap your backend"),
     _form("state", r"___check_global_state\(\).*", _state("state of torch"),
           "___check_global_state()"),
     _form("script object", r"___check_fake_script_type\((?P<of>.+?), \d+\).*", _type,

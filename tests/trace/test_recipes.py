@@ -88,6 +88,7 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
         ("list(batch)", "('a',)", "('a', 'b')", "constant", "", Kind.KEYS, Place.LOCAL),
         ("m.training", "True", "False", "constant", "", Kind.TRAINING, Place.ATTRIBUTE),
         ("grad_mode", "", "", "global", "", Kind.GRAD_MODE, Place.PROCESS),
+        ("backend", "eager", "mine", "global", "", Kind.BACKEND, Place.PROCESS),
         ("num_threads", "1", "2", "global", "", Kind.STATE, Place.PROCESS),
         ("___stack0", "1", "2", "constant", "", Kind.HANDED_ON, Place.LOCAL),
         ("x.shape[0]", "2 <= x.shape[0]", "1", "shape", "", Kind.ONE, Place.LOCAL),

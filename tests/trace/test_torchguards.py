@@ -32,6 +32,7 @@ SAID = {
     "default device": ("default_device", "None", ""),
     "function modes": ("function_modes", "", ""),
     "current stream": ("backend", "", ""),
+    "another backend": ("backend", "eager", "mine"),
     "state": ("state of torch", "", ""),
     "script object": ("type(o)", "", "another object"),
     "subclass": ("type(x)", "", "another object"),

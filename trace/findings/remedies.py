@@ -132,6 +132,7 @@ def _global(subject: Subject, cause: Cause) -> tuple[str, str]:
         "mode compiles once",
         Kind.AUTOCAST: "with and without autocast, operations have other dtypes, so each compiles "
         "once",
+        Kind.BACKEND: f"each backend compiles for itself{change}",
     }.get(subject.kind, f"the graph was compiled for one setting of it{change}")
     return f"{cause.source} was switched", why
 
@@ -219,7 +220,8 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
     Kind.LENGTH: _length, Kind.KEYS: _type, Kind.TYPE: _type, Kind.STRUCTURE: _type,
     Kind.OBJECT: _type, Kind.HOOKS: _hooks,
-    Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.STATE: _global,
+    Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.BACKEND: _global,
+    Kind.STATE: _global,
     Kind.HELD: _held, Kind.HELD_NUMBER: _held_number, Kind.CONDITION: _shape,
     Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
     Kind.OTHER: _other,
