@@ -16,7 +16,8 @@ from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.bytecode import warned
 from tc.compiler.capture.bytecode.by_code import CodeKey
 from tc.compiler.capture.bytecode.continuation import Continuation, trampoline
-from tc.compiler.capture.bytecode.dialects import DIALECT, RUNNING
+from tc.compiler.capture.bytecode.dialects import DIALECT, RUNNING, VERSION
+from tc.compiler.capture.bytecode.emitter import TRAITS
 from tc.compiler.capture.bytecode.instructions import Handler, Instruction, stack_effect
 from tc.compiler.capture.bytecode.resume_functions import (
     HANDLING,
@@ -452,6 +453,8 @@ def _plain_load(one: Instruction) -> list[Instruction]:
     opname = "LOAD_ATTR" if one.opname == "LOAD_METHOD" else one.opname
     load = Instruction(opname, 0, one.argval, positions=one.positions)
     null = Instruction("PUSH_NULL", positions=one.positions)
+    if not TRAITS[VERSION].null_first:
+        return [load, null]
     return [load, null, Instruction("SWAP", 2, positions=one.positions)]
 
 
@@ -463,7 +466,7 @@ def _after(mask: tuple[Kind, ...], one: Instruction, jump: bool) -> tuple[Kind, 
     """Return which stack entries are values, not NULL, after an instruction."""
     if one.opname in NULL_PUSHERS and _pushes_null(one):
         kept = mask if one.opname == "LOAD_GLOBAL" else mask[:-1]
-        return (*kept, False, True)
+        return (*kept, False, True) if TRAITS[VERSION].null_first else (*kept, True, False)
     if one.opname in ("CALL", "CALL_KW"):  # on 3.11 PRECALL has a part of CALL's effect
         popped = (one.arg or 0) + (2 if one.opname == "CALL" else 3)
         return (*mask[: len(mask) - popped], True)

@@ -46,6 +46,13 @@ class Enter:
         return exc[0] is KeyError
 
 
+class Choosing:
+    @property
+    def way(self):
+        print(end="")
+        return torch.sub
+
+
 @contextlib.contextmanager
 def scope(log):
     log.append("enter")
@@ -79,6 +86,11 @@ def in_an_expression(x, y):
 @program(graphs=2, breaks=1)
 def in_a_call_argument(x, y):
     return torch.add(x * 2, y - 1 + (0 if print(end="") else 1), alpha=2)
+
+
+@program(graphs=2, breaks=2)  # the second is the property's own
+def where_a_method_is_loaded(x, y):
+    return x + 1, Choosing().way(x, y, alpha=2)
 
 
 @program(graphs=2, breaks=1)
