@@ -124,10 +124,13 @@ class ExceptionValue(Value):
     def rebuild(self, r: ResidualInterface) -> None:
         if self.trail:
             r.load_callable(with_traceback)
-        r.load_callable(self.cls)
         traced = self._is_initialised_in_python
+        r.e.before_callable()
+        r.load_object(self.cls)
         if traced:
             r.e.load_attr("__new__")
+        r.e.after_callable()
+        if traced:
             r.load_object(self.cls)
         r.push_slots(list(self.args))
         r.e.call(len(self.args) + traced)
