@@ -21,6 +21,7 @@ from typing import Any, TypeGuard
 
 import torch
 
+from tc.compiler.capture.bytecode.liveness import writes
 from tc.compiler.capture.bytecode.resume_functions import is_resumed
 from tc.compiler.capture.dynamism import Mark
 from tc.compiler.capture.traceable import calling
@@ -36,7 +37,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 MODULE_CALLS = (torch.nn.Module._call_impl, torch.nn.Module._wrapped_call_impl)
 Parameters = Mapping[str, inspect.Parameter]
 HOLDERS = {"_parameters", "_buffers", "_modules"}  # the dicts that modules keep attributes in
-STORES = {"STORE_FAST", "STORE_DEREF", "DELETE_FAST", "DELETE_DEREF", "STORE_FAST_MAYBE_NULL"}
+CELL_STORES = ("STORE_DEREF", "DELETE_DEREF")
 
 
 class Specification:
@@ -193,10 +194,9 @@ def _parameters(function: FunctionType) -> Parameters:
 
 def _stored(code: CodeType) -> frozenset[str]:
     """Return the names of variables that a function, or one inside it, assigns to."""
-    found = set()
+    found: set[str] = set()
     for one in dis.get_instructions(code):
-        if one.opname in STORES:
-            found.add(one.argval)
+        found.update((one.argval,) if one.opname in CELL_STORES else writes(one))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             found |= _stored(constant)

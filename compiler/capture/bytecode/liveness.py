@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Collection, Sequence
 
 from tc.compiler.capture.bytecode.instructions import Instruction, reachable, successors
@@ -28,7 +29,7 @@ def reads(instruction: Instruction) -> tuple[str, ...]:
     return ()
 
 
-def writes(instruction: Instruction) -> tuple[str, ...]:
+def writes(instruction: Instruction | dis.Instruction) -> tuple[str, ...]:
     """Return the locals that an instruction stores to or deletes."""
     opname, name = instruction.opname, instruction.argval
     if opname == "STORE_FAST" or opname in _TAKES:

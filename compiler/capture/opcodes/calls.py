@@ -67,11 +67,9 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
 @opcode("CALL_INTRINSIC_1", since=(3, 12))
 def call_intrinsic_1(f: Frame, i: Instruction) -> None:
     """Call one of the interpreter's own unary functions."""
-    if i.arg == 3:  # StopIteration that leaves a generator
-        error = f.t.values.known(RuntimeError)
-        f.push(error.call(f.t, [], {}))
-        f.popn(2)
-        f.t.python.raise_(RuntimeError, "generator raised StopIteration")
+    if i.arg == 3:  # an exception that leaves a generator; any other is raised again as it is
+        if issubclass(f.stack[-1].python_type(), StopIteration):
+            f.t.python.raise_(RuntimeError, "generator raised StopIteration")
     elif i.arg == 5:
         f.push(f.t.python.unary("pos", f.pop()))
     elif i.arg == 6:
