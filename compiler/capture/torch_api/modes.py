@@ -239,15 +239,21 @@ def _enters(code: types.CodeType) -> bool:
     )
 
 
-def _exc_info(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+def _handled(t: Interpreter) -> Value | None:
+    """Return the exception that traced code is handling, None where there is none."""
     if t.handled:
-        error = t.handled[-1].error
-        kind = t.values.known(error.python_type())
-        return TupleValue([kind, error, traceback_of(t, error)])
+        return t.handled[-1].error
     if sys.exc_info()[1] is not None:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, "sys.exc_info() below an except block")
     t.guards.recorded.add("NO_ERROR", PROCESS)
-    return TupleValue([ConstValue(None)] * 3)
+    return None
+
+
+def _exc_info(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    error = _handled(t)
+    if error is None:
+        return TupleValue([ConstValue(None)] * 3)
+    return TupleValue([t.values.known(error.python_type()), error, traceback_of(t, error)])
 
 
 def _override_modes(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
@@ -272,6 +278,7 @@ def _require_grad(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwarg
 METHODS["is_inference"] = _made_in_inference
 METHODS["requires_grad_"] = _require_grad
 handles(sys.exc_info)(_exc_info)
+handles(sys.exception)(lambda t, args, kwargs: _handled(t) or ConstValue(None))
 handles(_C._autograd._push_saved_tensors_default_hooks)(_saved_tensors_hooks)
 handles(_C._is_torch_function_mode_enabled)(_override_modes)
 handles(_C._InferenceMode)(_inference)

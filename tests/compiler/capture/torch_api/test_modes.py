@@ -116,6 +116,16 @@ def suppressed(x, y):
 
 
 @program(graphs=1, breaks=0)
+def exception_that_is_handled(x, y):
+    before = sys.exception()
+    try:
+        raise ValueError("one")
+    except ValueError as error:
+        inside = sys.exception() is error, str(sys.exception())
+    return x + y, before, inside, sys.exception()
+
+
+@program(graphs=1, breaks=0)
 def exit_stack(x, y):
     log = []
     with contextlib.ExitStack() as stack:
