@@ -36,7 +36,7 @@ ORDINARY = frozenset((torch.float32, torch.float64))
 #: types that have not all the numbers that symbols have, and which they have
 NARROW: dict[torch.dtype, Any] = {
     **{kind: torch.iinfo(kind) for kind in (torch.uint8, torch.int8, torch.int16, torch.int32)},
-    torch.float16: torch.finfo(torch.float16),
+    **{kind: torch.finfo(kind) for kind in (torch.float16, torch.bfloat16)},
 }
 
 TypeMap = Callable[[torch.dtype], torch.dtype]

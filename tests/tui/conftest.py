@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from textual import _wait
 from textual.pilot import Pilot
 
 from tc.tui.app import TraceApp
@@ -171,17 +170,6 @@ def small_log(rank: int | None = None) -> str:
                 fail_user_frame_filename="model.py", fail_user_frame_lineno=20)  # fmt: skip
     log.record("brand_new_event", {"hello": "world"}, None, "0/0")
     return log.text
-
-
-@pytest.fixture(autouse=True)
-def _keys_follow_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each key, watch for an idle process in steps of 5 ms.
-
-    Textual takes steps of 20 ms, two of them a key at the least: a thousand keys are most of the
-    time of these tests.
-    """
-    monkeypatch.setattr(_wait, "SLEEP_GRANULARITY", 0.005)
-    monkeypatch.setattr(_wait, "SLEEP_IDLE", 0.001)
 
 
 @pytest.fixture

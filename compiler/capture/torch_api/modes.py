@@ -256,6 +256,13 @@ def _exc_info(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return TupleValue([t.values.known(error.python_type()), error, traceback_of(t, error)])
 
 
+def _exception(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    error = _handled(t)
+    if error is None:
+        return ConstValue(None)
+    return error
+
+
 def _override_modes(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return t.values.known(bool(t.overrides.modes))
 
@@ -278,7 +285,7 @@ def _require_grad(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwarg
 METHODS["is_inference"] = _made_in_inference
 METHODS["requires_grad_"] = _require_grad
 handles(sys.exc_info)(_exc_info)
-handles(sys.exception)(lambda t, args, kwargs: _handled(t) or ConstValue(None))
+handles(sys.exception)(_exception)
 handles(_C._autograd._push_saved_tensors_default_hooks)(_saved_tensors_hooks)
 handles(_C._is_torch_function_mode_enabled)(_override_modes)
 handles(_C._InferenceMode)(_inference)

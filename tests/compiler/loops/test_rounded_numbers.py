@@ -30,6 +30,7 @@ VALUES = (0.0, 1.0, -2.0, float("inf"), -float("inf"), 65504.0, 0.3333, 1000.5)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", CALLS)
 def test_numbers_are_rounded_as_eager_rounds_them(name, dtype, dynamic):
+    tc.reset()  # an entry for float16 holds fewer numbers
     dice = random.Random(name)
     call = CALLS[name]
     compiled = tc.compile(call, dynamic=dynamic)
