@@ -203,7 +203,7 @@ class Calls:
         """Return the first call that must run compiled for the script to fail.
 
         A failure that does not always show may have missed a probe: the call before is tried more
-        often in the end, and where it fails after all, the search goes on below it.
+        often in the end, and where it fails after all, the search continues below it.
         """
         high = count
         while True:

@@ -153,7 +153,17 @@ MODES: Final = (
     "torch_function_all_disabled", "allow_tf32", "allow_fp16_reduce", "allow_bf16_reduce",
     "num_threads",
 )  # fmt: skip
+_DIGITS: Final = re.compile(r"\d+")
 _FOLLOW_MODES: Final = (".dtype", ".device")
+
+
+def changed_apart(sources: Iterable[str]) -> int:
+    """Return how many inputs changed, where items of containers that change alike count once.
+
+    The tensors of a cache that grows are one change. By it, a recompile is compared with the
+    earlier compile that it differs from least.
+    """
+    return len({_DIGITS.sub("#", source) for source in sources})
 
 
 def free_inputs(changed: Sequence[tuple[str, str]]) -> list[bool]:

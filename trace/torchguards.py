@@ -163,8 +163,10 @@ FORMS: Final = (
           _state("default_device"), "utils_device.CURRENT_DEVICE == None"),
     _form("function modes", r"___check_torch_function_mode_stack\(\)", _state("function_modes"),
           "___check_torch_function_mode_stack()"),
-    _form("current stream", r"___get_current_stream\(\) == .*|___check_current_backend\(.*\)",
-          _state("backend"), "___check_current_backend(12345)"),
+    _form("current stream", r"___get_current_stream\(\) == .*", _state("current stream"),
+          "___get_current_stream() == 3"),
+    _form("current backend", r"___check_current_backend\(.*\)", _state("backend"),
+          "___check_current_backend(12345)"),
     _form("another backend",
           r"BACKEND_MATCH failure: .*?Cached backend: (?P<old>.+?) \(id=.*?New backend: "
           r"(?P<new>.+?) \(id=.*", _backends,

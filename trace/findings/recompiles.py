@@ -15,7 +15,7 @@ from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Cause, Event, Recompile, Where
 from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
-from tc.trace.ids import UNREACHABLE, free_inputs, leading_source
+from tc.trace.ids import UNREACHABLE, changed_apart, free_inputs, leading_source
 from tc.trace.parsed import parse_json
 from tc.trace.places import file_name
 from tc.trace.recipes import (
@@ -30,7 +30,6 @@ from tc.trace.recipes import (
 )
 from tc.trace.session import Session, all_compiles
 
-_NUMBER: Final = re.compile(r"\d+")
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
 _TENSOR: Final = re.compile(
     r"tensor '(?P<source>.+?)' (?P<what>size|stride) mismatch at index (?P<index>\d+)\. "
@@ -118,12 +117,9 @@ def _nearest(this: Recompile, before: Sequence[Recompile]) -> Recompile | None:
     """Return the earlier compile that this one differs least from, the newest of equals."""
     refused = {of for of, _ in this.reasons}
     rivals = [one for one in before if one.compiled.id in refused] or list(before)
-    return min(rivals, key=lambda o: (_differing(o, this), -o.compiled.order), default=None)
-
-
-def _differing(old: Recompile, new: Recompile) -> int:
-    """How much two compiles differ in; items that change alike count once."""
-    return len({_NUMBER.sub("#", source) for source in _changes(old, new)})
+    return min(
+        rivals, key=lambda o: (changed_apart(_changes(o, this)), -o.compiled.order), default=None
+    )
 
 
 def _changes(old: Recompile, new: Recompile) -> dict[str, tuple[str, str]]:

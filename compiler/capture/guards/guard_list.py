@@ -25,6 +25,7 @@ from tc.compiler.capture.guards.tree import GuardTree
 from tc.compiler.capture.shapes import ShapeGuards
 from tc.compiler.core.sources import Scope, Source
 from tc.compiler.errors import StageError
+from tc.trace.ids import changed_apart
 
 UserLine = tuple[str, int]
 #: kinds of guards that hold only for objects of one type
@@ -268,16 +269,12 @@ def refusals(
                 known += sorted(guards.failing - set(known))
     if not found:
         return 0, []
-    nearest = min(range(len(found)), key=lambda n: (not found[n], _changed(found[n]), n))
+    nearest = min(
+        range(len(found)),
+        key=lambda n: (not found[n], changed_apart(one.source for one in found[n]), n),
+    )
     named = inner_names(locals)
     return nearest, [one.with_names(named) if named else one for one in found[nearest]]
-
-
-def _changed(failures: Sequence[Failure]) -> int:
-    return len({_NUMBER.sub("#", one.source) for one in failures})
-
-
-_NUMBER = re.compile(r"\d+")
 
 
 def _refs(expected: Any) -> Iterator[ObjectRef]:
