@@ -31,7 +31,7 @@ from tc.compiler.capture.guards.filter import (
     skip_guard_on_inbuilt_nn_modules_unsafe,
 )
 from tc.compiler.capture.skips import inlined_only
-from tc.compiler.capture.specified import Specification
+from tc.compiler.capture.specified import Specification, one_spec
 from tc.compiler.capture.torch_api.torch_functions import (
     graph_break,
     is_compiling,
@@ -40,6 +40,7 @@ from tc.compiler.capture.torch_api.torch_functions import (
 )
 from tc.compiler.capture.traceable import error_on_graph_break
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.gpu import mark_warmup_incomplete
 from tc.compiler.core.graphview import view_of
 from tc.compiler.core.lock import alone
 from tc.compiler.core.settings import check, require_callable
@@ -90,6 +91,7 @@ counters = _PROCESS.counters
 is_dynamo_compiling = is_compiling
 is_exporting = torch.compiler.is_exporting
 cudagraph_mark_step_begin = mark_step
+cudagraph_mark_warmup_incomplete = mark_warmup_incomplete
 
 trace.setup_from_environment()
 follow_setting(config.rank_check)
@@ -109,6 +111,7 @@ def compile(
     recompile_limit: int | None = ...,
     isolate_recompiles: bool = ...,
     shapes_spec: Any = ...,
+    dynamic_shapes: Any = ...,
 ) -> F: ...
 @overload
 def compile(
@@ -124,6 +127,7 @@ def compile(
     recompile_limit: int | None = ...,
     isolate_recompiles: bool = ...,
     shapes_spec: Any = ...,
+    dynamic_shapes: Any = ...,
 ) -> Callable[[F], F]: ...
 def compile(
     model: Any = None,
@@ -138,6 +142,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
+    dynamic_shapes: Any = None,
 ) -> Any:
     """Compile a function or module; it is captured when it is first called.
 
@@ -160,10 +165,13 @@ def compile(
         isolate_recompiles: share no compiled code with other calls of `compile`.
         shapes_spec: a ``ShapesSpec`` of torch 2.13, or a dict of parameter -> ``TensorSpec``,
             ``IntVar`` and the like: what is dynamic, and within which bounds. The rest is constant.
+        dynamic_shapes: the name of ``shapes_spec`` since torch 2.14. What torch's decorator
+            ``dynamic_spec`` says of a function, or of a module's ``forward``, counts where
+            neither is given.
 
     Raises:
         OptionError: an unknown backend, mode or option, both mode and options, or
-            a ``shapes_spec`` that cannot be followed.
+            a ``shapes_spec`` that is given twice or cannot be followed.
 
     Example:
         >>> import tc, torch
@@ -173,6 +181,7 @@ def compile(
         "fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode,
         "options": options, "name": name, "recompile_limit": recompile_limit,
         "isolate_recompiles": isolate_recompiles, "shapes_spec": shapes_spec,
+        "dynamic_shapes": dynamic_shapes,
     }  # fmt: skip
     for argument, value in (*asked.items(), ("disable", disable)):
         check(argument, value)
@@ -200,17 +209,18 @@ def _attached(model: Any, compiler: FrameCompiler) -> Any:
 
 def _request(
     model: Any, *, options: dict[str, Any] | None, name: str | None, recompile_limit: int | None,
-    isolate_recompiles: bool, shapes_spec: Any, **asked: Any,
+    isolate_recompiles: bool, shapes_spec: Any, dynamic_shapes: Any, **asked: Any,
 ) -> Options:  # fmt: skip
     """Return what a call of `compile` asks for."""
-    if shapes_spec is not None and asked["dynamic"] is not None:
+    spec = one_spec(model, shapes_spec=shapes_spec, dynamic_shapes=dynamic_shapes)
+    if spec is not None and asked["dynamic"] is not None:
         raise OptionError("give dynamic or a shapes_spec, not both: the spec says what is dynamic")
     return replace(
         _options(**asked, settings=dict(options or {})),
         name=name,
         recompile_limit=recompile_limit,
         region=object() if isolate_recompiles else None,
-        shapes=None if shapes_spec is None else Specification(shapes_spec, innermost(model)),
+        shapes=None if spec is None else Specification(spec, innermost(model)),
     )
 
 
@@ -527,6 +537,7 @@ __all__ = [
     "config",
     "counters",
     "cudagraph_mark_step_begin",
+    "cudagraph_mark_warmup_incomplete",
     "disable",
     "disallow_in_graph",
     "error_context",

@@ -6,6 +6,7 @@ from __future__ import annotations
 SAME_AS = {
     "aot": "aot_graphs",
     "aot_joint_graph": "aot_graphs",
+    "autotuning_inputs": "autotuning",
     "benchmarking": "autotuning",
     "caching": "cache",
     "cudagraphs": "perf_hints",
@@ -31,7 +32,8 @@ SAME_AS = {
 OF_TORCH = frozenset(
     {
         "autograd", "c10d", "custom_format_test_artifact", "ddp", "distributed", "dtensor",
-        "export", "fake_tensor", "fsdp", "native_dsl", "not_implemented", "onnx",
+        "export", "fake_tensor", "fsdp", "native_dsl",
+        "native_dsl_compile", "not_implemented", "onnx",
         "onnx_diagnostics", "pp", "torch",
     }
 )  # fmt: skip
@@ -51,12 +53,14 @@ INSTEAD = {
     "compiled_autograd_verbose": _PARTITION,
     "compute_dependencies": "TC_LOGS=schedule reports the order of kernels",
     "cudagraph_static_inputs": _TRACE,
+    "flex_gemm": _NOTHING,
     "graph_region_expansion": _NOTHING,
     "hierarchical_compile": _NOTHING,
     "incremental": "TC_LOGS=autotuning reports what is timed",
     "ir_pre_fusion": _FOLDER,
     "overlap": _NOTHING,
     "overlap_scheduling": _NOTHING,
+    "partitioned_scatter": _NOTHING,
     "side_effects": _TRACE,
     "trace_bytecode": _CHAIN,
     "trace_call": _CHAIN,

@@ -175,6 +175,9 @@ FORMS: Final = (
           "<function mine at 0x7e> (id=0x7e). If this is unexpected, wrap your backend"),
     _form("state", r"___check_global_state\(\).*", _state("state of torch"),
           "___check_global_state()"),
+    _form("copy on write", r"___cow_tensor_matches\((?P<of>.+), (?P<value>\w+)\).*",
+          lambda m: (f"{readable(m['of'])} is copy on write", m["value"], "", "tensor"),
+          "___cow_tensor_matches(L['x'], False)"),  # since torch 2.14
     _form("script object", r"___check_fake_script_type\((?P<of>.+?), \d+\).*", _type,
           "___check_fake_script_type(L['o'], 77), type=<class 'Q'>"),
     _form("subclass", r"___check_(?:metadata|opaque_guard_fn)_\w+\((?P<of>.*)\)", _type,

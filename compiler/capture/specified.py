@@ -21,6 +21,11 @@ from typing import Any, TypeGuard
 
 import torch
 
+try:
+    from torch.fx.experimental import dynamic_spec
+except ImportError:  # before torch 2.13
+    dynamic_spec = None  # type: ignore[assignment]
+
 from tc.compiler.capture.bytecode.liveness import writes
 from tc.compiler.capture.bytecode.resume_functions import is_resumed
 from tc.compiler.capture.dynamism import Mark
@@ -40,6 +45,28 @@ HOLDERS = {"_parameters", "_buffers", "_modules"}  # the dicts that modules keep
 CELL_STORES = ("STORE_DEREF", "DELETE_DEREF")
 
 
+def one_spec(model: Any, **given: Any) -> Any:
+    """Return what is said of the inputs of a function or module, or None.
+
+    Args:
+        model: what is compiled. What torch's decorator ``dynamic_spec`` (since 2.14) says of it, or
+            of a module's ``forward``, counts as given.
+        given: the parameters of `tc.compile` that say it, by name.
+
+    Raises:
+        OptionError: it is said twice.
+    """
+    said = {name: spec for name, spec in given.items() if spec is not None}
+    if attribute := getattr(dynamic_spec, "_DYNAMIC_SPEC_ATTR", None):
+        module = model if isinstance(model, torch.nn.Module) else getattr(model, "__self__", None)
+        holder = module.forward if isinstance(module, torch.nn.Module) else model
+        if attached := getattr(holder, attribute, None):
+            said["@dynamic_spec"] = attached
+    if len(said) > 1:
+        raise OptionError(f"give {' or '.join(said)}, not both: each says what is dynamic")
+    return next(iter(said.values()), None)
+
+
 class Specification:
     """What a call of `tc.compile` says of the inputs of its function, by parameter."""
 
@@ -53,17 +80,14 @@ class Specification:
         Raises:
             OptionError: it is none, or names a parameter that the function does not have.
         """
+        if dynamic_spec is None:
+            raise OptionError(f"shapes_spec needs torch 2.13, this is {torch.__version__}")
+        shapes, parameters = dynamic_spec.ShapesSpec, dynamic_spec.ParamsSpec
         try:
-            from torch.fx.experimental.dynamic_spec import ParamsSpec, ShapesSpec
-        except ImportError:
-            raise OptionError(
-                f"shapes_spec needs torch 2.13, this is {torch.__version__}"
-            ) from None
-        try:
-            whole = shapes_spec if isinstance(shapes_spec, ShapesSpec) else ShapesSpec(shapes_spec)
+            whole = shapes_spec if isinstance(shapes_spec, shapes) else shapes(shapes_spec)
         except (TypeError, ValueError) as error:
             raise OptionError(f"shapes_spec cannot be read: {error}") from None
-        params = whole._params or ParamsSpec()
+        params = whole._params or parameters()
         self.assumptions = tuple(one.node.expr for one in whole._assumptions)
         self._rest: dict[Any, Any] = {ARGUMENTS: params._varargs, KEYWORDS: params._varkw}
         named = dict(params._named_args)
@@ -366,20 +390,20 @@ def _holds(condition: Any, known: Mapping[Any, Any]) -> bool:
 
 def _held(said: Any) -> Mapping[Any, Any]:
     """Return what is said of the parts of an input, by index, key or attribute."""
-    from torch.fx.experimental.dynamic_spec import DictSpec, ObjectSpec, SeqSpec
-
-    if isinstance(said, SeqSpec):
+    if isinstance(said, dynamic_spec.SeqSpec):
         said = said._entries
     if isinstance(said, list):
         return dict(enumerate(said))
-    return dict(said.items()) if isinstance(said, DictSpec | ObjectSpec | dict) else {}
+    return (
+        dict(said.items())
+        if isinstance(said, dynamic_spec.DictSpec | dynamic_spec.ObjectSpec | dict)
+        else {}
+    )
 
 
 def _misfit(said: Any, tensor: torch.Tensor) -> tuple[str, object] | None:
     """Return what is specified otherwise than a tensor is, and what the tensor has."""
-    from torch.fx.experimental.dynamic_spec import TensorSpec
-
-    if not isinstance(said, TensorSpec | list | tuple):
+    if not isinstance(said, dynamic_spec.TensorSpec | list | tuple):
         return f"is {_text(said)}", "a tensor"
     if len(said) != tensor.dim():
         return f"has {len(said)} dimensions", tensor.dim()
@@ -407,9 +431,7 @@ def _is_cell(source: Source) -> TypeGuard[AttrSource]:
 
 
 def _variable(name: str) -> Any:
-    from torch.fx.experimental.dynamic_spec import IntVar
-
-    return IntVar(name)
+    return dynamic_spec.IntVar(name)
 
 
 def _violated(source: Source, wanted: str, found: object) -> ConstraintViolationError:

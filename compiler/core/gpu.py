@@ -1,11 +1,24 @@
-"""The program of a GPU graph: Triton kernels where a CPU's has C."""
+"""The program of a GPU graph, with Triton kernels where a CPU's has C, and its first calls."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 from tc.compiler.core.artifacts import Program
 from tc.compiler.errors import VerifyError
+
+#: of the call in this thread: whether `mark_warmup_incomplete` was called in it
+WARMUP = threading.local()
+
+
+def mark_warmup_incomplete() -> None:
+    """Ask for another normal run of the graph that runs, where its next call would record it.
+
+    An autotuner that has not measured all its choices calls it. Of a recorded graph, and outside
+    of graphs, it does nothing.
+    """
+    WARMUP.incomplete = True
 
 
 @dataclass(frozen=True)

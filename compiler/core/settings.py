@@ -123,7 +123,7 @@ for _kind, _names in (
     (_or_none(COUNT), ("recompile_limit",)),
     (_or_none(TEXT), ("mode", "name")),
     (_or_none(NAMED), ("options",)),
-    (ANY, ("model", "backend", "shapes_spec")),
+    (ANY, ("model", "backend", "shapes_spec", "dynamic_shapes")),
 ):  # fmt: skip
     for _name in _names:
         SETTINGS.add(_name, _kind)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from tc import trace
+from tc.compiler.core.gpu import WARMUP
 from tc.compiler.core.table import Table
 
 if TYPE_CHECKING:
@@ -179,8 +180,11 @@ class Replayed:
                 raise Cannot(
                     "elsewhere", f"an input is on {arg.device}: the recording would keep its value"
                 )
-        self.recordings[key] = Recording(_places(args))
-        return self.launch(args)
+        places, WARMUP.incomplete = _places(args), False
+        results = self.launch(args)
+        if not WARMUP.incomplete:
+            self.recordings[key] = Recording(places)
+        return results
 
     def _record(self, known: Recording, args: Sequence[Any], moved: Sequence[int]) -> None:
         known.moves += known.replay is not None

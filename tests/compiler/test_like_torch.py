@@ -16,6 +16,7 @@ from tc.compiler.options import InductorOptions, config
 #: names of `torch.compiler` that tc lacks -> what docs/settings.md says to use
 ELSEWHERE = {
     "load_compiled_function": "saving.md",
+    "PrecompileError": "tc-precompile.md",
     "set_enable_guard_collectives": "ranks",
 }
 #: functions that users of `torch.compile` call by position, whose parameters have other names here
@@ -46,6 +47,8 @@ def test_compile_takes_what_torch_compile_takes():
 
 @pytest.mark.parametrize("name", sorted(set(torch.compiler.__all__) - {"compile", "config"}))
 def test_names_of_torch_compiler(name):
+    if name == "precompile":
+        pytest.skip("torch 2.14's gives source code, tc's a folder: docs/settings.md")
     if name in ELSEWHERE:
         assert not hasattr(tc, name), "take it off the list"
         return

@@ -35,6 +35,7 @@ SAID = {
     "current backend": ("backend", "", ""),
     "another backend": ("backend", "eager", "mine"),
     "state": ("state of torch", "", ""),
+    "copy on write": ("x is copy on write", "False", ""),
     "script object": ("type(o)", "", "another object"),
     "subclass": ("type(x)", "", "another object"),
     "no alias": ("x", "a distinct object", "the same object as another input"),

@@ -20,6 +20,7 @@ from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
+from tc.compiler.core.gpu import mark_warmup_incomplete
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -446,7 +447,12 @@ def mark_step() -> None:
     """Mark the start of an iteration: does nothing, as tc keeps no memory for replayed graphs."""
 
 
-handles(mark_step)(_always(None))
+handles(
+    mark_step,
+    mark_warmup_incomplete,
+    torch.compiler.cudagraph_mark_step_begin,
+    getattr(torch.compiler, "cudagraph_mark_warmup_incomplete", None),  # since torch 2.14
+)(_always(None))
 
 
 @handles(torch._C._group_tensors_by_device_and_dtype)

@@ -312,3 +312,42 @@ def test_calls_that_run_as_python_are_not_held_against_a_spec():
         assert compiled(torch.ones(65, 2)).shape == (65, 2)
     with pytest.raises(ConstraintViolationError):
         compiled(torch.ones(65, 2))
+
+
+def test_the_name_of_torch_214_says_the_same():
+    tc.reset()
+    compiled = tc.compile(Doubled(), dynamic_shapes={"x": ROWS})
+    torch.testing.assert_close(compiled(torch.ones(3, 2)), torch.full((3, 2), 2.0))
+    with pytest.raises(ConstraintViolationError):
+        compiled(torch.ones(65, 2))
+    with pytest.raises(OptionError, match="give shapes_spec or dynamic_shapes, not both"):
+        tc.compile(Doubled(), dynamic_shapes={"x": ROWS}, shapes_spec={"x": ROWS})
+
+
+@pytest.mark.parametrize("kind", ["function", "module", "in place"])
+def test_what_the_decorator_of_torch_214_says_of_a_function(kind, monkeypatch):
+    """On torch 2.13 this stands in for ``dynamic_spec``, which sets the same attribute."""
+    tc.reset()
+    attribute = "_dynamic_spec"
+    monkeypatch.setattr(specs, "_DYNAMIC_SPEC_ATTR", attribute, raising=False)
+
+    class Tripled(torch.nn.Module):
+        def forward(self, x):
+            return x * 3
+
+    def tripled(x):
+        return x * 3
+
+    spec = specs.ShapesSpec({"x": ROWS})
+    setattr(tripled if kind == "function" else Tripled.forward, attribute, spec)
+    model = tripled if kind == "function" else Tripled()
+    if kind == "in place":
+        tc.compile_in_place(model)
+    else:
+        compiled = tc.compile(model)
+        with pytest.raises(OptionError, match="give dynamic_shapes or @dynamic_spec, not both"):
+            tc.compile(model, dynamic_shapes=spec)
+        model = compiled
+    torch.testing.assert_close(model(torch.ones(3, 2)), torch.full((3, 2), 3.0))
+    with pytest.raises(ConstraintViolationError):
+        model(torch.ones(65, 2))

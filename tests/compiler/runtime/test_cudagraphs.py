@@ -83,6 +83,23 @@ def test_the_second_call_records_and_later_ones_replay() -> None:
     assert reported(events) == [("recorded", "")]
 
 
+def test_a_run_that_asks_for_another_is_not_recorded() -> None:
+    tc.cudagraph_mark_warmup_incomplete()  # outside of a graph it asks for nothing
+    memory, calls, x = Memory(), [], torch.randn(5)
+
+    def measured(args: list[Any]) -> tuple[Any, ...]:
+        calls.append(len(calls))
+        if len(calls) in (1, 2):
+            tc.cudagraph_mark_warmup_incomplete()
+        return plus_one(args)
+
+    run, recorded = Replayed(measured, memory), []
+    for _ in range(4):
+        torch.testing.assert_close(run([x])[0], x + 1)
+        recorded.append(memory.recorded)
+    assert recorded == [0, 0, 0, 1]
+
+
 def test_inputs_that_move_are_copied() -> None:
     memory = Memory()
     run = Replayed(plus_one, memory)

@@ -119,10 +119,11 @@ IN_EAGER = {
 #: names that are asked or set around compiled code, or that `test_like_torch` and others hold
 AROUND = {
     "config", "load_compiled_function", "set_enable_guard_collectives", "save_cache_artifacts",
-    "load_cache_artifacts",
+    "load_cache_artifacts", "precompile", "PrecompileError",
 }  # fmt: skip
 ELSEWHERE = {"is_compiling", "is_dynamo_compiling", "is_exporting", "wrap_numpy", "set_stance",
-             "substitute_in_graph", "cudagraph_mark_step_begin"}  # fmt: skip
+             "substitute_in_graph", "cudagraph_mark_step_begin", "nonstrict_trace",
+             "cudagraph_mark_warmup_incomplete"}  # fmt: skip
 
 
 def outcome(fn):
