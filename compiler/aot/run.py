@@ -59,6 +59,42 @@ def storage_key(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
+def reads_what_it_wrote(func: torch._ops.OpOverload, args: tuple[Any, ...]) -> bool:
+    """Whether an op over lists writes to a tensor and takes its memory again at another place.
+
+    Such an op goes through its lists in order, and sees at one place what it wrote at an earlier
+    one; the functional op reads all of them before.
+    """
+    lists = [arg for arg in args if isinstance(arg, list | tuple)]
+    tensors = [(n, t) for row in lists for n, t in enumerate(row) if isinstance(t, torch.Tensor)]
+    if not str(func).startswith("aten._foreach_") or len(tensors) < 2:
+        return False
+    single = [(-1, arg) for arg in args if isinstance(arg, torch.Tensor)]
+    written = [(n, t) for n, t in enumerate(lists[0]) if isinstance(t, torch.Tensor)]
+    others: dict[int, list[tuple[int, torch.Tensor]]] = {}
+    for n, t in (*tensors, *single):
+        others.setdefault(storage_key(t), []).append((n, t))
+    return any(
+        n != m and may_overlap(one, other)
+        for n, one in written
+        for m, other in others[storage_key(one)]
+    )
+
+
+def may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one storage may share an element; true where sizes are symbols."""
+    ends = []
+    for tensor in (one, other):
+        numbers = [tensor.storage_offset(), *tensor.shape, *tensor.stride()]
+        if one.dtype != other.dtype or any(not isinstance(number, int) for number in numbers):
+            return True
+        if tensor.numel() == 0:
+            return False
+        steps = zip(tensor.shape, tensor.stride(), strict=True)
+        ends.append((numbers[0], numbers[0] + sum((size - 1) * step for size, step in steps)))
+    return bool(ends[0][0] <= ends[1][1] and ends[1][0] <= ends[0][1])
+
+
 class Watcher(Protocol):
     """A dispatch mode under which a captured graph is run."""
 
@@ -137,6 +173,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.written.setdefault(key, line_in(self.origin))
                 self.last_write[key] = self.count
                 self._kept.append(tensor)
+            if reads_what_it_wrote(func, args):
+                raise Fallback("an op over lists writes to memory that it takes twice")
         if func in REDUCE_SOMETHING:
             check_something_is_reduced(func, args, kwargs)
         result = func(*args, **kwargs)

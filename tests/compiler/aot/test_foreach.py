@@ -6,6 +6,7 @@ import pytest
 import torch
 from aot_harness import check
 
+import tc
 from tc.compiler.aot.foreach import foreach_rows
 
 ROWS = foreach_rows()
@@ -72,3 +73,28 @@ def test_order_of_writes_to_several_inputs():
         b.copy_(old)
 
     check(lambda a, b: (swap(a, b), a + b)[1], (torch.zeros(3), torch.ones(3)))
+
+
+def twice(x):
+    torch._foreach_mul_([x, x], [x, x])
+
+
+def windows(x):
+    torch._foreach_add_([x[:2], x[1:]], 1)
+
+
+def crossed(x):
+    torch._foreach_mul_([x[:2], x[2:]], [x[2:], x[:2]])
+
+
+def number_of_the_same_memory(x):
+    one = x[0]
+    torch._foreach_mul_([one, x[1:]], one)
+
+
+@pytest.mark.parametrize("program", [twice, windows, crossed, number_of_the_same_memory])
+def test_a_list_sees_what_was_written_through_its_earlier_places(program):
+    want, got = torch.arange(4.0) + 2, torch.arange(4.0) + 2
+    program(want)
+    tc.compile(program)(got)
+    assert torch.equal(got, want)
