@@ -68,8 +68,9 @@ def api_of(entrance: str) -> tuple[Callable[..., Any], Api]:
 
 def compiled_backward(compiler: Callable[..., Any]) -> contextlib.AbstractContextManager[Any]:
     """Have PyTorch's compiled autograd record each backward, and a compiler compile what it did."""
-    enabled: Any = importlib.import_module("torch._dynamo.compiled_autograd")._enable
-    return enabled(compiler)
+    torch.compiler.reset()  # loads it
+    recorder: Any = sys.modules["torch._dynamo"].compiled_autograd
+    return recorder._enable(compiler)
 
 
 def by_eager(function: Callable[..., Any], api: Api) -> Any:

@@ -110,7 +110,8 @@ def autograd_function(
 
             Compiled autograd asks each node for this key; PyTorch's compiler is loaded then.
             """
-            torch.compiler.allow_in_graph(by_operations)
+            allow: Any = torch.compiler.allow_in_graph
+            allow(by_operations)
             return (ctx._autograd_function_id,)
 
     return CompiledFunction
@@ -165,7 +166,7 @@ def _backward_of(
     contract: TrainingContract, backward: Compiled, by_operations: Compiled, rerun: Rerun | None
 ) -> Callable[..., Any]:
     """Return the function that runs backward on the saved values."""
-    plan, diffs, watched = contract.gradients, contract.differentiable, contract.watched
+    plan, watched = contract.gradients, contract.watched
     whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
     dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
     saves = contract.saved_tensors > 0
@@ -173,27 +174,11 @@ def _backward_of(
 
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         if not isinstance(ctx, BackwardCFunction):  # a compiler's: it traces backward
-            return gradients_by(traced_gradients, ctx, gradients)
+            return gradients_by(traced_gradients, contract, ctx, gradients)
         return engine_calls(ctx, gradients)
 
     def engine_calls(ctx: Any, gradients: Sequence[Any]) -> Any:
-        return gradients_by(gradients_of, ctx, gradients)
-
-    def gradients_by(
-        find: Callable[[Any, list[Any]], Sequence[Any]], ctx: Any, gradients: Sequence[Any]
-    ) -> tuple[Any, ...]:
-        tangents = [gradients[i] for i in diffs]
-        missing = [at for at, tangent in enumerate(tangents) if tangent is None]
-        if len(missing) == len(diffs):
-            return (None,) * len(plan)
-        for at in missing:
-            device = contract.devices[at]
-            tangents[at] = torch.zeros(ctx.shapes[at], dtype=dtypes[at], device=device)
-        found = find(ctx, tangents)
-        if missing:
-            undefined = contract.undefined(missing)
-            found = [None if i in undefined else value for i, value in enumerate(found)]
-        return tuple(found)
+        return gradients_by(gradients_of, contract, ctx, gradients)
 
     def traced_gradients(ctx: Any, tangents: list[Any]) -> Sequence[Any]:
         tangents = list(map(traced_layout, tangents, ctx.strides, dtypes))
@@ -227,6 +212,28 @@ def _backward_of(
     # The engine may call it in a region of PyTorch's compiler: a whole training step.
     levels.never_traced(engine_calls)
     return run_backward
+
+
+def gradients_by(
+    find: Callable[[Any, list[Any]], Sequence[Any]],
+    contract: TrainingContract,
+    ctx: Any,
+    gradients: Sequence[Any],
+) -> tuple[Any, ...]:
+    """Return gradients of inputs, zeros in the place of gradients of outputs that are not used."""
+    diffs = contract.differentiable
+    tangents = [gradients[i] for i in diffs]
+    missing = [at for at, tangent in enumerate(tangents) if tangent is None]
+    if len(missing) == len(diffs):
+        return (None,) * len(contract.gradients)
+    for at in missing:
+        dtype: torch.dtype = getattr(torch, contract.dtypes[at])
+        tangents[at] = torch.zeros(ctx.shapes[at], dtype=dtype, device=contract.devices[at])
+    found = find(ctx, tangents)
+    if missing:
+        undefined = contract.undefined(missing)
+        found = [None if i in undefined else value for i, value in enumerate(found)]
+    return tuple(found)
 
 
 WRITTEN = (

@@ -13,6 +13,8 @@ from tc.compiler.core.sources import Source
 if TYPE_CHECKING:
     from tc.compiler.capture.specified import Specified
 
+#: inputs that a setting lists: a name or a pattern, and one dimension or all (None)
+Listed = tuple[tuple[str, int | None], ...]
 #: attribute on tensors: dimension -> `Mark`
 MARKS = "_tc_dimension_marks"
 #: attribute on tensors that stay at their address: "guarded" or "unguarded"; torch reads it too
@@ -102,7 +104,7 @@ class Memory:
         return now
 
 
-def listed() -> tuple[tuple[str, int | None], ...]:
+def listed() -> Listed:
     """Return the inputs that torch's setting ``dynamic_sources`` lists: a pattern, a dimension.
 
     ``L['x'], L['y']:1`` is all dimensions of ``x`` and one of ``y``; the variable
@@ -114,6 +116,16 @@ def listed() -> tuple[tuple[str, int | None], ...]:
         name, _, dim = entry.rpartition(":")
         found.append((name, int(dim)) if name and dim.isdigit() else (entry, None))
     return tuple(found)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Return whether an entry is the name of an input, or a regular expression that it begins with.
+
+    A name has brackets, by which it is no expression for itself.
+    """
+    if pattern == name:
+        return True
+    return re.match(pattern, name) is not None
 
 
 @dataclass(frozen=True)
@@ -139,13 +151,12 @@ class DynamicSizes:
     fixed_floats: bool = False
     lenient: bool = False
     specified: Specified | None = None
-    named: tuple[tuple[str, int | None], ...] = field(default_factory=listed)
+    named: Listed = field(default_factory=listed)
 
     def is_named(self, source: Source, dim: int | None = None) -> bool:
         """Return whether the setting lists an input, or a dimension of it."""
         return any(
-            (pattern == source.name or re.match(pattern, source.name) is not None)
-            and (dim is None or only is None or only == dim)
+            _matches(pattern, source.name) and (dim is None or only in (None, dim))
             for pattern, only in self.named
         )
 
@@ -170,8 +181,11 @@ class DynamicSizes:
         elif self.dynamic is None and self.automatic:
             chosen |= {dim for dim, size in enumerate(seen) if size is None}
         static = {dim for dim, mark in marks.items() if mark.kind == "static"}
-        named = {dim for dim in range(tensor.dim()) if self.named and self.is_named(source, dim)}
-        return frozenset(chosen - static | named)
+        chosen -= static
+        if self.named:
+            every = range(tensor.dim())
+            chosen |= {dim for dim in every if self.is_named(source, dim)}
+        return frozenset(chosen)
 
     def strides(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """Return the dimensions of an input whose stride gets a symbol, though no size does.
@@ -190,7 +204,7 @@ class DynamicSizes:
         seen = self.memory.see_number(source, number)
         if self.specified is not None:
             return self.specified.number(source, number)
-        if self.named and self.is_named(source):
+        if self.is_named(source):
             return True
         if self.fixed_floats if isinstance(number, float) else self.fixed_numbers:
             return False
