@@ -5,7 +5,7 @@
     python bench/tutorials.py --only torch:tc --example cond
 
 Each example is written anew after the facts of its page: what it shows, and with which features. It
-runs by eager, with `torch.compile` (capture by PyTorch, backend "eager"), `tc.compile` and
+runs by eager, with `torch.compile` (PyTorch, backend "aot_eager"), `tc.compile` and
 ``torch.compile(backend="tc")``, an entrance a process. A row says whether results equal eager's,
 and how many graphs, graph breaks and compiles beyond the first of a function there were.
 """
@@ -26,7 +26,9 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import torch
-import tutorials_recipes  # noqa: F401 -- it adds examples
+import tutorials_dynamic  # noqa: F401 -- it adds examples
+import tutorials_recipes  # noqa: F401 -- and it
+import tutorials_tools  # noqa: F401 -- and it
 from torch.utils._pytree import tree_leaves
 from tutorials_examples import EXAMPLES, STATE
 
@@ -44,9 +46,8 @@ def api_of(entrance: str) -> tuple[Callable[..., Any], Api]:
         import tc.compiler.api
 
         names = {name: getattr(tc, name) for name in dir(tc) if not name.startswith("__")}
-        return tc.compile, Api(
-            **{**names, "plain": tc.compile, "in_place": tc.compiler.api.compile_in_place}
-        )
+        names |= {"plain": tc.compile, "in_place": tc.compiler.api.compile_in_place}
+        return tc.compile, Api(**names, compiled_backward=compiled_backward)
     torch.compiler.reset()  # loads it
     dynamo = sys.modules["torch._dynamo"]
     if entrance == "torch:tc":
@@ -54,13 +55,22 @@ def api_of(entrance: str) -> tuple[Callable[..., Any], Api]:
     names = {name: getattr(dynamo, name) for name in dir(dynamo) if not name.startswith("__")}
     names |= {name: getattr(torch.compiler, name) for name in torch.compiler.__all__}
     names |= {"config": dynamo.config, "counters": dynamo.utils.counters, "plain": torch.compile}
-    backend = "tc" if entrance == "torch:tc" else "eager"
+    backend = "tc" if entrance == "torch:tc" else "aot_eager"
+    names |= {"set_logs": torch._logging.set_logs, "compiled_backward": compiled_backward}
+    names["mark_unbacked"] = dynamo.decorators.mark_unbacked
     names["in_place"] = lambda layer: layer.compile(backend=backend)
 
     def compile(target: Any = None, **settings: Any) -> Any:
         return torch.compile(target, backend=backend, **settings)
 
     return compile, Api(**names)
+
+
+def compiled_backward(compiler: Callable[..., Any]) -> contextlib.AbstractContextManager[Any]:
+    """Have PyTorch's compiled autograd record each backward, and a compiler compile what it did."""
+    torch.compiler.reset()  # loads it
+    recorder: Any = sys.modules["torch._dynamo"].compiled_autograd
+    return recorder._enable(compiler)
 
 
 def by_eager(function: Callable[..., Any], api: Api) -> Any:
@@ -71,7 +81,12 @@ def by_eager(function: Callable[..., Any], api: Api) -> Any:
 
     STATE.eager = True
     try:
-        plain = {"plain": compile, "graph_break": lambda *_: None, "in_place": lambda layer: None}
+        plain = {
+            "compiled_backward": lambda _: contextlib.nullcontext(),
+            "plain": compile,
+            "graph_break": lambda *_: None,
+            "in_place": lambda layer: None,
+        }
         return function(compile, Api(**{**vars(api), **plain}))
     finally:
         STATE.eager = False

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch.autograd.function import BackwardCFunction
 
 from tc.compiler.aot.artifact import Fresh, Output, SameInput, TrainingContract, aten
 from tc.compiler.aot.double_backward import Rerun
 from tc.compiler.aot.layouts import dim_key
 from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward, wrap_contract
+from tc.compiler.core import levels
 from tc.compiler.core.frozen_graph import ADDRESSING
 
 if TYPE_CHECKING:
@@ -102,6 +104,16 @@ def autograd_function(
         forward: Any = staticmethod(run_forward)
         backward: Any = staticmethod(run_backward)
 
+        @staticmethod
+        def _compiled_autograd_key(ctx: Any) -> tuple[int]:
+            """Have PyTorch record calls of `by_operations` as they are, before it traces backward.
+
+            Compiled autograd asks each node for this key; PyTorch's compiler is loaded then.
+            """
+            allow: Any = torch.compiler.allow_in_graph
+            allow(by_operations)
+            return (ctx._autograd_function_id,)
+
     return CompiledFunction
 
 
@@ -154,30 +166,25 @@ def _backward_of(
     contract: TrainingContract, backward: Compiled, by_operations: Compiled, rerun: Rerun | None
 ) -> Callable[..., Any]:
     """Return the function that runs backward on the saved values."""
-    plan, diffs, watched = contract.gradients, contract.differentiable, contract.watched
+    plan, watched = contract.gradients, contract.watched
     whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
     dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
     saves = contract.saved_tensors > 0
     keeps = rerun is not None and not rerun.keeps_nothing
 
     def run_backward(ctx: Any, *gradients: Any) -> Any:
-        tangents = [gradients[i] for i in diffs]
-        missing = [at for at, tangent in enumerate(tangents) if tangent is None]
-        if len(missing) == len(diffs):
-            return (None,) * len(plan)
-        for at in missing:
-            device = contract.devices[at]
-            tangents[at] = torch.zeros(ctx.shapes[at], dtype=dtypes[at], device=device)
-        found = gradients_of(ctx, tangents)
-        if missing:
-            undefined = contract.undefined(missing)
-            found = [None if i in undefined else value for i, value in enumerate(found)]
-        return tuple(found)
+        if not isinstance(ctx, BackwardCFunction):  # a compiler's: it traces backward
+            return gradients_by(traced_gradients, contract, ctx, gradients)
+        return engine_calls(ctx, gradients)
+
+    def engine_calls(ctx: Any, gradients: Sequence[Any]) -> Any:
+        return gradients_by(gradients_of, contract, ctx, gradients)
+
+    def traced_gradients(ctx: Any, tangents: list[Any]) -> Sequence[Any]:
+        tangents = list(map(traced_layout, tangents, ctx.strides, dtypes))
+        return traced(ctx, tangents, plan, by_operations)
 
     def gradients_of(ctx: Any, tangents: list[Any]) -> Sequence[Any]:
-        if torch.compiler.is_compiling():
-            tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
-            return traced(ctx, tangents, plan, by_operations)
         if watched and any(counter._version != count for counter, count in ctx.watched):
             raise RuntimeError(WRITTEN)
         # as in eager, a graph that saves nothing can run backward again
@@ -202,7 +209,31 @@ def _backward_of(
         results: Sequence[Any] = without_autocast(program)(args)
         return results
 
+    # The engine may call it in a region of PyTorch's compiler: a whole training step.
+    levels.never_traced(engine_calls)
     return run_backward
+
+
+def gradients_by(
+    find: Callable[[Any, list[Any]], Sequence[Any]],
+    contract: TrainingContract,
+    ctx: Any,
+    gradients: Sequence[Any],
+) -> tuple[Any, ...]:
+    """Return gradients of inputs, zeros in the place of gradients of outputs that are not used."""
+    diffs = contract.differentiable
+    tangents = [gradients[i] for i in diffs]
+    missing = [at for at, tangent in enumerate(tangents) if tangent is None]
+    if len(missing) == len(diffs):
+        return (None,) * len(contract.gradients)
+    for at in missing:
+        dtype: torch.dtype = getattr(torch, contract.dtypes[at])
+        tangents[at] = torch.zeros(ctx.shapes[at], dtype=dtype, device=contract.devices[at])
+    found = find(ctx, tangents)
+    if missing:
+        undefined = contract.undefined(missing)
+        found = [None if i in undefined else value for i, value in enumerate(found)]
+    return tuple(found)
 
 
 WRITTEN = (
@@ -251,6 +282,19 @@ def traced(
         else:
             gradients.append(args[output.index] if isinstance(output, SameInput) else None)
     return tuple(gradients)
+
+
+def traced_layout(
+    tensor: torch.Tensor, stride: tuple[int, ...] | None, dtype: torch.dtype
+) -> torch.Tensor:
+    """Do as `laid_out`, by calls that compilers can record."""
+    tensor = tensor.resolve_neg().resolve_conj()
+    if stride is None:
+        return tensor.contiguous().to(dtype)
+    if tensor.stride() == stride and tensor.dtype == dtype:
+        return tensor
+    result = torch.empty_strided(tensor.shape, stride, dtype=dtype, device=tensor.device)
+    return result.copy_(tensor)
 
 
 class OneByOne(fx.Interpreter):

@@ -32,8 +32,9 @@ def plain_context(
     symbol = DimDynamic.DUCK if duck else DimDynamic.DYNAMIC
     chosen = _chosen(tensor, dynamic)
     sizes = [symbol if i in chosen else DimDynamic.STATIC for i in range(tensor.dim())]
-    for dim in demands:
-        sizes[dim] = DimDynamic.DYNAMIC  # which gets its own symbol
+    for dim, mark in demands.items():  # each gets its own symbol
+        unbacked = mark.kind == "unbacked" and mark.low is mark.high is None
+        sizes[dim] = DimDynamic.UNBACKED if unbacked else DimDynamic.DYNAMIC
     base = tensor._base if tensor._is_view() else None
     free = () if chosen else strides
     inferred = [DimDynamic.INFER_STRIDE] * tensor.dim()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from tc.compiler.core.sources import Source
 if TYPE_CHECKING:
     from tc.compiler.capture.specified import Specified
 
+#: inputs that a setting lists: a name or a pattern, and one dimension or all (None)
+Listed = tuple[tuple[str, int | None], ...]
 #: attribute on tensors: dimension -> `Mark`
 MARKS = "_tc_dimension_marks"
 #: attribute on tensors that stay at their address: "guarded" or "unguarded"; torch reads it too
@@ -101,6 +104,30 @@ class Memory:
         return now
 
 
+def listed() -> Listed:
+    """Return the inputs that torch's setting ``dynamic_sources`` lists: a pattern, a dimension.
+
+    ``L['x'], L['y']:1`` is all dimensions of ``x`` and one of ``y``; the variable
+    ``TORCH_COMPILE_DYNAMIC_SOURCES`` sets it, too.
+    """
+    text = str(getattr(torch.compiler.config, "dynamic_sources", "") or "").replace(" ", "")
+    found = []
+    for entry in filter(None, text.split(",")):
+        name, _, dim = entry.rpartition(":")
+        found.append((name, int(dim)) if name and dim.isdigit() else (entry, None))
+    return tuple(found)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Return whether an entry is the name of an input, or a regular expression that it begins with.
+
+    A name has brackets, by which it is no expression for itself.
+    """
+    if pattern == name:
+        return True
+    return re.match(pattern, name) is not None
+
+
 @dataclass(frozen=True)
 class DynamicSizes:
     """Decides for one translation which dimensions and integers get symbols.
@@ -112,6 +139,7 @@ class DynamicSizes:
         fixed_floats: whether floats are never dynamic.
         lenient: whether a dimension marked dynamic may become a constant without an error.
         specified: what the user specified of all inputs, in place of marks and earlier calls.
+        named: the inputs that torch's setting ``dynamic_sources`` lists, before any mark.
     """
 
     dynamic: bool | None
@@ -123,6 +151,14 @@ class DynamicSizes:
     fixed_floats: bool = False
     lenient: bool = False
     specified: Specified | None = None
+    named: Listed = field(default_factory=listed)
+
+    def is_named(self, source: Source, dim: int | None = None) -> bool:
+        """Return whether the setting lists an input, or a dimension of it."""
+        return any(
+            _matches(pattern, source.name) and (dim is None or only in (None, dim))
+            for pattern, only in self.named
+        )
 
     def marks(self, source: Source, tensor: torch.Tensor) -> dict[int, Mark]:
         """Return the user's marks on the dimensions of an input."""
@@ -144,7 +180,12 @@ class DynamicSizes:
             chosen |= set(range(tensor.dim()))
         elif self.dynamic is None and self.automatic:
             chosen |= {dim for dim, size in enumerate(seen) if size is None}
-        return frozenset(chosen - {dim for dim, mark in marks.items() if mark.kind == "static"})
+        static = {dim for dim, mark in marks.items() if mark.kind == "static"}
+        chosen -= static
+        if self.named:
+            every = range(tensor.dim())
+            chosen |= {dim for dim in every if self.is_named(source, dim)}
+        return frozenset(chosen)
 
     def strides(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """Return the dimensions of an input whose stride gets a symbol, though no size does.
@@ -163,6 +204,8 @@ class DynamicSizes:
         seen = self.memory.see_number(source, number)
         if self.specified is not None:
             return self.specified.number(source, number)
+        if self.is_named(source):
+            return True
         if self.fixed_floats if isinstance(number, float) else self.fixed_numbers:
             return False
         if self.dynamic is not None:

@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
 _hooks = torch._C._autograd
+_recorder = torch._C._dynamo.compiled_autograd  # which records what backward does
 #: whether modes of functions were in force where the block of `own_tensors` began
 _MODES = ContextVar("modes", default=False)
 #: how many dispatch modes were in force where the block of `dispatch_modes_unseen` began
@@ -75,16 +76,28 @@ def frames_unseen() -> Iterator[None]:
         _c.set_eval_frame(previous)
 
 
+def never_traced(function: Any) -> None:
+    """Offer no frame of a function, nor of its callees, to the frame hook, tc's or PyTorch's.
+
+    PyTorch's compiler does not trace a call of it either: the graph breaks there.
+    """
+    skip = _c._FrameAction.SKIP
+    _c.set_code_exec_strategy(function.__code__, _c._FrameExecStrategy(skip, skip))
+    function._torchdynamo_disable = True
+
+
 @contextmanager
 def autograd_unseen() -> Iterator[None]:
-    """Keep hooks of saved tensors, and the search for anomalies, from what a block does."""
+    """Keep hooks of saved tensors, searches for anomalies and compiled autograd from a block."""
     token = _ANOMALIES.set(anomaly_search())
     before = _hooks._saved_tensors_hooks_set_tracing(True)
+    recorder, dynamic = _recorder.set_autograd_compiler(None, False)
     try:
         # The search is on for all threads: it is touched only where it is.
         with torch.autograd.set_detect_anomaly(False) if torch.is_anomaly_enabled() else noop():
             yield
     finally:
+        _recorder.set_autograd_compiler(recorder, dynamic)
         _ANOMALIES.reset(token)
         _hooks._saved_tensors_hooks_set_tracing(before)
 

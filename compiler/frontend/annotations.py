@@ -62,11 +62,14 @@ def mark_unbacked(
 ) -> None:
     """Make dimensions of a tensor dynamic, with one code for all sizes, 0 and 1 too.
 
-    A condition on the size is a graph break (`torch._check` states what is known of it).
+    A condition on the size is a graph break (`torch._check` states what is known of it). Compiling
+    raises `ConstraintViolationError` where code needs one fixed size. An operation that fits two
+    sizes to each other (``x + y``) checks at run time that they are equal, and raises RuntimeError
+    where eager would repeat a size of 1.
 
     Args:
-        hint_override, strict: accepted for programs written for torch.
-        min, max: bounds of the size, both included.
+        hint_override, strict: accepted for programs written for torch; it is always strict here.
+        min, max: bounds of the size, both included; with any, the size is as `mark_dynamic` has it.
 
     Raises:
         OptionError: there is no such dimension.
