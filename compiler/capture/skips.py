@@ -20,7 +20,6 @@ from torch.autograd import forward_ad
 from tc.compiler.capture import breaks, entries
 from tc.compiler.capture.guards.facts import transforms
 from tc.compiler.capture.torch_api.optimizers import is_around_step
-from tc.compiler.errors import CALL_OF
 
 if TYPE_CHECKING:
     from tc.compiler.capture.hook import Frame
@@ -101,6 +100,10 @@ DECORATORS = ("torch.utils._contextlib",)
 _STDLIB = tuple(
     path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
 )
+#: how the names start of code without a file that is Python's, numpy's or tc's own. Other such
+#: names (`<stdin>`, `<doctest …>`,
+#: `<attrs generated …>`) are of programs, or of what they generate.
+_NOT_OF_THE_PROGRAM = ("<frozen ", "<__array_function__ internals>", "<tc ")
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -137,9 +140,7 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
     if not frame.code.co_flags & inspect.CO_OPTIMIZED:
         return "the body of a class or module", False
     filename = frame.code.co_filename
-    if filename.startswith("<") and not filename.startswith(
-        ("<eval_with_key>", "<ipython", "<string", "<timed exec>", CALL_OF)
-    ):
+    if filename.startswith(_NOT_OF_THE_PROGRAM):
         return f"code from {filename}", False
     if filename.startswith(_STDLIB) and "site-packages" not in filename:
         return "a frame of Python's own library", False

@@ -67,7 +67,7 @@ class Annotated:
             else statement
             for statement in body.body
         ]
-        code = compile(ast.fix_missing_locations(tree), "<annotated wrapper>", "exec")
+        code = compile(ast.fix_missing_locations(tree), "<tc annotated wrapper>", "exec")
         names = {**self._names, _EVENT: Event, _ABOUT: about}
         exec(code, names)
         return names["call"]

@@ -296,7 +296,9 @@ def timed(call: Boxed, program: Program) -> Callable[..., Any]:
         else:
             lines += [statement, _marked(statement.lineno)]
     body.body = lines
-    code = compile(ast.fix_missing_locations(ast.Module([body], [])), "<measured wrapper>", "exec")
+    code = compile(
+        ast.fix_missing_locations(ast.Module([body], [])), "<tc measured wrapper>", "exec"
+    )
     names = dict(inspect.unwrap(call).__globals__)
     exec(code, names)
     return names["call"]  # type: ignore[no-any-return]

@@ -43,7 +43,7 @@ def package(tmp_path, monkeypatch):
 
 
 OUTER: dict[str, Any] = {}
-exec(compile("def outer(function, *args): return function(*args)", "<left>", "exec"), OUTER)
+exec(compile("def outer(function, *args): return function(*args)", "<tc left>", "exec"), OUTER)
 
 
 def captured(function, *args, calls=1):
@@ -141,3 +141,23 @@ def test_a_call_that_breaks_the_graph_is_not_broken_again_inside():
         assert tc.compile(padded, backend="eager")(torch.ones(3, 4), amounts).shape == (3, 7)
     [broken] = events.of(trace.GraphBreak)
     assert broken.file == __file__
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["<stdin>", "<console>", "<input>", "<doctest f[0]>", "<lambdifygenerated-1>", "<a template>"],
+)
+def test_code_without_a_file_is_compiled(name):
+    tc.reset()
+    names = {"torch": torch, "__name__": "__main__"}
+    source = "def f(x):\n    y = x.sin()\n    print('between', end='')\n    return y + inner(x)\n"
+    source += "def inner(x):\n    return x.cos()\n"
+    exec(compile(source, name, "exec"), names)
+    graphs = []
+    compiled = tc.compile(
+        names["f"], backend=lambda graph, _: graphs.append(graph) or graph.forward
+    )
+    x = torch.linspace(-1, 1, 5)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), x.sin() + x.cos())
+    assert len(graphs) == 2
