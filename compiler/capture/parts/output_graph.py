@@ -173,7 +173,9 @@ class OutputGraph:
         result = self.run_fake(target, text, fakes, fake_named, method)
         break_where_unrolled(target, lengths)
         if [value.example.shape for value in outs] != shapes:
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text} (it resizes an input)")
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_CALL, f"{text} (it resizes an input or a view)"
+            )
         self.t.guards.aliasing_matters |= in_place
         if not self.whole:
             break_where_handled(self.t.top, text, [*fakes, *fake_named.values()])
@@ -194,10 +196,14 @@ class OutputGraph:
         return self._result(result, node, [*args, *kwargs.values()])
 
     def _given_outs(self, kwargs: Kwargs) -> list[TensorValue]:
-        """Return the inputs that a call is given as ``out=``: it may resize them, for good."""
+        """Return the inputs, and views, that a call is given as ``out=``.
+
+        It may resize them for good, and with a view the memory that others see as well.
+        """
         out = kwargs.get("out")
         outs = out.values(self.t) if isinstance(out, SequenceValue) else [out]
-        return [one for one in outs if isinstance(one, TensorValue) and one.source is not None]
+        tensors = [one for one in outs if isinstance(one, TensorValue)]
+        return [one for one in tensors if one.source is not None or one.example._is_view()]
 
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
         """Record a call that changes a state of torch, and apply it to the rest of the trace."""

@@ -7,6 +7,7 @@ is evaluated again at each call of the compiled code (`ask_process_again`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,7 @@ def guard_answer(
         GraphBreak: the result depends on something that no guard can check.
     """
     operands = [*args, *kwargs.values()]
-    if text in OF_TENSOR_GUARD:
+    if text in OF_TENSOR_GUARD or (answer in ((), []) and _gives_tensors(text)):
         return
     tensors = [value for value in operands if isinstance(value, NodeValue)]
     if not tensors:
@@ -102,6 +103,14 @@ def guard_answer(
         guard_property(t, tensors[0], text, target, rest, named)
         return
     raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text}() of several tensors")
+
+
+@functools.cache
+def _gives_tensors(name: str) -> bool:
+    """Return whether an operation makes a list of tensors; how many depends on sizes alone."""
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = () if packet is None else [getattr(packet, one) for one in packet.overloads()]
+    return any(str(r.type) == "List[Tensor]" for one in overloads for r in one._schema.returns)
 
 
 def guard_property(

@@ -178,3 +178,66 @@ def test_compiled_code_lets_forward_mode_derivatives_through():
 def test_tables_do_not_overlap():
     assert not reads.OF_TENSOR_GUARD & reads.OF_GLOBAL_STATE
     assert not reads.OF_MEMORY & (reads.OF_TENSOR_GUARD | reads.PURE | reads.OF_GLOBAL_STATE)
+
+
+#: what traced code asks of tensors that it made, of inputs that could not answer it
+OF_MADE_TENSORS = {
+    "is_coalesced": lambda x: x.to_sparse().is_coalesced(),
+    "sparse_dim": lambda x: (x * 1).to_sparse().sparse_dim(),
+    "dense_dim": lambda x: x.to_sparse().dense_dim(),
+    "nnz": lambda x: x.to_sparse()._nnz(),
+    "output_nr": lambda x: x.unbind()[1].output_nr,
+    "is_conj": lambda x: torch.complex(x, x).conj().is_conj(),
+    "is_view": lambda x: x[1]._is_view(),
+    "is_inference": lambda x: x.add(1).is_inference(),
+    "nbytes": lambda x: x[:, :1].nbytes,
+    "dim_order": lambda x: x.t().dim_order(),
+    # lists of tensors, without any
+    "unbind of no rows": lambda x: x[:0].unbind(),
+    "unbind of no columns": lambda x: x[:, :0].unbind(1),
+    "rows of none": lambda x: [row.sum() for row in x[3:]],
+    "split of none": lambda x: x[:0].split([]),
+    "split of none with sizes": lambda x: torch.split_with_sizes(x[:0], []),
+}
+
+
+@pytest.mark.parametrize("name", OF_MADE_TENSORS)
+@pytest.mark.parametrize("shape", [(3, 4), (3, 0)])
+def test_what_is_asked_of_tensors_that_traced_code_made(name, shape):
+    tc.reset()
+
+    def asked(x, y):
+        return OF_MADE_TENSORS[name](x), y + 1
+
+    compiled = tc.compile(asked)
+    for _ in range(2):
+        given = torch.ones(shape), torch.ones(2)
+        assert compiled(*given)[0] == asked(*given)[0]
+
+
+def into_row(x, memory):
+    torch.add(x, 1, out=memory[0])
+    return memory * 2
+
+
+def into_view_of_made(x, memory):
+    made = memory * 1
+    torch.add(x, 1, out=made.view(-1))
+    return made * 2
+
+
+def into_made(x, memory):
+    made = torch.empty(0)
+    torch.add(x, 1, out=made)
+    return made * memory[0, 0]
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("function", [into_row, into_view_of_made, into_made])
+@pytest.mark.parametrize("shape", [(2,), (5, 3), (2, 2), (1, 4)])
+def test_results_that_resize_what_they_are_written_to(function, shape):
+    tc.reset()
+    x = torch.arange(float(torch.Size(shape).numel())).view(shape)
+    ours, theirs = torch.zeros(2, 2), torch.zeros(2, 2)
+    torch.testing.assert_close(tc.compile(function)(x, ours), function(x, theirs))
+    torch.testing.assert_close(ours, theirs)
