@@ -15,7 +15,7 @@ from tc.compiler.capture.bytecode.dialects import RUNNING
 from tc.compiler.capture.bytecode.instructions import Instruction, disassemble
 from tc.compiler.capture.bytecode.liveness import live_at
 from tc.compiler.capture.bytecode.opcode_table import OPCODES
-from tc.compiler.capture.bytecode.resume_functions import traced_name
+from tc.compiler.capture.bytecode.resume_functions import open_blocks, traced_name
 from tc.compiler.capture.bytecode.tracebacks import pass_by
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
 from tc.compiler.capture.values.deferred_calls import DeferredCall
@@ -247,8 +247,13 @@ class Frame:
         if not trail or self.depth < trail[-1][0]:
             error.trail = (*trail, (self.depth, self.spot(), self.current.positions))
 
+    def note_open_blocks(self) -> None:
+        """Note what leaves the ``with`` blocks that this frame, of a resume function, begins in."""
+        self.t.output.exits += [self.local(name) for name in open_blocks(self.code)]
+
     def run(self) -> Value:
         """Interpret up to the return."""
+        self.note_open_blocks()
         while self.returned is None:
             self.step()
         return self.returned

@@ -277,6 +277,7 @@ class Translation:
 
     def _interpret(self, root: RootFrame) -> tuple[Residual, BreakRecord | None]:
         try:
+            root.note_open_blocks()
             while root.returned is None:
                 try:
                     root.step()
@@ -371,7 +372,7 @@ class Translation:
         if self.module is not None:
             inputs = [i.value.source for i in t.output.inputs if i.value.source]
             memo = self.make_memo() if len(inputs) >= WORTHWHILE else None
-            r.call_graph(self.graph_name, inputs, memo)
+            r.call_graph(self.graph_name, inputs, memo, t.output.exits)
         r.restore_modes()
         if at_break or t.effects.any():
             r.make_all()

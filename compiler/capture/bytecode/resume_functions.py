@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
 from types import CodeType, FunctionType
@@ -259,6 +259,65 @@ def _call_inner(emitter: Emitter, passed: Sequence[str], site: Instruction) -> N
     emitter.call(len(passed))
     emitter.instructions[-1].offset = site.offset
     emitter.handler = None
+
+
+@cached_by_code(1024)
+def open_blocks(code: CodeType) -> tuple[str, ...]:
+    """Return the parameters of a resume function that leave the ``with`` blocks it begins in.
+
+    That of the outermost block comes first. There are none if it is not a resume function.
+    """
+    if not is_resumed(code):
+        return ()
+    instructions = disassemble(code)
+    stack: list[Any] = []
+    at = [one.opname for one in instructions].index("RESUME") + 1
+    while True:  # over what `_push_stack` emits
+        one = instructions[at]
+        if one.opname == "PUSH_NULL":
+            stack.append(None)
+        elif not str(one.argval).startswith(STACK_PREFIX):
+            if one.opname != "PUSH_EXC_INFO":
+                break
+            at += 1  # and the POP_TOP that follows
+        elif one.opname == "LOAD_FAST":
+            stack.append(one.argval)
+        at += 1
+    if one.opname.startswith("JUMP") and one.target is not None:
+        at = instructions.index(one.target)
+    found = _left_next(instructions[at:], list(stack))
+    handler = instructions[at].handler
+    while handler is not None:
+        first = instructions.index(handler.target)
+        if instructions[first + 1].opname == "WITH_EXCEPT_START":
+            found.append(stack[handler.depth - 1])
+        handler = handler.target.handler
+    return tuple(reversed(dict.fromkeys(found)))
+
+
+def _left_next(instructions: Iterable[Instruction], stack: list[Any]) -> list[str]:
+    """Return the stack's entries that code calls with three Nones first of all.
+
+    So it leaves ``with`` blocks that end without an error; their handlers do not cover that.
+
+    Args:
+        stack: names of parameters, None in other places; it is changed.
+    """
+    found, entries = [], [[name] for name in stack if name is not None]
+    for one in instructions:
+        if one.opname == "POP_TOP":
+            stack.pop()
+        elif one.opname == "SWAP":
+            assert one.arg is not None
+            stack[-1], stack[-one.arg] = stack[-one.arg], stack[-1]
+        elif one.opname == "LOAD_CONST":
+            stack.append(one.argval)
+        elif one.opname == "CALL" and stack[-3:] == [None] * 3 and stack[-4:-3] in entries:
+            found.append(stack[-4])
+            stack[-4:] = [None]
+        elif one.opname not in ("NOP", "PRECALL", "CACHE"):
+            break
+    return found
 
 
 def _at(instructions: Sequence[Instruction], offset: int) -> Instruction:

@@ -93,6 +93,7 @@ class OutputGraph:
         marks: keys of the graph's ``meta`` that describe it to backends.
         derived: the tensor subclasses among the values.
         whole: whether the user asked for one graph.
+        exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
 
     def __init__(self, t: Interpreter) -> None:
@@ -103,6 +104,7 @@ class OutputGraph:
         self.marks: set[str] = set()
         self.derived = DerivedTensors()
         self.whole = False
+        self.exits: list[Value] = []
         self._names: set[str] = set()  # of inputs
         self._by_example: dict[int, TensorValue] = {}
 

@@ -6,17 +6,18 @@ that calls the graph, rebuilds objects, replays side effects, and returns or res
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.capture import breaks
+from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.bytecode.emitter import Emitter
-from tc.compiler.capture.bytecode.instructions import Instruction
+from tc.compiler.capture.bytecode.instructions import Handler, Instruction
 from tc.compiler.capture.guards.memo import MakeMemo, reads
 from tc.compiler.capture.torch_api import overrides
 from tc.compiler.capture.traceable import set_error_on_graph_break
@@ -67,6 +68,7 @@ class Residual:
         self._shared_sources: dict[str, str] = {}
         self._unbound: dict[str, str] = {}
         self._before_writes: list[Instruction] | None = None
+        self._leaving: list[Instruction] = []
         self._names = 0
         self._cells = {*code.co_cellvars, *code.co_freevars}
 
@@ -120,12 +122,20 @@ class Residual:
         self.need(self.t.effects.demanded)  # needed twice: it is made once and kept in a local
 
     # -- the graph -------------------------------------------------------------------------
-    def call_graph(self, name: str, inputs: Iterable[Source], memo: MakeMemo | None) -> None:
+    def call_graph(
+        self,
+        name: str,
+        inputs: Iterable[Source],
+        memo: MakeMemo | None,
+        exits: Sequence[Value] = (),
+    ) -> None:
         """Emit the call of the compiled graph; its outputs are kept in a local.
 
         Args:
             name: the global that holds the compiled graph.
             memo: constructor of objects that read many inputs at once.
+            exits: what leaves the ``with`` blocks that were entered before this code began, the
+                outermost first. If the graph raises, they are called, as Python would.
         """
         sources = list(inputs)
         if memo is not None:
@@ -139,6 +149,8 @@ class Residual:
         for source in sources:
             self._share_prefix(source, prefixes)
         below = overrides.runner(self.t)
+        if exits:
+            self.e.handler = self._leave(exits)
         if below is not None:
             self.load_callable(below)
             self.e.load_global(name)
@@ -147,10 +159,30 @@ class Residual:
         for source in sources:
             self.load_source(source)
         self.e.call(len(sources) + (below is not None))
+        self.e.handler = None
         if self.outputs:
             self.e.store_fast(OUTPUTS)
         else:
             self.e.pop_top()
+
+    def _leave(self, exits: Sequence[Value]) -> Handler:
+        """Return the handler, at the end of the code, that leaves ``with`` blocks and raises."""
+        e = self.e
+        before, e.instructions = e.instructions, []
+        label = e.label()
+        e.place(label)
+        self.load_callable(hook.disabled(leave_blocks))
+        e.copy(3)  # the error
+        for one in exits:
+            if one.source is not None:
+                self.load_source(one.source)
+            else:
+                self.load_object(one.obj)
+        e.call(1 + len(exits))
+        e.pop_top()
+        e.emit("RERAISE", 0)
+        self._leaving, e.instructions = e.instructions, before
+        return Handler(label, 0, False)
 
     def _read_at_once(self, sources: list[Source], memo: MakeMemo) -> None:
         """Emit reads of all sources below one object by one call, into locals."""
@@ -423,6 +455,7 @@ class Residual:
         if self._before_writes is not None:
             self.e.instructions[:0] = self._before_writes
             self._before_writes = None
+        self.e.extend(self._leaving)
         return self.e.assemble(self.code)
 
     def replay_attribute(self, owner: Value, name: str, value: Value | None) -> None:
@@ -460,6 +493,14 @@ class Residual:
         self.load_object(space)
         self.e.load_const(name)
         self.e.store_subscr()
+
+
+def leave_blocks(error: BaseException, *exits: Any) -> None:
+    """Leave ``with`` blocks for an error, the last one first; called from residual code."""
+    blocks = contextlib.ExitStack()
+    for leave in exits:
+        blocks.push(leave)
+    blocks.__exit__(type(error), error, error.__traceback__)
 
 
 def _make_function(
