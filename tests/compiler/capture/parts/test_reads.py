@@ -178,3 +178,24 @@ def test_compiled_code_lets_forward_mode_derivatives_through():
 def test_tables_do_not_overlap():
     assert not reads.OF_TENSOR_GUARD & reads.OF_GLOBAL_STATE
     assert not reads.OF_MEMORY & (reads.OF_TENSOR_GUARD | reads.PURE | reads.OF_GLOBAL_STATE)
+
+
+PARTS = {
+    "rows": lambda x: [row + 1 for row in x],
+    "unbind": lambda x: [*x.unbind()],
+    "unbind of the function": lambda x: [*torch.unbind(x, 0)],
+    "places": lambda x: [*x.unbind(0), len(x.unbind(0))],
+}
+
+
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_parts_of_a_tensor_without_rows_beside_one_that_has_some(parts, rows, made):
+    def function(x, y):
+        return [*parts(x * 1 if made else x), y * 2]
+
+    compiled = tc.compile(function, backend="eager")
+    for others in (1, 2):
+        x, y = torch.randn(rows, 2, requires_grad=True), torch.randn(others, 2, requires_grad=True)
+        torch.testing.assert_close(compiled(x, y), function(x, y))
