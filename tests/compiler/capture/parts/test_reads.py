@@ -193,7 +193,8 @@ PARTS = {
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 def test_parts_of_a_tensor_without_rows_beside_one_that_has_some(parts, rows, made):
     def function(x, y):
-        return [*parts(x * 1 if made else x), y * 2]
+        doubled = y * 2
+        return [doubled, *parts(x * 1 if made else x)]
 
     compiled = tc.compile(function, backend="eager")
     for others in (1, 2):
