@@ -6,6 +6,7 @@ attention), have no row. Neither has any op that draws random numbers, to keep e
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -87,9 +88,16 @@ def decomposition_of(
         return row[1] if gate.allow(row[0], at) else None
     if chosen and op in chosen:
         return chosen[op]
-    if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
-        return op.decompose
-    return None
+    return op.decompose if is_composite(op) else None
+
+
+@functools.cache
+def is_composite(op: torch._ops.OpOverload) -> bool:
+    """Return whether an op is made of other ops, and has no kernel of its own."""
+    try:
+        return op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    except RuntimeError:  # a query of a tensor: the dispatcher has no such op
+        return False
 
 
 def draws_random_numbers(op: Any) -> bool:

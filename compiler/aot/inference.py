@@ -188,14 +188,23 @@ DRAWN_IN_PLACE = {
 }
 
 
+def _writes(node: fx.Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
 def check_record(graph: fx.Graph, mutated: tuple[int, ...], layouts_differ: bool) -> None:
     """Check a functional trace against the observed run.
 
     Raises:
-        Fallback: it writes to other inputs, or uses positions in memory whose layout has changed.
+        Fallback: it writes to other inputs or to a tensor of its own, or uses positions in memory
+            whose layout has changed.
     """
     inputs = graph.find_nodes(op="placeholder")
-    writes = graph.find_nodes(op="call_function", target=aten.copy_.default)
+    writes = [node for node in graph.nodes if _writes(node)]
+    for node in writes:
+        if node.target is not aten.copy_.default or node.args[0].op != "placeholder":
+            raise Fallback("an op writes inside of another, which functionalisation does not see")
     if {inputs.index(node.args[0]) for node in writes} != set(mutated):
         raise Fallback("two traces disagree on which inputs are written to")
     for node in graph.nodes:

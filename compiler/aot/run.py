@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
 from tc.compiler.aot.checks import name_as_captured
-from tc.compiler.aot.decompositions import STAND_INS
+from tc.compiler.aot.decompositions import STAND_INS, is_composite
 from tc.compiler.aot.layouts import elements_apart, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.core import levels, modes
@@ -177,6 +177,9 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise Fallback("an op over lists writes to memory that it takes twice")
         if func in REDUCE_SOMETHING:
             check_something_is_reduced(func, args, kwargs)
+        if is_composite(func):  # in inference mode it comes whole, and its writes are inside
+            with self:
+                return func.decompose(*args, **kwargs)
         result = func(*args, **kwargs)
         self._note_windows(func, args, result)
         return result

@@ -140,6 +140,8 @@ class ExprPrinter:
 
     Attributes:
         inline: whether no statement may precede the expression, which may not be needed.
+        runs: while hoisting, whether the loop runs at all, in C; empty if it is known to. What an
+            iteration would find wrong is no fault where there is none.
     """
 
     def __init__(
@@ -153,6 +155,7 @@ class ExprPrinter:
         self.lines, self.local, self.names = lines, local, names
         self.short_nans, self.inline = short_nans, inline
         self.known: dict[Expr, str] = {}
+        self.runs = ""
 
     def hoist(self, root: Expr, fixed: Callable[[Expr], bool]) -> None:
         """Emit the largest loop-invariant parts of a value before the next loop.
@@ -178,7 +181,7 @@ class ExprPrinter:
     def nested(self, inline: bool = False) -> ExprPrinter:
         """Return a printer for a block inside this one, or for a part of an expression."""
         inner = ExprPrinter(self.lines, self.local, self.names, self.short_nans, inline)
-        inner.known = dict(self.known)
+        inner.known, inner.runs = dict(self.known), self.runs
         return inner
 
     def value(self, root: Expr) -> str:
@@ -267,7 +270,7 @@ class ExprPrinter:
         if op == "bits":
             return _same_bits(args[0], node.args[0].dtype, dtype)
         if can_fail(node):
-            self.lines.emit(f"fault |= (long long)({args[1]} == 0) << 1;")
+            self._fault(f"(long long)({args[1]} == 0) << 1")
         row = SCALAR_OPS[op]
         from_type = node.args[0].dtype
         cast = f"({c_type(dtype)})" if dtype in WIDENED else ""
@@ -346,9 +349,13 @@ class ExprPrinter:
             clipped = f"tc_clip({given}, {c_index(bound)})"
             self.lines.declare("const long long", name, clipped)
             if checked:
-                self.lines.emit(f"fault |= {name} != {given};")
+                self._fault(f"{name} != {given}")
             self.known[key] = name
         return self.known[key]
+
+    def _fault(self, bits: str) -> None:
+        """Emit a check."""
+        self.lines.emit(f"fault |= {self.runs} ? {bits} : 0;" if self.runs else f"fault |= {bits};")
 
 
 def _rounds(node: Expr) -> bool:

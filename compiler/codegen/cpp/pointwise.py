@@ -67,7 +67,7 @@ class PointwiseWriter(Writer):
         for statements, start, stop in ranges:
             self._fetch_next_row(statements, rows[-1], last, start, stop)
         for statements, start, stop in ranges:
-            self.hoist(statements, last, frozenset())
+            self.hoist(statements, last, frozenset(), (c_index(start), c_index(stop)))
             self.simd()
             self.loop(last, c_index(start), c_index(stop))
             self.statements(statements)
@@ -128,7 +128,7 @@ class PointwiseWriter(Writer):
             self.parallel(f" collapse({len(around)})" if len(around) > 1 else "")
             for variable in around:
                 self.loop(variable, *bounds[variable])
-            self.hoist(statements, last, frozenset())
+            self.hoist(statements, last, frozenset(), bounds[last])
         found = offsets(statements, atom_of(last))
         if found and not branches(statements, found):
             self._offsets_first(statements, found, *bounds[last])
@@ -274,7 +274,7 @@ class PointwiseWriter(Writer):
         for variable in rows:
             self.loop(variable, *bounds[variable])
         if rows:
-            self.hoist(statements, last, frozenset())
+            self.hoist(statements, last, frozenset(), bounds[last])
         self.stream_loop(statements, streams, last, *bounds[last])
         self.close(len(rows))
         self.hoisted = {}

@@ -340,7 +340,7 @@ class RowWriter(Writer):
     ) -> None:
         reductions = clause(sums, self.running)
         start, stop = self._range(last, blocked)
-        self.hoist(section.statements, last, self._row_locals())
+        self.hoist(section.statements, last, self._row_locals(), (start, stop))
         section = self._offsets_first(section, last, start, stop, blocked)
         cheap = sum(s.value.cost() for s in section.statements) <= WIDE_COST
         # Without it a sum of runs waits for memory as well as for the sum before.

@@ -44,7 +44,7 @@ class ScanWriter(RowWriter):
             super()._vector_loop(section, last, sums, blocked, plain)
             return
         start, stop = self._range(last, blocked)
-        self.hoist(section.statements, last, self._row_locals())
+        self.hoist(section.statements, last, self._row_locals(), (start, stop))
         phases = _phases(section.statements)
         self.count(f"{last}_by", start, stop, str(STRIP))
         left = call("tc_min", str(STRIP), f"{stop} - {last}_by")

@@ -41,7 +41,7 @@ class ScatterWriter(Writer):
                 self.parallel()
             if position == len(outer) - 1:
                 if position:
-                    self.hoist(statements, variable, frozenset())
+                    self.hoist(statements, variable, frozenset(), bounds[variable])
                 if variable in own and (position or not self._shared()):
                     self.simd()
                 if self.scattered:

@@ -342,10 +342,18 @@ class Writer(Block):
         return made
 
     def hoist(
-        self, statements: Sequence[Statement], variable: Index, locals_: frozenset[str]
+        self,
+        statements: Sequence[Statement],
+        variable: Index,
+        locals_: frozenset[str],
+        bounds: tuple[str, str] | None = None,
     ) -> None:
-        """Hoist loop-invariant values out of the next loop."""
+        """Hoist loop-invariant values out of the next loop, which runs through all of a variable's
+        values or between bounds."""
         atom = atom_of(variable)
+        whole = "0", c_index(ix.extent(variable))
+        start, stop = bounds or whole
+        runs = (start, stop) == whole and ix.is_at_least(ix.extent(variable), 1)
 
         def fixed(node: Expr) -> bool:
             if node.op == "local":
@@ -356,6 +364,7 @@ class Writer(Block):
             return True
 
         printer = self.printer()
+        printer.runs = "" if runs else f"{start} < {stop}"
         for statement in statements:
             printer.hoist(statement.value, fixed)
         self.hoisted = printer.known

@@ -272,10 +272,9 @@ class Builder:
     def _reduce_nothing(
         self, kind: str, dtype: torch.dtype, kept: Sequence[Index], body: Expr, sizes: Sizes
     ) -> Tensor:
-        """Return the result of a reduction over dimensions of size 1: the element itself."""
+        """Return the result of a reduction over dimensions of size 1."""
         body = substitute(body, bindings(kept, loop_vars(sizes)))
-        if kind in ("argmax", "argmin"):
-            body = constant(0, torch.int64)
+        body = constant(0, torch.int64) if kind in ("argmax", "argmin") else of_one(kind, body)
         uses, self.uses = self.uses, 2
         result = self.value(sizes, dtype, body)
         self.uses = uses
@@ -442,6 +441,14 @@ def converted(value: Expr, dtype: torch.dtype) -> Expr:
         if plain or (not value.dtype.is_floating_point and dtype is torch.int64):
             return constant(number, dtype)
     return Expr("to", (value,), dtype)
+
+
+def of_one(kind: str, value: Expr) -> Expr:
+    """Return the reduction or scan of a single value: the value, but sums begin with 0.0, and so
+    that of -0.0 is 0.0."""
+    if kind not in ("sum", "logsumexp") or not value.dtype.is_floating_point:
+        return value
+    return Expr("add", (value, constant(0.0, value.dtype)), value.dtype)
 
 
 def scalar_value(value: Any, dtype: torch.dtype) -> Expr:

@@ -15,6 +15,7 @@ from tc.compiler.loops.lower.builder import (
     Tensor,
     converted,
     loop_vars,
+    of_one,
     supported,
 )
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
@@ -64,8 +65,9 @@ def _better_here(b: Builder, kind: str, source: Tensor, dim: int, body: Expr) ->
 def _scan(b: Builder, kind: str, call: Call, dtype: torch.dtype, body: Expr, dim: int) -> Tensor:
     sizes = call.sizes
     if not sizes or sizes[dim] is ix.ONE:
-        alone = constant(0, dtype) if kind.startswith("arg") else converted(body, dtype)
-        return b.value(sizes, dtype, converted(alone, compute_dtype(dtype)))
+        alone = constant(0, dtype) if kind.startswith("arg") else body
+        alone = of_one(kind, alone) if sizes else alone
+        return b.value(sizes, dtype, converted(converted(alone, dtype), compute_dtype(dtype)))
     return b.scan(kind, dtype, dim, body, sizes)
 
 

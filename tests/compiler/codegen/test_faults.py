@@ -143,3 +143,35 @@ def test_without_the_launcher(monkeypatch):
     torch.testing.assert_close(compiled(torch.tensor([1])), indexed(torch.tensor([1])))
     with pytest.raises(IndexOutOfRange, match="k0_index"):
         compiled(torch.tensor([10]))
+
+
+def first(x):
+    return torch.zeros(x.shape[0], 1, dtype=torch.int64)
+
+
+OF_NO_ROWS = {
+    "gather": lambda x: x.gather(1, first(x)) * 2,
+    "its sum": lambda x: x.gather(1, first(x)).sum(),
+    "sums of rows": lambda x: x.gather(1, first(x) + x.shape[1]).expand(-1, 3).sum(1),
+    "loss": lambda x: F.cross_entropy(x, first(x)[:, 0]),
+    "sum of losses": lambda x: F.nll_loss(x, first(x)[:, 0], reduction="sum"),
+    "smooth loss": lambda x: F.cross_entropy(x, first(x)[:, 0], label_smoothing=0.1),
+    "joined": lambda x: torch.cat([x.gather(1, first(x)), torch.ones(2, 1)]) * 2,
+    "scan": lambda x: x.gather(1, first(x)).cumsum(0),
+    "quotient": lambda x: first(x) // torch.zeros(1, dtype=torch.int64),
+    "remainder": lambda x: (first(x) % (first(x) * 0 + x.shape[1] * 0)).sum(),
+}
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 4), (3, 0), (3, 2)])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", OF_NO_ROWS.values(), ids=OF_NO_ROWS)
+def test_nothing_is_wrong_in_no_rows(function, dynamic, shape):
+    """Positions and divisors that are the same in all rows are computed before the loop."""
+    x = torch.randn(shape)
+    compiled = tc.compile(function, dynamic=dynamic)
+    expected, found = outcome(function, x), outcome(compiled, x)
+    if isinstance(expected, Exception):
+        assert isinstance(found, type(expected))
+    else:
+        torch.testing.assert_close(found, expected, equal_nan=True)

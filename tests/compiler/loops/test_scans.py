@@ -8,6 +8,7 @@ import pytest
 import torch
 from loop_harness import compare, externs, lowered, planned
 
+import tc
 from tc.compiler.loops.ir import Scan
 from tc.compiler.loops.lower import scan
 from tc.compiler.loops.scans import SCANS
@@ -117,3 +118,21 @@ def test_every_kind_has_a_meaning() -> None:
     assert shown["argmin"] == [0, 1, 1]
     assert shown["max"] == [2, 2, 2]
     assert shown["min"] == [2, 1, 1]
+
+
+ONES = {
+    name: lambda x, d, name=name: getattr(x, name)(d)
+    for name in ("sum", "nansum", "mean", "prod", "logsumexp", "cumsum", "cumprod", "logcumsumexp")
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(4, 1), (1, 4), ()])
+@pytest.mark.parametrize("kind", ONES)
+def test_sums_of_one_value_have_the_sign_of_zero_that_eager_gives(
+    kind: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    x = torch.full(shape, -0.0, dtype=dtype)
+    for dim in range(-len(shape), 0) or (0,):
+        want, got = (f(lambda x, d=dim: ONES[kind](x, d))(x) for f in (lambda f: f, tc.compile))
+        assert torch.equal(got, want) and torch.equal(got.signbit(), want.signbit())

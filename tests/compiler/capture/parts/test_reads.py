@@ -241,3 +241,25 @@ def test_results_that_resize_what_they_are_written_to(function, shape):
     ours, theirs = torch.zeros(2, 2), torch.zeros(2, 2)
     torch.testing.assert_close(tc.compile(function)(x, ours), function(x, theirs))
     torch.testing.assert_close(ours, theirs)
+
+
+PARTS = {
+    "rows": lambda x: [row + 1 for row in x],
+    "unbind": lambda x: [*x.unbind()],
+    "unbind of the function": lambda x: [*torch.unbind(x, 0)],
+    "places": lambda x: [*x.unbind(0), len(x.unbind(0))],
+}
+
+
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_parts_of_a_tensor_without_rows_beside_one_that_has_some(parts, rows, made):
+    def function(x, y):
+        doubled = y * 2
+        return [doubled, *parts(x * 1 if made else x)]
+
+    compiled = tc.compile(function, backend="eager")
+    for others in (1, 2):
+        x, y = torch.randn(rows, 2, requires_grad=True), torch.randn(others, 2, requires_grad=True)
+        torch.testing.assert_close(compiled(x, y), function(x, y))
