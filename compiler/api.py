@@ -31,7 +31,7 @@ from tc.compiler.capture.guards.filter import (
     skip_guard_on_inbuilt_nn_modules_unsafe,
 )
 from tc.compiler.capture.skips import inlined_only
-from tc.compiler.capture.specified import Specification, one_spec
+from tc.compiler.capture.specified import Specification
 from tc.compiler.capture.torch_api.torch_functions import (
     graph_break,
     is_compiling,
@@ -62,6 +62,7 @@ from tc.compiler.frontend.decorators import (
     innermost,
     nested_compile_region,
     nonstrict_trace,
+    one_spec,
     run,
     substitute_in_graph,
     wrap_numpy,
@@ -155,9 +156,8 @@ def compile(
         backend: a name of `list_backends()` or a function ``(gm, example_inputs) -> callable``;
             by default the one of `set_default_backend`.
         mode: one of `list_mode_options()`; given to a backend of the user's as ``mode=``.
-        options: settings of the default backend, named by `list_options()`, or of one of the
-            user's, which gets them as ``options=``; and
-            ``guard_filter_fn``, which gets a `GuardEntry` a guard and says which are kept.
+        options: settings of the default backend (`list_options()`), or of one of the user's as
+            ``options=``; ``guard_filter_fn`` gets a `GuardEntry` a guard and says which are kept.
         name: of the compiled region, which traces show among its settings.
         disable: return the model as it is.
         recompile_limit: compiles of a function after which it runs eagerly, and under
@@ -165,17 +165,14 @@ def compile(
         isolate_recompiles: share no compiled code with other calls of `compile`.
         shapes_spec: a ``ShapesSpec`` of torch 2.13, or a dict of parameter -> ``TensorSpec``,
             ``IntVar`` and the like: what is dynamic, and within which bounds. The rest is constant.
-        dynamic_shapes: the name of ``shapes_spec`` since torch 2.14. What torch's decorator
-            ``dynamic_spec`` says of a function, or of a module's ``forward``, counts where
-            neither is given.
+        dynamic_shapes: its name since torch 2.14, where ``@dynamic_spec`` may say it as well.
 
     Raises:
         OptionError: an unknown backend, mode or option, both mode and options, or
             a ``shapes_spec`` that is given twice or cannot be followed.
 
     Example:
-        >>> import tc, torch
-        >>> f = tc.compile(lambda x: torch.sin(x) + 1)
+        >>> f = tc.compile(lambda x: x.sin() + 1)
     """
     asked: dict[str, Any] = {
         "fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode,

@@ -110,7 +110,7 @@ def listed() -> Listed:
     ``L['x'], L['y']:1`` is all dimensions of ``x`` and one of ``y``; the variable
     ``TORCH_COMPILE_DYNAMIC_SOURCES`` sets it, too.
     """
-    text = str(getattr(torch.compiler.config, "dynamic_sources", "") or "").replace(" ", "")
+    text = str(torch.compiler.config.dynamic_sources or "").replace(" ", "")
     found = []
     for entry in filter(None, text.split(",")):
         name, _, dim = entry.rpartition(":")

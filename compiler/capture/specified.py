@@ -45,28 +45,6 @@ HOLDERS = {"_parameters", "_buffers", "_modules"}  # the dicts that modules keep
 CELL_STORES = ("STORE_DEREF", "DELETE_DEREF")
 
 
-def one_spec(model: Any, **given: Any) -> Any:
-    """Return what is said of the inputs of a function or module, or None.
-
-    Args:
-        model: what is compiled. What torch's decorator ``dynamic_spec`` (since 2.14) says of it, or
-            of a module's ``forward``, counts as given.
-        given: the parameters of `tc.compile` that say it, by name.
-
-    Raises:
-        OptionError: it is said twice.
-    """
-    said = {name: spec for name, spec in given.items() if spec is not None}
-    if attribute := getattr(dynamic_spec, "_DYNAMIC_SPEC_ATTR", None):
-        module = model if isinstance(model, torch.nn.Module) else getattr(model, "__self__", None)
-        holder = module.forward if isinstance(module, torch.nn.Module) else model
-        if attached := getattr(holder, attribute, None):
-            said["@dynamic_spec"] = attached
-    if len(said) > 1:
-        raise OptionError(f"give {' or '.join(said)}, not both: each says what is dynamic")
-    return next(iter(said.values()), None)
-
-
 class Specification:
     """What a call of `tc.compile` says of the inputs of its function, by parameter."""
 

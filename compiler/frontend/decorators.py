@@ -10,6 +10,11 @@ from typing import Any, TypeVar
 
 import torch
 
+try:
+    from torch.fx.experimental import dynamic_spec
+except ImportError:  # before torch 2.13
+    dynamic_spec = None  # type: ignore[assignment]
+
 from tc.compiler.capture import hook, traceable
 from tc.compiler.capture.skips import DISABLED
 from tc.compiler.capture.torch_api import annotated, opaque_call, torch_functions
@@ -22,6 +27,29 @@ FUNCTIONS = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
 )  # fmt: skip
+
+
+# -- what is dynamic ------------------------------------------------------------------------------
+def one_spec(model: Any, **given: Any) -> Any:
+    """Return what is said of the inputs of a function or module, or None.
+
+    Args:
+        model: what is compiled. What torch's decorator ``dynamic_spec`` (since 2.14) says of it, or
+            of a module's ``forward``, counts as given.
+        given: the parameters of `tc.compile` that say it, by name.
+
+    Raises:
+        OptionError: it is said twice.
+    """
+    said = {name: spec for name, spec in given.items() if spec is not None}
+    if attribute := getattr(dynamic_spec, "_DYNAMIC_SPEC_ATTR", None):
+        module = model if isinstance(model, torch.nn.Module) else getattr(model, "__self__", None)
+        holder = module.forward if isinstance(module, torch.nn.Module) else model
+        if attached := getattr(holder, attribute, None):
+            said["@dynamic_spec"] = attached
+    if len(said) > 1:
+        raise OptionError(f"give {' or '.join(said)}, not both: each says what is dynamic")
+    return next(iter(said.values()), None)
 
 
 # -- out of compiled code ------------------------------------------------------------------------

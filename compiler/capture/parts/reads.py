@@ -108,9 +108,8 @@ def guard_answer(
 @functools.cache
 def _gives_tensors(name: str) -> bool:
     """Return whether an operation makes a list of tensors; how many depends on sizes alone."""
-    packet = getattr(torch.ops.aten, name, None)
-    overloads = () if packet is None else [getattr(packet, one) for one in packet.overloads()]
-    return any(str(r.type) == "List[Tensor]" for one in overloads for r in one._schema.returns)
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    return any(str(one.type) == "List[Tensor]" for schema in schemas for one in schema.returns)
 
 
 def guard_property(

@@ -451,7 +451,7 @@ handles(
     mark_step,
     mark_warmup_incomplete,
     torch.compiler.cudagraph_mark_step_begin,
-    getattr(torch.compiler, "cudagraph_mark_warmup_incomplete", None),  # since torch 2.14
+    vars(torch.compiler).get("cudagraph_mark_warmup_incomplete"),  # since torch 2.14
 )(_always(None))
 
 
