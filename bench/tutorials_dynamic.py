@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from tutorials_examples import T, example, raises
+from tutorials_examples import T, each_marked, example, raises
 
 SIZES = (10, 20, 30, 40)
 
@@ -40,23 +40,13 @@ def marked_constant(compile, api):
 @example("dynamic shapes", "maybe_mark_dynamic: no error at a size that becomes constant")
 def maybe_marked(compile, api):
     f = compile(lambda x: x * 2 if x.size()[0] == 10 else x * 3)
-    results = []
-    for size in SIZES:
-        x = torch.ones(size)
-        api.maybe_mark_dynamic(x, 0)
-        results.append(f(x))
-    return results
+    return each_marked(f, api.maybe_mark_dynamic, *SIZES)
 
 
 @example("dynamic shapes", "mark_unbacked: one graph for 0, 1 and more rows")
 def unbacked(compile, api):
     f = compile(lambda x: x.sin() + x.sum(0), fullgraph=True)
-    results = []
-    for size in (4, 1, 0, 7):
-        x = torch.ones(size, 3)
-        api.mark_unbacked(x, 0)
-        results.append(f(x))
-    return results
+    return each_marked(f, api.mark_unbacked, (4, 3), (1, 3), (0, 3), (7, 3))
 
 
 @example("dynamic shapes", "mark_unbacked: a branch on the size is an error under fullgraph")
@@ -85,12 +75,7 @@ def eager_then_compile(compile, api):
 @example("dynamic shapes", "mark_static: a compile a size")
 def marked_static(compile, api):
     f = compile(lambda x: x * x.size()[0], dynamic=True)
-    results = []
-    for size in (3, 4, 5):
-        x = torch.ones(size)
-        api.mark_static(x, 0)
-        results.append(f(x))
-    return results
+    return each_marked(f, api.mark_static, 3, 4, 5)
 
 
 # -- dynamic shapes: errors at numbers out of data -------------------------------------------------

@@ -30,6 +30,29 @@ def example(page: str, shows: str) -> Callable[[Callable[..., Any]], Callable[..
 T = torch.arange(12.0).reshape(3, 4) / 7
 
 
+class Layer(nn.Module):
+    """A layer that models have several of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.lin(x)) + x
+
+
+def each_marked(
+    f: Callable[..., Any], mark: Callable[..., Any], *shapes: int | tuple[int, ...]
+) -> list[Any]:
+    """Return a function's results for ones of some shapes, whose first dimension is marked."""
+    results = []
+    for shape in shapes:
+        x = torch.ones(shape)
+        mark(x, 0)
+        results.append(f(x))
+    return results
+
+
 def raises(function: Callable[..., Any], *args: Any) -> torch.Tensor:
     """Return 1 if a call raises; eager calls of what only compilers refuse count as 1 too."""
     with contextlib.suppress(Exception):
@@ -421,12 +444,7 @@ def dynamic_sizes(compile, api):
 @example("model: recompilation", "mark_dynamic: one compile")
 def mark_dynamic(compile, api):
     f = compile(lambda x: x.sum() * x.shape[0])
-    results = []
-    for size in (3, 4, 5):
-        x = torch.ones(size, 3)
-        api.mark_dynamic(x, 0)
-        results.append(f(x))
-    return results
+    return each_marked(f, api.mark_dynamic, (3, 3), (4, 3), (5, 3))
 
 
 @example("model: recompilation", "dynamic=False: a compile a size")

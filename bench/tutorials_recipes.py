@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import nn
-from tutorials_examples import T, example, raises
+from tutorials_examples import Layer, T, example, raises
 
 
 @example("recipe: set_stance", "force_eager, eager_on_recompile, fail_on_recompile")
@@ -23,14 +23,6 @@ def stances(compile, api):
 @example("recipe: regional compilation", "each layer compiled by itself")
 def regional(compile, api):
     torch.manual_seed(0)
-
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lin = nn.Linear(4, 4)
-
-        def forward(self, x):
-            return torch.relu(self.lin(x)) + x
 
     layers = nn.ModuleList([Layer() for _ in range(4)])
     for layer in layers:

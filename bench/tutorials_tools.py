@@ -8,7 +8,7 @@ import io
 import numpy as np
 import torch
 from torch import nn
-from tutorials_examples import STATE, T, example, raises
+from tutorials_examples import STATE, Layer, T, example, raises
 
 
 # -- compiled autograd -----------------------------------------------------------------------------
@@ -183,14 +183,6 @@ def stance_inside(compile, api):
 def layer_class(compile, api):
     torch.manual_seed(0)
 
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lin = nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.lin(x).relu()
-
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
@@ -211,16 +203,10 @@ def layer_class(compile, api):
 def region_training(compile, api):
     torch.manual_seed(0)
 
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lin = nn.Linear(4, 4)
+    class Region(Layer):
+        forward = api.nested_compile_region(Layer.forward)
 
-        @api.nested_compile_region
-        def forward(self, x):
-            return self.lin(x).relu()
-
-    layers = nn.ModuleList([Layer() for _ in range(3)])
+    layers = nn.ModuleList([Region() for _ in range(3)])
 
     @compile(fullgraph=True)
     def f(x):

@@ -94,10 +94,20 @@ def decomposition_of(
 @functools.cache
 def is_composite(op: torch._ops.OpOverload) -> bool:
     """Return whether an op is made of other ops, and has no kernel of its own."""
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    return not is_query(op) and op.has_kernel_for_dispatch_key(composite)
+
+
+@functools.cache
+def is_query(op: torch._ops.OpOverload) -> bool:
+    """Return whether an op is a query of a tensor (``prim.device``, ``aten.size``)."""
+    if op.namespace == "prim":
+        return True
     try:
-        return op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-    except RuntimeError:  # a query of a tensor: the dispatcher has no such op
-        return False
+        op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    except RuntimeError:  # the dispatcher has no such op
+        return True
+    return False
 
 
 def draws_random_numbers(op: Any) -> bool:

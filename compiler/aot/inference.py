@@ -188,11 +188,6 @@ DRAWN_IN_PLACE = {
 }
 
 
-def _writes(node: fx.Node) -> bool:
-    target = node.target
-    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
-
-
 def check_record(graph: fx.Graph, mutated: tuple[int, ...], layouts_differ: bool) -> None:
     """Check a functional trace against the observed run.
 
@@ -201,7 +196,7 @@ def check_record(graph: fx.Graph, mutated: tuple[int, ...], layouts_differ: bool
             whose layout has changed.
     """
     inputs = graph.find_nodes(op="placeholder")
-    writes = [node for node in graph.nodes if _writes(node)]
+    writes = [node for node in graph.nodes if is_mutable(node.target)]
     for node in writes:
         if node.target is not aten.copy_.default or node.args[0].op != "placeholder":
             raise Fallback("an op writes inside of another, which functionalisation does not see")

@@ -6,7 +6,6 @@ and constants, which is all that a captured graph has, in a third of the time.
 
 from __future__ import annotations
 
-import functools
 import operator
 from bisect import bisect_right
 from collections import Counter
@@ -21,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tc.compiler.aot.artifact import Fallback, first_line
 from tc.compiler.aot.checks import Checks
-from tc.compiler.aot.decompositions import Chosen, decomposition_of
+from tc.compiler.aot.decompositions import Chosen, decomposition_of, is_query
 from tc.compiler.aot.layouts import differ_in_layout_alone, form_of, is_row_major
 from tc.compiler.aot.regions import KEEP, REGION, Region
 from tc.compiler.aot.symbols import SizeNodes
@@ -137,7 +136,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
             raise Fallback(f"the operator {func} takes functions as arguments")
-        if _has_no_kernel(func):
+        if is_query(func):
             return func(*args, **kwargs)
         asked = None if self._inside else self._region_now()
         inside, self._inside = self._inside, True
@@ -264,18 +263,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Fallback(f"a tensor with layout {value.layout} appears")
         self._nodes[id(value)] = node
         self._kept.append(value)
-
-
-@functools.cache
-def _has_no_kernel(op: torch._ops.OpOverload) -> bool:
-    """Return whether an op is a query of a tensor (``prim.device``, ``aten.size``)."""
-    if op.namespace == "prim":
-        return True
-    try:
-        op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-    except RuntimeError:  # the dispatcher has no such op
-        return True
-    return False
 
 
 def _decomposed(func: Any, simpler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
 from tc.compiler.aot.checks import name_as_captured
 from tc.compiler.aot.decompositions import STAND_INS, is_composite
-from tc.compiler.aot.layouts import elements_apart, layout_key
+from tc.compiler.aot.layouts import elements_apart, extent, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.core import levels, modes
 from tc.compiler.core.origins import line_in
@@ -90,9 +90,8 @@ def may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
             return True
         if tensor.numel() == 0:
             return False
-        steps = zip(tensor.shape, tensor.stride(), strict=True)
-        ends.append((numbers[0], numbers[0] + sum((size - 1) * step for size, step in steps)))
-    return bool(ends[0][0] <= ends[1][1] and ends[1][0] <= ends[0][1])
+        ends.append((numbers[0], numbers[0] + extent(tensor)))
+    return bool(ends[0][0] < ends[1][1] and ends[1][0] < ends[0][1])
 
 
 class Watcher(Protocol):

@@ -123,9 +123,7 @@ def _matches(pattern: str, name: str) -> bool:
 
     A name has brackets, by which it is no expression for itself.
     """
-    if pattern == name:
-        return True
-    return re.match(pattern, name) is not None
+    return pattern == name or re.match(pattern, name) is not None
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,7 @@ _STDLIB = tuple(
     path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
 )
 #: how the names start of code without a file that is Python's, numpy's or tc's own. Other such
-#: names (`<stdin>`, `<doctest …>`,
-#: `<attrs generated …>`) are of programs, or of what they generate.
+#: names (`<stdin>`, `<doctest …>`, `<attrs generated …>`) belong to programs.
 _NOT_OF_THE_PROGRAM = ("<frozen ", "<__array_function__ internals>", "<tc ")
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 

@@ -37,11 +37,14 @@ class Origin:
     Attributes:
         broke: whether it begins with an instruction that broke the graph of another frame, or
             with the call of a function that does.
+        exits: the parameters that leave the ``with`` blocks in which it begins, that of the
+            outermost first.
     """
 
     code: CodeType
     offsets: dict[int, int]
     broke: bool = False
+    exits: tuple[str, ...] = ()
 
 
 _ORIGINS: ByCode[Origin] = ByCode()
@@ -93,6 +96,15 @@ def begins_with_break(code: CodeType) -> bool:
     """
     origin = _ORIGINS.get(code)
     return origin is not None and origin.broke
+
+
+def open_blocks(code: CodeType) -> tuple[str, ...]:
+    """Return the parameters of a resume function that leave the ``with`` blocks it begins in.
+
+    That of the outermost block comes first. There are none if it is not a resume function.
+    """
+    origin = _ORIGINS.get(code)
+    return () if origin is None else origin.exits
 
 
 def traced_name(code: CodeType) -> str:
@@ -156,7 +168,7 @@ def cached_resume_code(
     name = resume_name(code, offset)
     emitted = _resumption(code, offset, stack, locals, inner, raises)
     made = _assembled(code, emitted, name)
-    _ORIGINS.set(made, Origin(code, _offsets(made, emitted.instructions), broke))
+    _ORIGINS.set(made, Origin(code, _offsets(made, emitted.instructions), broke, emitted.exits))
     return made
 
 
@@ -186,6 +198,7 @@ class _Resumption:
     instructions: list[Instruction]
     args: tuple[str, ...]
     free: tuple[str, ...]
+    exits: tuple[str, ...]
 
 
 def _assembled(code: CodeType, resumption: _Resumption, name: str) -> CodeType:
@@ -213,6 +226,9 @@ def _resumption(
     body = disassemble(code)
     site = _at(body, offset)
     arguments = [f"{STACK_PREFIX}{i}" for i in range(sum(map(bool, stack)))]
+    names = iter(arguments)
+    entries = [next(names) if kind else None for kind in stack]
+    exits = _exits(site, body, entries, at_once=not raises and inner is None)
     emitter = Emitter(site.positions)
     emitter.prologue(freevars=free)
     _push_stack(emitter, stack)
@@ -234,7 +250,7 @@ def _resumption(
     if not raises and body[0] is not starts[-1]:
         emitter.jump(starts[-1])
     emitter.extend(body)
-    return _Resumption(emitter.instructions, (*arguments, *locals, *passed), free)
+    return _Resumption(emitter.instructions, (*arguments, *locals, *passed), free, exits)
 
 
 def _check(code: CodeType, locals: Sequence[str], free: Sequence[str]) -> None:
@@ -261,36 +277,23 @@ def _call_inner(emitter: Emitter, passed: Sequence[str], site: Instruction) -> N
     emitter.handler = None
 
 
-@cached_by_code(1024)
-def open_blocks(code: CodeType) -> tuple[str, ...]:
-    """Return the parameters of a resume function that leave the ``with`` blocks it begins in.
+def _exits(
+    site: Instruction, body: Sequence[Instruction], stack: Sequence[str | None], at_once: bool
+) -> tuple[str, ...]:
+    """Return the stack's entries that leave the ``with`` blocks around an instruction.
 
-    That of the outermost block comes first. There are none if it is not a resume function.
+    Args:
+        body: the instructions of its code.
+        stack: names of parameters, None where there is a NULL.
+        at_once: whether the instruction is the first that runs.
     """
-    if not is_resumed(code):
-        return ()
-    instructions = disassemble(code)
-    stack: list[Any] = []
-    at = [one.opname for one in instructions].index("RESUME") + 1
-    while True:  # over what `_push_stack` emits
-        one = instructions[at]
-        if one.opname == "PUSH_NULL":
-            stack.append(None)
-        elif not str(one.argval).startswith(STACK_PREFIX):
-            if one.opname != "PUSH_EXC_INFO":
-                break
-            at += 1  # and the POP_TOP that follows
-        elif one.opname == "LOAD_FAST":
-            stack.append(one.argval)
-        at += 1
-    if one.opname.startswith("JUMP") and one.target is not None:
-        at = instructions.index(one.target)
-    found = _left_next(instructions[at:], list(stack))
-    handler = instructions[at].handler
+    found = _left_next(body[body.index(site) :], list(stack)) if at_once else []
+    handler = site.handler
     while handler is not None:
-        first = instructions.index(handler.target)
-        if instructions[first + 1].opname == "WITH_EXCEPT_START":
-            found.append(stack[handler.depth - 1])
+        if body[body.index(handler.target) + 1].opname == "WITH_EXCEPT_START":
+            name = stack[handler.depth - 1]
+            assert name is not None
+            found.append(name)
         handler = handler.target.handler
     return tuple(reversed(dict.fromkeys(found)))
 

@@ -136,7 +136,7 @@ def modes():
         torch.is_autocast_enabled("cpu"),
         torch.get_autocast_dtype("cpu"),
         torch._C._len_torch_function_stack(),
-        torch.autograd.graph.torch._C._is_multithreading_enabled(),
+        torch._C._is_multithreading_enabled(),
     )
 
 
