@@ -196,9 +196,12 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """
     if input.dim() == 0:
         return index_fill(input.unsqueeze(0), dim, index, value).squeeze(0)
+    dim %= input.dim()
+    if 0 in (*input.shape[:dim], *input.shape[dim + 1 :]):  # eager checks no index
+        return input.clone()
     if not isinstance(value, torch.Tensor):
         value = torch.full((), value, dtype=input.dtype, device=input.device)
-    places = [None] * (dim % input.dim()) + [index.reshape(-1)]
+    places = [None] * dim + [index.reshape(-1)]
     return aten.index_put.default(input, places, value.to(input.dtype))
 
 

@@ -9,6 +9,9 @@ refused if it fails there, and succeeds with ordinary types and numbers in place
 If it fails with these too, the sizes may be what it refuses, and the real ones are tried in the
 same way, if they are small. A call with integers that may have to agree with sizes is tried with
 the real ones only; so is an internal op, which may trust its caller, and has no integers.
+
+A call whose tensors all have no elements is tried as it is: no values are left that could differ,
+and what it raises eager raises.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_structure, tree_unflatten
 
 from tc.compiler.core.symbolic import SYMBOLIC, hint
 
@@ -98,6 +102,11 @@ def _check_slice(tensor: torch.Tensor, source: torch.Tensor, *at: Any) -> None:
         raise RuntimeError(f"a source of shape {source.shape} for a slice of shape {written}")
 
 
+def _check_select(tensor: torch.Tensor, _: torch.Tensor, *at: Any) -> None:
+    """Check that the position that is written to is one of the tensor's."""
+    aten.select.int(tensor, *at)
+
+
 def _check_view(tensor: torch.Tensor, shape: Sequence[Any], *_: Any) -> None:
     """Check by torch's own rule that memory can be seen in another shape, for the sizes at hand."""
     sizes, strides, wanted = map(_hints, (tensor.shape, tensor.stride(), shape))
@@ -112,6 +121,7 @@ SHAPES: dict[Any, Callable[..., None]] = {
     aten.cummax.default: _check_dim,
     aten.cummin.default: _check_dim,
     aten.slice_scatter.default: _check_slice,
+    aten.select_scatter.default: _check_select,
     aten.view.default: _check_view,
     aten.index_put.default: _check_values,
     aten.index_put_.default: _check_values,
@@ -127,6 +137,11 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
     if func in SHAPES:
         SHAPES[func](*args)
     _keep_in_range(func, args, kwargs, result)
+    if _is_of_nothing(func, args, kwargs):
+        raised = _tried(func, _described(func, args, kwargs, _real))
+        if isinstance(raised, str):
+            raise RuntimeError(raised)
+        return
     if not _can_be_tried(func) or not _needs_trying(func, args, kwargs, result):
         return
     for sizes in (_few, _real) if _takes_any_sizes(func) else (_real,):
@@ -176,21 +191,30 @@ def _real(tensor: torch.Tensor) -> tuple[int, ...]:
 
 @cache
 def _can_be_tried(func: Any) -> bool:
+    """Return whether eager may be asked about a call on elements that have other values."""
+    if not _has_no_effect(func):
+        return False
+    schema = func._schema
+    takes = {str(argument.type) for argument in schema.arguments}
+    return (
+        not (_is_internal(func) and any("int" in one for one in takes))
+        and not schema.name.removeprefix("aten::").startswith(LIBRARIES)
+        and any("Tensor" in one or "number" in one for one in takes)
+    )
+
+
+@cache
+def _has_no_effect(func: Any) -> bool:
     """Return whether one call more has no effect: it draws no random numbers and makes no view."""
     if not isinstance(func, torch._ops.OpOverload):
         return False
     schema = func._schema
     is_view = any(out.alias_info and not out.alias_info.is_write for out in schema.returns)
-    takes = {str(argument.type) for argument in schema.arguments}
-    name = func._schema.name.removeprefix("aten::")
     return (
         func.namespace == "aten"
-        and not (_is_internal(func) and any("int" in one for one in takes))
-        and not name.startswith(LIBRARIES)
         and not is_view
         and bool(schema.returns)
         and torch.Tag.nondeterministic_seeded not in func.tags
-        and any("Tensor" in one or "number" in one for one in takes)
     )
 
 
@@ -223,15 +247,9 @@ def _needs_trying(
 
     Every kernel has code for tensors of one ordinary type, with positive numbers that fit.
     """
-    leaves = [*_leaves(args), *_leaves(kwargs)]
-    tensors = [value for value in leaves if isinstance(value, torch.Tensor)]
-    if any(one.device.type != "cpu" or one.layout is not torch.strided for one in tensors):
-        return False
     pairs = _named(func, args, kwargs)
-    sizes = [
-        leaf for argument, value in pairs if not _is_number(argument) for leaf in _leaves(value)
-    ]
-    if any(type(size) is int and abs(size) > TRIED_ELEMENTS for size in sizes):
+    tensors = _tensors(pairs)
+    if not _is_small(pairs, tensors):
         return False
     if _writes_to_repeated(func, pairs):
         return True
@@ -241,6 +259,65 @@ def _needs_trying(
         return True
     return any(
         _is_unusual(argument, hint(leaf)) for argument, value in pairs for leaf in _leaves(value)
+    )
+
+
+def _is_of_nothing(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether no tensor of a call has elements, so that eager can be asked about it."""
+    if not _has_no_effect(func):
+        return False
+    pairs = _named(func, args, kwargs)
+    tensors = _tensors(pairs)
+    is_empty = bool(tensors) and all(0 in _hints(one.shape) for one in tensors)
+    return is_empty and _is_small(pairs, tensors)
+
+
+def of_nothing_with_sizes(operands: Any) -> Any:
+    """Return a call's operands with sizes in place of symbols, where no tensor has elements.
+
+    Torch decomposes some calls where a size is a symbol, and what the kernel refuses is lost with
+    it. Called under a mode of fake tensors on what is returned, they arrive at `check` whole.
+
+    Returns:
+        None for a call that has no symbols, or a tensor with elements.
+    """
+    leaves = tree_leaves(operands)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if not any(leaf._has_symbolic_sizes_strides for leaf in tensors):
+        return None
+    if not all(any(type(size) is int and size == 0 for size in leaf.shape) for leaf in tensors):
+        return None
+    at_hand = [_at_hand(leaf) for leaf in leaves]
+    if any(new is None and old is not None for old, new in zip(leaves, at_hand, strict=True)):
+        return None
+    return tree_unflatten(at_hand, tree_structure(operands))
+
+
+def _at_hand(value: Any) -> Any:
+    """Return a number for a symbol, and a tensor of sizes for one of symbols; None if unknown."""
+    if not isinstance(value, torch.Tensor):
+        return hint(value) if isinstance(value, SYMBOLIC) else value
+    sizes, strides = _hints(value.shape), _hints(value.stride())
+    if None in (*sizes, *strides):
+        return None
+    return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+
+
+def _tensors(pairs: Sequence[tuple[Any, Any]]) -> list[torch.Tensor]:
+    return [leaf for _, value in pairs for leaf in _leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _is_small(pairs: Sequence[tuple[Any, Any]], tensors: Sequence[torch.Tensor]) -> bool:
+    """Return whether a call is one on ordinary tensors of this machine, with no large size."""
+    if any(one.device.type != "cpu" or one.layout is not torch.strided for one in tensors):
+        return False
+    rest = [
+        leaf for argument, value in pairs if not _is_number(argument) for leaf in _leaves(value)
+    ]
+    return not any(
+        (type(leaf) is int and abs(leaf) > TRIED_ELEMENTS)
+        or (isinstance(leaf, torch.device) and leaf.type != "cpu")
+        for leaf in rest
     )
 
 
@@ -315,7 +392,7 @@ def _refused_or_tried(func: torch._ops.OpOverload, given: Given) -> str | Dtypes
 
     If it refuses both, None: the sizes may be why.
     """
-    tried = _try(func, given)
+    tried = _tried(func, given)
     refused = isinstance(tried, str)
     if refused and all(isinstance(_try(func, other), str) for other in _ordinary(given)):
         return None
@@ -372,6 +449,12 @@ def _mapped(form: Any, types: TypeMap) -> Any:
     if type(form) is torch.dtype:
         return types(form)
     return tuple(_mapped(item, types) for item in form) if type(form) is tuple else form
+
+
+@lru_cache(4096)
+def _tried(func: torch._ops.OpOverload, given: Given) -> str | Dtypes:
+    """Return what `_try` does, once for each call."""
+    return _try(func, given)
 
 
 def _try(func: torch._ops.OpOverload, given: Given) -> str | Dtypes:

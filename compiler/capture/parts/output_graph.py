@@ -37,6 +37,7 @@ from tc.compiler.capture.values.records import StorageValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
+from tc.compiler.core import refusals
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
 if TYPE_CHECKING:
@@ -243,15 +244,16 @@ class OutputGraph:
                 self.t.shapes.mode,
                 self.t.shapes.mode.asking_eager(),
                 self.derived.as_below(self.t.overrides.level),
-                _dispatching(text, [*fakes, *named.values()]),
             ):
-                call = getattr(fakes[0], target) if method else target
-                given = fakes[1:] if method else fakes
+                sized = refusals.of_nothing_with_sizes((fakes, named))
+                if sized is not None:
+                    _called_with(target, sized[0], sized[1], method)
                 try:
-                    return call(*given, **named)
+                    with _dispatching(text, [*fakes, *named.values()]):
+                        return _called_with(target, fakes, named, method)
                 except DataDependentOutputException:
                     with enable_python_dispatcher():  # decompositions may need no data
-                        return call(*given, **named)
+                        return _called_with(target, fakes, named, method)
         except DataDependentOutputException as error:
             called = _called(target, text, method)
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{called}()", str(error)) from None
@@ -464,6 +466,13 @@ def _dispatching(text: str, operands: list[Any]) -> AbstractContextManager[Any]:
         for operand in flat
     )
     return enable_python_dispatcher() if symbolic else nullcontext()
+
+
+def _called_with(target: Any, given: list[Any], named: dict[str, Any], method: bool) -> Any:
+    """Call a function, or the method of that name of the first argument."""
+    if method:
+        return getattr(given[0], target)(*given[1:], **named)
+    return target(*given, **named)
 
 
 def _is_view_with_gradients(value: Any) -> bool:

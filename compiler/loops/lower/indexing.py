@@ -202,7 +202,12 @@ def indirect(
     must be in range (after adding the size to negative ones, if ``wrap``); if ``checked``, the
     kernel fails otherwise. If the result, by its ``sizes``, reads few elements of the source, only
     those are computed.
+
+    Raises:
+        NotLowered: the result has no elements, so that no loop would check the values.
     """
+    if checked and ix.ZERO in sizes:
+        raise NotLowered("positions that a loop without iterations cannot check")
     names: list[Index] = []
     values: list[Expr] = []
     index: list[Index] = []

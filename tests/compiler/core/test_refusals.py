@@ -228,6 +228,111 @@ def test_many_calls_drawn_at_random() -> None:
         check_drawn(seed)
 
 
+#: calls on an image of two channels and as many dimensions as the number before them
+OF_IMAGES: dict[str, tuple[int, Callable[[T], Any]]] = {
+    **{
+        f"interpolate {mode} {rank}": (
+            rank,
+            lambda x, mode=mode, rank=rank: F.interpolate(x, (3,) * rank, mode=mode),
+        )
+        for mode, ranks in {
+            "nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "linear": (1,), "bilinear": (2,),
+            "bicubic": (2,), "trilinear": (3,), "area": (1, 2, 3),
+        }.items()
+        for rank in ranks
+    },
+    "smooth bilinear": (
+        2, lambda x: F.interpolate(x, (3, 3), mode="bilinear", antialias=True)
+    ),
+    "interpolate by 2": (2, lambda x: F.interpolate(x, scale_factor=2)),
+    "interpolate without gradients": (
+        2, torch.no_grad()(lambda x: F.interpolate(x, (3, 3), mode="bilinear"))
+    ),
+    "adaptive_avg_pool": (2, lambda x: F.adaptive_avg_pool2d(x, 2)),
+    "adaptive_max_pool": (2, lambda x: F.adaptive_max_pool2d(x, 2)),
+    "avg_pool": (3, lambda x: F.avg_pool3d(x, 2, padding=1)),
+    "max_pool": (1, lambda x: F.max_pool1d(x, 2, padding=1)),
+    "conv": (2, lambda x: F.conv2d(x, torch.ones(2, 2, 1, 1))),
+    "conv_transpose": (1, lambda x: F.conv_transpose1d(x, torch.ones(2, 2, 2))),
+    "reflect": (1, lambda x: F.pad(x, (1, 1), mode="reflect")),
+    "replicate": (2, lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate")),
+    "circular": (3, lambda x: F.pad(x, (1, 1) * 3, mode="circular")),
+    "lp_pool": (2, lambda x: F.lp_pool2d(x, 2.0, 2)),
+    "instance_norm": (2, lambda x: F.instance_norm(x)),
+    "batch_norm": (
+        2, lambda x: F.batch_norm(x, torch.zeros(2), torch.ones(2), training=True)
+    ),
+    "group_norm": (1, lambda x: F.group_norm(x, 2)),
+    "grid_sample": (
+        2, lambda x: F.grid_sample(x, torch.zeros(len(x), 3, 3, 2), align_corners=False)
+    ),
+    "unfold": (2, lambda x: F.unfold(x, 2, padding=1)),
+    "pixel_unshuffle": (2, lambda x: F.pixel_unshuffle(x, 1)),
+    "max": (2, lambda x: x.max()),
+    "argmin": (1, lambda x: x.argmin(-1)),
+    "median": (1, lambda x: x.median(-1)),
+}  # fmt: skip
+#: calls on a matrix with a vector of positions
+AT_POSITIONS: dict[str, Callable[[T, T], Any]] = {
+    "index_fill": lambda x, i: x.index_fill(0, i, 1.0),
+    "index_copy": lambda x, i: x.index_copy(0, i, x.new_ones(len(i), x.shape[1])),
+    "index_add": lambda x, i: x.index_add(0, i, x.new_ones(len(i), x.shape[1])),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "rows": lambda x, i: x[i],
+    "columns": lambda x, i: x[:, i],
+    "index_put": lambda x, i: x.index_put((i,), x.new_ones(())),
+    "index_put of both": lambda x, i: x.index_put((i, i), x.new_ones(()), accumulate=True),
+    "take": lambda x, i: x.take(i),
+    "put": lambda x, i: x.put(i, x.new_ones(len(i))),
+    "gather": lambda x, i: x.gather(0, i[:, None].expand(len(i), x.shape[1])),
+    "scatter": lambda x, i: x.scatter(0, i[:, None].expand(len(i), x.shape[1]), 1.0),
+    "embedding": lambda x, i: F.embedding(i, x),
+    "embedding_bag": lambda x, i: F.embedding_bag(i[None], x),
+    "nll_loss": lambda x, i: F.nll_loss(x, i[:1].expand(len(x))),
+    "cross_entropy": lambda x, i: F.cross_entropy(x, i[:1].expand(len(x))),
+    "select_scatter": lambda x, i: x.select_scatter(x.new_ones(x.shape[1]), 0, 0),
+}
+
+
+def check_of_nothing(seed: int) -> None:
+    """Compare a call on a tensor without elements with eager; one of 4,000."""
+    rng = random.Random(seed)
+    name = rng.choice([*OF_IMAGES, *AT_POSITIONS])
+    operands: tuple[T, ...]
+    if name in OF_IMAGES:
+        rank, call = OF_IMAGES[name]
+        shape = rng.choice([(1, 2), (0, 2), (1, 0)]) + tuple(
+            rng.choice([0, 4]) for _ in range(rank)
+        )
+        operands = (torch.ones(shape),)
+    else:
+        call = AT_POSITIONS[name]
+        shape = rng.choice([(0, 0), (0, 3), (3, 0), (0, 1), (1, 0)])
+        operands = (torch.ones(shape), torch.tensor(rng.choice([[0], [5], [-1], [0, 1]])))
+        if rng.random() < 0.2:
+            operands = (operands[0], operands[1][:0])
+    dynamic = rng.random() < 0.5
+    wanted = outcome(call, *operands)
+    tc.reset()
+    found = outcome(tc.compile(lambda *given: call(*given), dynamic=dynamic), *operands)
+    what = f"{name} of {shape} (seed {seed}, dynamic={dynamic})"
+    assert isinstance(found, Exception) == isinstance(wanted, Exception), f"{what}: {found!r}"
+    assert not isinstance(found, TcError), f"{what}: {found!r}"
+    if not isinstance(wanted, Exception):
+        torch.testing.assert_close(found, wanted, equal_nan=True, msg=lambda text: what + text)
+
+
+def test_calls_on_tensors_without_elements_raise_exactly_where_eager_does() -> None:
+    for seed in range(8000, 8025):
+        check_of_nothing(seed)
+
+
+@pytest.mark.slow
+def test_many_calls_on_tensors_without_elements() -> None:
+    for seed in range(4000):
+        check_of_nothing(seed)
+
+
 def test_usual_calls_are_not_tried() -> None:
     before = refusals._refused_or_tried.cache_info()
     tc.compile(lambda a: F.gelu(a @ a.T + 1).softmax(-1).sum(0))(torch.randn(4, 4))
