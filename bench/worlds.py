@@ -31,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--default-backend", action="store_true", help="kernels, not eager's")
     parser.add_argument("--sound", action="store_true", help="leave out facts known to be stale")
     parser.add_argument("--parts", default="", help="only strategies whose names contain this")
+    parser.add_argument("--statements", action="store_true", help="only lists of statements")
     parser.add_argument("--torch", action="store_true", help="torch.compile, not tc")
     chosen = parser.parse_args(arguments)
     seed = chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(10**9)
@@ -42,12 +43,15 @@ def run(chosen: argparse.Namespace, seed: int) -> int:
     """Run the worlds that the arguments ask for."""
     import torch
     import world_parts
+    import world_statements
     import worlds
     from facts import KNOWN_STALE
 
     torch.set_num_threads(1)
     compile, reset = compiler(chosen)
     facts = world_parts.facts(KNOWN_STALE if chosen.sound else frozenset())
+    if chosen.statements:
+        world_parts.STRATEGIES, facts = (world_statements.statements,), []
     if chosen.parts:
         world_parts.STRATEGIES = tuple(
             s for s in world_parts.STRATEGIES if chosen.parts in s.__name__

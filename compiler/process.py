@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from torch import fx
 
@@ -25,7 +27,7 @@ class Process:
         breaks: graph breaks so far.
         counters: running counts under the names torch's programs know.
         on_graph: called with each graph before a backend gets it.
-        code_objects: those seen so far, by their ids.
+        code_objects: those seen so far that are still alive, by their ids.
         warned: texts of warnings given, each of which is given once.
         names: of compiled graphs in the globals of users' modules.
     """
@@ -37,7 +39,7 @@ class Process:
     breaks: int = 0
     counters: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     on_graph: list[Callable[[fx.GraphModule], None]] = field(default_factory=list)
-    code_objects: dict[int, Any] = field(default_factory=dict)
+    code_objects: WeakValueDictionary[int, CodeType] = field(default_factory=WeakValueDictionary)
     warned: set[str] = field(default_factory=set)
     names: GraphNames = field(default_factory=GraphNames)
 

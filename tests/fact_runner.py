@@ -100,12 +100,25 @@ def call(world: World, fn: Callable[..., Any]) -> Seen:
     try:
         args = world.arguments()
         result = fn(*args)
+        if world.space.get("backward"):
+            differentiate(result)
     except Exception as raised:
         args, error = (), raised
     kind = type(error).__name__ if error is not None else None
     state = [torch.is_grad_enabled(), str(torch.get_default_dtype())]
-    data = [kind, *snapshot(list(args), result, world.space.get("watch"), state)]
+    data = [kind, *snapshot(list(args), result, world.watched(), state)]
     return Seen(data, error)
+
+
+def differentiate(result: Any) -> None:
+    """Run backward from the sum of all tensors of a result that have gradients."""
+    sums = [
+        (torch.view_as_real(leaf) if leaf.is_complex() else leaf).sum()
+        for leaf in torch.utils._pytree.tree_leaves(result)
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+    ]
+    if sums:
+        torch.autograd.backward(sums)
 
 
 def quietly(world: World, fn: Callable[..., Any]) -> None:

@@ -15,6 +15,18 @@ from fact_world import plain_torch
 ATOMS = (bool, int, str, bytes, type(None), torch.dtype, torch.device, torch.layout, enum.Enum)
 #: how far floats may be apart where kernels compute them
 TOLERANCE = 1e-5
+#: and where they have few bits: two steps of bfloat16
+COARSE_TOLERANCE = 2.0**-7
+
+
+class Coarse(float):
+    """An element of a tensor whose type has few bits."""
+
+
+def _coarse(elements: Any) -> Any:
+    if isinstance(elements, list):
+        return [_coarse(element) for element in elements]
+    return Coarse(elements)
 
 
 def snapshot(*values: Any) -> list[Any]:
@@ -52,7 +64,10 @@ class _Look:
 
     def _inside(self, value: Any) -> Iterable[Any]:
         if isinstance(value, torch.Tensor):
-            return self._tensor(value)
+            try:
+                return self._tensor(value)
+            except RuntimeError:  # a view that a write has made invalid
+                return ["refused"]
         if isinstance(value, np.ndarray):
             return [str(value.dtype), list(value.shape), value.tolist()]
         if isinstance(value, dict):
@@ -75,7 +90,9 @@ class _Look:
         if value.layout is not torch.strided or value.device.type == "meta":
             return seen
         seen.append([s for s, n in zip(value.stride(), value.shape, strict=True) if n > 1])
-        seen.append(value.resolve_conj().resolve_neg().detach().tolist())
+        elements = value.resolve_conj().resolve_neg().detach().tolist()
+        few_bits = value.dtype in (torch.float16, torch.bfloat16)
+        seen.append(_coarse(elements) if few_bits else elements)
         if value.numel():
             storage = value.untyped_storage()
             seen.append(f"memory {self._number_of_memory(storage.data_ptr())}")
@@ -102,7 +119,8 @@ def differs(got: Any, want: Any, path: str = "") -> str:
                 return found
         return ""
     if isinstance(want, float | complex) and isinstance(got, float | complex):
-        bound = TOLERANCE * max(1.0, abs(want)) if abs(want) < float("inf") else 0.0
+        tolerance = COARSE_TOLERANCE if isinstance(want, Coarse) else TOLERANCE
+        bound = tolerance * max(1.0, abs(want)) if abs(want) < float("inf") else 0.0
         signs = want == 0 == got and str(want) != str(got)
         near = got == want or (got != got and want != want) or abs(got - want) <= bound
         return "" if near and not signs else f"{path}: {got} is not {want}"

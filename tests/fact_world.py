@@ -147,6 +147,11 @@ class World:
         args = self.space["args"]
         return tuple(args()) if callable(args) else tuple(args)
 
+    def watched(self) -> Any:
+        """Return what the text wants looked at after a call, by its name ``watch``."""
+        found = self.space.get("watch")
+        return found() if callable(found) else found
+
     # -- what texts may call -------------------------------------------------------------------
     def patch(self, owner: Any, name: str, value: Any = _ABSENT) -> None:
         """Set an attribute (delete it where no value is given) until the world ends."""

@@ -123,6 +123,8 @@ class Composite:
                 self.worlds.append(self._stack.enter_context(World(part.setup, "part")))
             self.main = self._stack.enter_context(World(self._program(plan), "main"))
             self.main.space["args"] = self._arguments
+            self.main.space["watch"] = lambda: [world.watched() for world in self.worlds]
+            self.main.space["backward"] = any(w.space.get("backward") for w in self.worlds)
         except BaseException:
             self._stack.close()
             raise

@@ -33,7 +33,6 @@ class Program:
     """The instructions of a code object, and the index of each."""
 
     def __init__(self, code: CodeType) -> None:
-        self.code = code
         self.instructions = disassemble(code)
         self.index = {id(one): n for n, one in enumerate(self.instructions)}
         self._varnames = code.co_varnames

@@ -21,8 +21,8 @@ _THEIRS = tuple(
 def lines_of(frames: Iterable[Frame]) -> Iterator[trace.FunctionLines]:
     """Yield the interpreted functions of the user that have source code."""
     traced: dict[int, tuple[CodeType, set[int]]] = {}  # by id: code of two files may be equal
-    for program, runs in _visited(frames).items():
-        code = user_code(program.code)
+    for program, (walked, runs) in _visited(frames).items():
+        code = user_code(walked)
         _, found = traced.setdefault(id(code), (code, set()))
         for number in {number for run in runs for number in range(*run)}:
             positions = program.instructions[number].positions
@@ -43,19 +43,19 @@ def lines_of(frames: Iterable[Frame]) -> Iterator[trace.FunctionLines]:
             )
 
 
-def _visited(frames: Iterable[Frame]) -> dict[Program, set[tuple[int, int]]]:
-    """Return the ranges of interpreted instructions, as first and one past last."""
-    found: dict[Program, set[tuple[int, int]]] = {}
+def _visited(frames: Iterable[Frame]) -> dict[Program, tuple[CodeType, set[tuple[int, int]]]]:
+    """Return the code, and ranges of interpreted instructions, as first and one past last."""
+    found: dict[Program, tuple[CodeType, set[tuple[int, int]]]] = {}
     theirs: set[Program] = set()  # most frames are of torch.nn
     for frame in frames:
         program = frame.program
         if program in found:
-            found[program] |= frame.visited()
+            found[program][1].update(frame.visited())
         elif program not in theirs:
-            if user_code(program.code).co_filename.startswith(_THEIRS):
+            if user_code(frame.code).co_filename.startswith(_THEIRS):
                 theirs.add(program)
             else:
-                found[program] = frame.visited()
+                found[program] = frame.code, frame.visited()
     return found
 
 

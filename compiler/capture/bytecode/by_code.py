@@ -3,17 +3,19 @@
 Code objects of two files compare equal if the text of a function and its first line are the same:
 neither the file name nor the globals count. An entry of one must not be used for the other.
 
-Code objects of two files are equal where the text of a function and the line it begins at are the
-same: neither file name nor globals count. What is known of one must not be taken for the other.
+An entry ends with its code object. It must not refer to that: a program that makes functions all
+the time would keep each of them, with all that was compiled for it.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache, wraps
+from contextlib import suppress
+from functools import wraps
 from types import CodeType
 from typing import Any, Generic, TypeVar, cast
-from weakref import finalize, ref
+from weakref import ref
 
 F = TypeVar("F", bound=Callable[..., Any])
 V = TypeVar("V")
@@ -39,17 +41,22 @@ def cached_by_code(maxsize: int) -> Callable[[F], F]:
     """Cache the results of a function whose first argument is a code object.
 
     Args:
-        maxsize: the number of results kept; the least recently used ones are evicted.
+        maxsize: the number of code objects whose results are kept; the oldest ones are evicted.
     """
 
     def decorate(function: F) -> F:
-        @lru_cache(maxsize)
-        def cached(key: CodeKey, *args: Any, **kwargs: Any) -> Any:
-            return function(key.code(), *args, **kwargs)
+        kept: ByCode[dict[Any, Any]] = ByCode(maxsize)
 
         @wraps(function)
         def call(code: CodeType, *args: Any, **kwargs: Any) -> Any:
-            return cached(CodeKey(code), *args, **kwargs)
+            results = kept.get(code)
+            if results is None:
+                results = {}
+                kept.set(code, results)
+            given = (args, *kwargs.items())
+            if given not in results:
+                results[given] = function(code, *args, **kwargs)
+            return results[given]
 
         return cast(F, call)
 
@@ -57,10 +64,15 @@ def cached_by_code(maxsize: int) -> Callable[[F], F]:
 
 
 class ByCode(Generic[V]):
-    """A weak dictionary keyed by the identity of code objects."""
+    """A weak dictionary keyed by the identity of code objects.
 
-    def __init__(self) -> None:
-        self._values: dict[CodeKey, V] = {}
+    Args:
+        maxsize: the number of entries that are kept, the newest; None for all.
+    """
+
+    def __init__(self, maxsize: int | None = None) -> None:
+        self._values: OrderedDict[CodeKey, V] = OrderedDict()
+        self._maxsize = maxsize
 
     def get(self, code: CodeType) -> V | None:
         """Return the entry of a code object, or None."""
@@ -70,10 +82,12 @@ class ByCode(Generic[V]):
         """Store an entry that lives as long as the code object.
 
         The key is found by its hash and by identity, also after the code object has died.
-
-        The key is found by its hash and by being the same object, also after the code is gone.
         """
+        values = self._values
         key = CodeKey(code)
-        if key not in self._values:
-            finalize(code, self._values.pop, key, None).atexit = False
-        self._values[key] = value
+        if key not in values:
+            if len(values) == self._maxsize:
+                with suppress(KeyError):  # the last code objects have just died
+                    values.popitem(last=False)
+            key.code = ref(code, lambda _: values.pop(key, None))
+        values[key] = value

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
 from types import CodeType, FunctionType
 from typing import Any, Literal
+from weakref import ref
 
 from tc.compiler.capture.bytecode.by_code import ByCode, CodeKey, cached_by_code
 from tc.compiler.capture.bytecode.continuation import trampoline
@@ -35,13 +36,14 @@ class Origin:
     """The user's code that a resume function is made of, and resumed offsets -> user's offsets.
 
     Attributes:
+        code: weak, as what is compiled for the user's code holds the resume function.
         broke: whether it begins with an instruction that broke the graph of another frame, or
             with the call of a function that does.
         exits: the parameters that leave the ``with`` blocks in which it begins, that of the
             outermost first.
     """
 
-    code: CodeType
+    code: ref[CodeType]
     offsets: dict[int, int]
     broke: bool = False
     exits: tuple[str, ...] = ()
@@ -118,7 +120,7 @@ def traced_name(code: CodeType) -> str:
 def user_code(code: CodeType) -> CodeType:
     """Return the user's code that a resume function is made of; other code is returned as is."""
     origin = _ORIGINS.get(code)
-    return code if origin is None else origin.code
+    return (None if origin is None else origin.code()) or code
 
 
 def origin_of(code: CodeType, offset: int) -> tuple[CodeType, int]:
@@ -127,13 +129,12 @@ def origin_of(code: CodeType, offset: int) -> tuple[CodeType, int]:
     A break in a resume function is resumed by code made of the user's code: a loop that breaks in
     each iteration gets the same code each time, not the resumption of a resumption.
 
-    A break in resumed code is resumed by code made from there: a loop that breaks each time it
-    comes round gets the same code each time, not the resumption of a resumption.
     """
     origin = _ORIGINS.get(code)
-    if origin is None or offset not in origin.offsets:
+    user = None if origin is None else origin.code()
+    if origin is None or user is None or offset not in origin.offsets:
         return code, offset
-    return origin.code, origin.offsets[offset]
+    return user, origin.offsets[offset]
 
 
 @cached_by_code(4096)
@@ -168,7 +169,7 @@ def cached_resume_code(
     name = resume_name(code, offset)
     emitted = _resumption(code, offset, stack, locals, inner, raises)
     made = _assembled(code, emitted, name)
-    _ORIGINS.set(made, Origin(code, _offsets(made, emitted.instructions), broke, emitted.exits))
+    _ORIGINS.set(made, Origin(ref(code), _offsets(made, emitted.instructions), broke, emitted.exits))
     return made
 
 
