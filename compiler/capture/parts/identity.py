@@ -60,11 +60,16 @@ class Identities:
         owners = [value for value in changed if _has_attributes(value)]
         _refuse_shared_dicts(t, changed)
         alike = [
-            v for v in t.values.wrapped()
-            if owners and v.python_type() in kinds and _has_attributes(v)
-            and not isinstance(v, NNModuleValue)
-        ]  # fmt: skip
-        attributes = [DictSource(s) for v in (*owners, *alike) if (s := _outside(v))]
+            value
+            for value in t.values.wrapped()
+            if owners
+            and value.python_type() in kinds
+            and _has_attributes(value)
+            and not isinstance(value, NNModuleValue)
+        ]
+        attributes = [
+            DictSource(source) for value in (*owners, *alike) if (source := _outside(value))
+        ]
         if attributes:
             kinds.add(dict)
         known = [
