@@ -352,14 +352,14 @@ class Shapes:
             self.env.settings = before
 
     def symint(self, value: int, source: Source, bits: int) -> Any:
-        """Return a symbol for an integer input of so many bits; 0 and 1 are not special."""
+        """Return the one symbol of an integer input of so many bits; 0 and 1 are not special."""
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
-        torch_source = _WrappedSource(source)
-        number = self.env.create_unspecified_symint_and_symbol(
-            value, torch_source, DimDynamic.DYNAMIC
-        )
-        self._track(number, torch_source, source)
+        if source.name in self._inputs:
+            return self._inputs[source.name][0]
+        given = _WrappedSource(source)
+        number = self.env.create_unspecified_symint_and_symbol(value, given, DimDynamic.DYNAMIC)
+        self._track(number, given, source)
         if isinstance(number, torch.SymInt):
             self.ranges.note(number, bits)
         return number
@@ -372,6 +372,8 @@ class Shapes:
         """
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
+        if source.name in self._inputs:
+            return self._inputs[source.name][0]
         torch_source = _WrappedSource(source)
         symbol = self.env.create_unspecified_symbol(value, torch_source, DimDynamic.DYNAMIC)
         number = self.env.create_symfloatnode(symbol, hint=value, source=torch_source)

@@ -20,7 +20,8 @@ from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.functions import CellValue
-from tc.compiler.capture.values.objects import Attributed
+from tc.compiler.capture.values.objects import Attributed, ClassValue, NNModuleValue
+from tc.compiler.capture.values.proxies import behind
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core.sources import CallSource, DictSource, Source
 
@@ -57,16 +58,46 @@ class Identities:
         changed = t.effects.changed_outside()
         kinds = {value.python_type() for value in changed}
         owners = [value for value in changed if _has_attributes(value)]
-        for owner in owners:
-            if t.values.find(vars(owner.obj)) is not None:
-                raise SkipFrame(f"{owner.describe()} is changed, and its __dict__ is read as well")
-        attributes = [DictSource(source) for owner in owners if (source := _outside(owner))]
+        _refuse_shared_dicts(t, changed)
+        alike = [
+            value
+            for value in t.values.wrapped()
+            if owners
+            and value.python_type() in kinds
+            and _has_attributes(value)
+            and not isinstance(value, NNModuleValue)
+        ]
+        attributes = [
+            DictSource(source) for value in (*owners, *alike) if (source := _outside(value))
+        ]
         if attributes:
             kinds.add(dict)
         known = [
             v for v in t.values.wrapped() if _outside(v) is not None and v.python_type() in kinds
         ]
         yield from _by_type([*changed, *known], attributes)
+
+
+def _refuse_shared_dicts(t: Interpreter, changed: list[Value]) -> None:
+    """Skip a frame that changes attributes which it reads by other names too.
+
+    Attributes of an object or a class may be read as items of its ``__dict__``, and those of an
+    object through a second object that has the same ``__dict__``.
+    """
+    holders: dict[int, Value] = {}
+    for owner in changed:
+        if not _has_attributes(owner) and not isinstance(owner, ClassValue):
+            continue
+        own = vars(owner.obj) if _has_attributes(owner) else behind(vars(owner.obj))
+        holders[id(own)] = owner
+        if t.values.find(own) is not None:
+            raise SkipFrame(f"{owner.describe()} is changed, and its __dict__ is read as well")
+    for value in t.values.wrapped() if holders else ():
+        other = holders.get(id(vars(value.obj))) if _has_attributes(value) else None
+        if other is not None and other.obj is not value.obj:
+            raise SkipFrame(
+                f"{other.describe()} is changed, and {value.describe()} has the same __dict__"
+            )
 
 
 def _by_type(values: Iterable[Value], dicts: Iterable[Source] = ()) -> Iterator[Apart]:

@@ -18,12 +18,12 @@ from tc.compiler.capture.torch_api.tensor_classes import construct
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtin_arguments import bound_arguments
 from tc.compiler.capture.values.builtins import BUILTINS
-from tc.compiler.capture.values.containers import TupleValue, is_struct_sequence
+from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.handlers import handler_of
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, is_struct_sequence, type_lookup
 from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
 from tc.compiler.capture.values.stand_ins import call_handler
 

@@ -46,8 +46,6 @@ from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constan
 from tc.compiler.capture.values.containers import (
     DequeValue,
     ListValue,
-    field_names,
-    is_struct_sequence,
 )
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.functions import (
@@ -61,7 +59,7 @@ from tc.compiler.capture.values.iterators import (
     SEQUENCE_ITERATORS,
     wrap_iterator,
 )
-from tc.compiler.capture.values.lookup import MISSING
+from tc.compiler.capture.values.lookup import MISSING, field_names, is_struct_sequence
 from tc.compiler.capture.values.objects import (
     ClassValue,
     NNModuleValue,
@@ -362,10 +360,17 @@ def _slice(t: Interpreter, obj: slice, source: Source) -> Value:
 
 
 def _is_plain_tensor(obj: Any) -> bool:
-    return type(obj) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and (
-        obj.layout is torch.strided
-        and not (obj.is_nested or obj.is_quantized or torch._is_functional_tensor(obj))
-    )
+    plain = type(obj) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+    return plain and _can_be_faked(obj)
+
+
+def _can_be_faked(obj: torch.Tensor) -> bool:
+    """Return whether a tensor has sizes and strides, and so has the one that it is a view of."""
+    if obj.layout is not torch.strided or torch._is_functional_tensor(obj):
+        return False
+    if obj.is_nested or obj.is_quantized:
+        return False
+    return not (obj._is_view() and obj._base is not None and obj._base.is_nested)
 
 
 def _fake_tensor(t: Interpreter, obj: FakeTensor, source: Source) -> Value:
@@ -391,9 +396,7 @@ def _is_derived_tensor(obj: Any) -> bool:
         return False  # it has no shape yet
     if any(own_attribute(cls, name) is not MISSING for name in READ):
         return False  # torch would read attributes that the class overrides
-    if is_wrapper(cls) or obj.layout is not torch.strided or torch._is_functional_tensor(obj):
-        return False
-    return not (obj.is_nested or obj.is_quantized)
+    return not is_wrapper(cls) and _can_be_faked(obj)
 
 
 #: attributes that are read to make a fake of a tensor

@@ -25,7 +25,7 @@ from tc.compiler.capture.values.base import NULL, Lazy, Slot, Value
 from tc.compiler.capture.values.const import LITERALS, ConstValue
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.lookup import type_lookup
-from tc.compiler.capture.values.objects import Attributed, NNModuleValue
+from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.capture.values.tensor import NodeValue
 from tc.compiler.core.sources import (
     AttrSource,
@@ -461,12 +461,10 @@ class Residual:
     def replay_attribute(self, owner: Value, name: str, value: Value | None) -> None:
         """Emit ``owner.name = value``, or ``del``, bypassing a method that was traced already."""
         verb = "__delattr__" if value is None else "__setattr__"
-        existing_module = isinstance(owner, NNModuleValue) and owner.source is not None
-        base = torch.nn.Module if existing_module else object  # modules keep tables of parameters
         kind = owner.cls if isinstance(owner, Attributed) else object
-        plain = type_lookup(base, verb)
+        plain = type_lookup(object, verb)
         own = type_lookup(kind, verb)
-        hidden = not existing_module and isinstance(type_lookup(kind, name), property)
+        hidden = isinstance(type_lookup(kind, name), property)
         if hidden or (isinstance(own, types.FunctionType) and own is not plain):
             self.load_callable(plain)
             self.push(owner)

@@ -13,6 +13,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.tensor import TensorValue
@@ -75,6 +76,10 @@ def make_parameter(t: Interpreter, kind: type, args: Args, kwargs: Kwargs) -> Va
     assert isinstance(made, TensorValue)
     made.kind = kind
     t.output.marks.add(LEAF)
+    if kind is torch.nn.Buffer:
+        persistent = kwargs.get("persistent", args[1] if len(args) > 1 else ConstValue(True))
+        t.effects.store_attribute(made, "persistent", persistent)
+        t.effects.store_attribute(made, "_is_buffer", ConstValue(True))
     return made
 
 

@@ -50,11 +50,22 @@ def bind_descriptor(
     if getter is not MISSING and not isinstance(raw, type):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_ATTR, f"{owner.describe()}.{name}")
     source: Source | None = None
-    if owner.source is None or inherited:
+    if owner.source is None or inherited or _instance_hides(owner, cls, name):
         source = _source_in_class(t, cls, raw, name)
     else:
         source = AttrSource(owner.source, name)
     return t.values.wrap(raw, source) if source is not None else t.values.known(raw)
+
+
+def _instance_hides(owner: Value, cls: type, name: str) -> bool:
+    """Return whether ``owner.name`` was something else than the class attribute before the frame.
+
+    Traced code may have deleted an attribute of the object, or a ``__getattribute__`` that is
+    written in Python asked for the one of the class.
+    """
+    if isinstance(type_lookup(cls, "__getattribute__"), types.FunctionType):
+        return True
+    return name in getattr(owner.obj, "__dict__", ())
 
 
 def _compute_once(

@@ -22,7 +22,7 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.lookup import field_index, field_names, type_lookup
 from tc.compiler.capture.values.stand_ins import raise_as_python
 from tc.compiler.core.sources import Source
 
@@ -98,20 +98,6 @@ class SequenceValue(Value):
         return [slot for slot in self.slots if isinstance(slot, Value)]
 
 
-def is_struct_sequence(kind: Any) -> bool:
-    """Return whether a class is a named tuple of C whose fields are its items, as torch's are."""
-    if not issubclass(kind, tuple) or "n_fields" not in vars(kind):
-        return False
-    return bool(kind.n_fields == len(kind.__match_args__))  # `os.stat_result` has fields beside
-
-
-def field_names(kind: Any) -> tuple[str, ...]:
-    """Return the field names of a named tuple, be it one of C."""
-    if is_struct_sequence(kind):
-        return tuple(kind.__match_args__)
-    return tuple(getattr(kind, "_fields", ()))
-
-
 class TupleValue(SequenceValue):
     """A tuple, a torch.Size, or a named tuple; `kind` is its class."""
 
@@ -141,8 +127,9 @@ class TupleValue(SequenceValue):
 
     def attr(self, t: Interpreter, name: str) -> Value:
         fields = field_names(self.kind)
-        if name in fields:
-            return self.at(t, fields.index(name))
+        index = field_index(self.kind, name)
+        if index is not None:
+            return self.at(t, index)
         own = isinstance(getattr(self.kind, name, None), types.FunctionType)
         if self.kind not in (tuple, torch.Size) and (own or name not in dir(tuple)):
             found = t.attributes.class_attr(self, self.kind, name)

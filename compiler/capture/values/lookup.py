@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import types
 from typing import Any
 
@@ -14,6 +15,8 @@ MISSING: Any = object()
 ITERABLE = ("__iter__", "__getitem__")
 #: what PyTorch's own modules define: the tracer knows what it does
 _MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
+#: what the class of a named tuple that is written in Python has for each field
+FIELD = type(vars(collections.namedtuple("Any", "field"))["field"])
 
 
 def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
@@ -57,3 +60,31 @@ def read_runs_python(obj: Any, name: str) -> bool:
         return isinstance(fallback, types.FunctionType) and fallback is not _MODULE_GETATTR
     getter = type_lookup(type(raw), "__get__")
     return isinstance(raw, property) or isinstance(getter, types.FunctionType)
+
+
+def is_struct_sequence(kind: Any) -> bool:
+    """Return whether a class is a named tuple of C whose fields are its items, as torch's are."""
+    if not issubclass(kind, tuple) or "n_fields" not in vars(kind):
+        return False
+    return bool(kind.n_fields == len(kind.__match_args__))  # `os.stat_result` has fields beside
+
+
+def field_names(kind: Any) -> tuple[str, ...]:
+    """Return the field names of a named tuple, be it one of C."""
+    if is_struct_sequence(kind):
+        return tuple(kind.__match_args__)
+    return tuple(getattr(kind, "_fields", ()))
+
+
+def field_index(kind: Any, name: str) -> int | None:
+    """Return which item an attribute of a named tuple reads, or None if it is not a field.
+
+    The class decides: a field may be hidden in a subclass, replaced, or have a second name.
+    """
+    raw = type_lookup(kind, name)
+    if isinstance(raw, FIELD):
+        index: int = raw.__reduce__()[1][0]
+        return index
+    if isinstance(raw, types.MemberDescriptorType) and is_struct_sequence(kind):
+        return field_names(kind).index(name) if name in field_names(kind) else None
+    return None

@@ -32,6 +32,8 @@ GLOBAL_HOOKS = (
     "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
     "_global_backward_pre_hooks",
 )  # fmt: skip
+#: classes whose instances a module keeps in a table when they are stored to an attribute
+REGISTERED = (torch.nn.Parameter, torch.nn.Buffer, torch.nn.Module)
 SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
@@ -156,12 +158,22 @@ class Attributed(Value):
         if isinstance(setter, types.FunctionType):
             t.inline_object(setter, [t.values.known(raw), self, value])
             return
+        self._refuse_slot_of_c(raw, name)
         ordinary = type_lookup(self.cls, "__setattr__") is object.__setattr__
         if ordinary and not self.cls.__dictoffset__ and not isinstance(raw, SLOT_TYPES):
             absent = f"has no attribute '{name}'"
             reason = absent if raw is MISSING else f"attribute '{name}' is read-only"
             t.python.raise_(AttributeError, f"'{self.cls.__name__}' object {reason}")
         t.effects.store_attribute(self, name, value)
+
+    def _refuse_slot_of_c(self, raw: Any, name: str) -> None:
+        """Break at a store to what C code computes, ``__class__`` or ``__dict__``.
+
+        Such a store changes what other names of the object mean: it can't wait for the residual
+        code while traced code reads on.
+        """
+        if isinstance(raw, types.GetSetDescriptorType):
+            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
 
     def _raise_lacking(self, t: Interpreter, name: str, part: str) -> None:
         """Raise the error of a property without a setter or deleter."""
@@ -187,6 +199,7 @@ class Attributed(Value):
         if isinstance(deleter, types.FunctionType):
             t.inline_object(deleter, [t.values.known(raw), self])
             return
+        self._refuse_slot_of_c(raw, name)
         slot = isinstance(raw, SLOT_TYPES)
         if (self._data_descriptor(t, raw, name) if slot else self.stored(t, name)) is None:
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
@@ -285,8 +298,6 @@ class NNModuleValue(ObjectValue):
 
     def _registered(self, t: Interpreter, name: str) -> Value | None:
         """Return a parameter, buffer or submodule of that name, or None."""
-        if t.effects.attribute(self, name) is UNBOUND:
-            return None
         for table in self.TABLES:
             now = self._table_now(t, table)
             if now is not None:
@@ -339,11 +350,12 @@ class NNModuleValue(ObjectValue):
 
     def _changes_tables(self, t: Interpreter, name: str, value: Value) -> bool:
         """Return whether ``self.name = value`` has to be seen by what lists parameters."""
+        if issubclass(value.python_type(), REGISTERED):
+            return True
         if any(self._table_now(t, table) is not None for table in self.TABLES):
             return True
         held = vars(self.obj) if self.obj is not None else {}
-        registered = any(name in held.get(table, ()) for table in self.TABLES)
-        return registered and t.python.is_none(value)
+        return any(name in held.get(table, ()) for table in self.TABLES)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         plain = type_lookup(self.cls, "__call__") is _MODULE_CALL

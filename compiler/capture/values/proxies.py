@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.core.sources import ItemSource, Source
+from tc.compiler.core.sources import CallSource, ItemSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -79,9 +80,17 @@ def accepts(obj: Any) -> bool:
     return type(obj) is types.MappingProxyType and all(map(is_constant_object, obj))
 
 
+def behind(proxy: Any) -> Any:
+    """Return the mapping that a proxy shows; that of a class has no other name."""
+    return gc.get_referents(proxy)[0]
+
+
 def wrap_proxy(t: Interpreter, obj: types.MappingProxyType[Any, Any], source: Source) -> Value:
-    """Return the value of an existing proxy; reads go to the dict behind it, item by item."""
+    """Return the value of an existing proxy: a dict that it shows is one value under all names."""
     t.guards.add("TYPE", source, type(obj))
+    mapping = t.values.wrap(behind(obj), CallSource(source, behind, "gc.get_referents({})[0]"))
+    if isinstance(mapping, DictValue):
+        return MappingProxyValue(mapping, source)
     entries: dict[Any, Any] = {}
     for key, item in obj.items():
         unread = Lazy(item, ItemSource(source, key))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.values.base import NotConstant, Slot, Value
-from tc.compiler.capture.values.containers import TupleValue, field_names
-from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.lookup import field_index, type_lookup
 from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.core.sources import Source
 
@@ -33,7 +33,7 @@ class TupleObjectValue(TupleValue, Attributed):
         return Attributed.attr(self, t, name)
 
     def find(self, t: Interpreter, name: str) -> Value | None:
-        if name in field_names(self.kind):
+        if field_index(self.kind, name) is not None:
             return TupleValue.attr(self, t, name)
         raw = type_lookup(self.kind, name)
         if raw is type_lookup(tuple, name) and raw is not type_lookup(object, name):
@@ -41,12 +41,12 @@ class TupleObjectValue(TupleValue, Attributed):
         return super().find(t, name)
 
     def generic_set_attr(self, t: Interpreter, name: str, value: Value) -> None:
-        if name in field_names(self.kind):
+        if field_index(self.kind, name) is not None:
             t.python.raise_(AttributeError, "can't set attribute")
         super().generic_set_attr(t, name, value)
 
     def generic_del_attr(self, t: Interpreter, name: str) -> None:
-        if name in field_names(self.kind):
+        if field_index(self.kind, name) is not None:
             t.python.raise_(AttributeError, "can't delete attribute")
         super().generic_del_attr(t, name)
 

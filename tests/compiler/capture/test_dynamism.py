@@ -112,3 +112,14 @@ def test_dynamic_sources_lists_one_dimension():
         assert graphs() == 1
         compiled(torch.ones(20, 20))
     assert graphs() == 2
+
+
+@pytest.mark.parametrize("numbers", [[5, 6, -2], [5.5, 6.5, -2.25]])
+@pytest.mark.parametrize("copied", ["l[0:]", "[*l]", "l + []", "list(l)", "tuple(l)", "l * 1"])
+def test_a_number_that_is_read_out_of_a_list_and_a_copy_has_one_symbol(numbers, copied):
+    f = eval(f"lambda x, l: x.repeat(1, 2) if sum({copied}) > 2 * l[2] + 1 else x * l[1]")
+    compiled = tc.compile(f, backend="eager", dynamic=True)
+    for shift in (0, 1, 20):
+        items = [number + shift for number in numbers]
+        x = torch.ones(5, 3)
+        torch.testing.assert_close(compiled(x, items), f(x, items))

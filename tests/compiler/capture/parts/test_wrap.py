@@ -297,3 +297,23 @@ def test_a_function_behind_a_cache_is_the_object_that_it_is(place):
     fn, x = CACHED[place], torch.ones(2)
     (got, *others), (expected, *wanted) = tc.compile(fn, backend="eager")(x), fn(x)
     assert torch.equal(got, expected) and others == wanted
+
+
+def part_of_nested(n):
+    return n.unbind()[1]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("program", [
+    lambda n: [part + 1 for part in n.unbind()], lambda n: [part + 1 for part in n],
+    lambda n: n[0] * 2, lambda n: part_of_nested(n)[:1] + n[0][:1],
+    lambda n: part_of_nested(n).as_subclass(Derived) + 1,
+])  # fmt: skip
+def test_parts_of_nested_tensors_stay_outside_of_graphs(program):
+    n = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)])
+    got, want = tc.compile(program, backend="eager")(n), program(n)
+    torch.testing.assert_close(got, want)
+
+
+class Derived(torch.Tensor):
+    """Adds nothing."""
