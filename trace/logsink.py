@@ -20,7 +20,7 @@ from tc.trace.guardtext import readable
 from tc.trace.ids import CompileId, cause_id, leading_source, plain_function
 from tc.trace.kinds import kind_of
 from tc.trace.logcosts import BreakCosts, Replays
-from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, near
+from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, near, place_text
 from tc.trace.memory import step_memory
 from tc.trace.run_events import Profile
 from tc.trace.stage_events import MemoryPlan
@@ -283,7 +283,7 @@ class LogSink:
             return self._document("guards", title, event.text, compile_id)
         rows = []
         for expr, place in zip(event.exprs, event.places, strict=True):
-            rows.append(f"{expr}  # {near(place[0])}:{place[1]}" if place else expr)
+            rows.append(f"{expr}  # {place_text(*place)}" if place else expr)
         return self._document("guards", f"{len(rows)} guards", "\n".join(rows), compile_id)
 
     def graph(self, event: ev.OutputGraph, compile_id: CompileId | None) -> Message:
@@ -351,7 +351,7 @@ class LogSink:
 
     def symbol(self, event: ev.CreateSymbol, compile_id: CompileId | None) -> Message:
         """Print what a symbol stands for, on one line."""
-        place = "".join(f"  {near(at.file)}:{at.line}" for at in event.user_stack[-1:])
+        place = "".join(f"  {place_text(at.file, at.line)}" for at in event.user_stack[-1:])
         title = f"{event.symbol} = {event.val} in {event.vr}, of {event.source}{place}"
         return Message("dynamic", "text", title, compile=_bracket(compile_id))
 
@@ -407,7 +407,7 @@ class LogSink:
             times = tally.places.total()
             others = len(tally.places) - 1
             more = f" and {counted(others, 'more line')}" if others else ""
-            place = f"{near(event.file)}:{event.line}{more}"
+            place = f"{place_text(event.file, event.line)}{more}"
             spent = f"  {duration(cost[name])} compiling" if cost[name] else ""
             rows.append(f"    {name:<11} {TIMES}{times:<4} {place}  {event.title}{spent}")
         if len(tallies) > ROWS:

@@ -20,7 +20,7 @@ from tc.compiler.core.graphtext import UNREPORTED
 from tc.compiler.errors import StageError, TcError, error_context, user_place, where_text
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
-from tc.trace import CompileId, StackFrame
+from tc.trace import CompileId, StackFrame, cells
 from tc.trace.branches import fixes_at
 from tc.trace.commands import command
 from tc.trace.fixes import NO_FIX
@@ -270,8 +270,9 @@ def report_failure(error: Exception, stage: str, place: StackFrame, part: str = 
             stage, type(error).__name__, str(error), line.file, line.line, minify_command()
         )
     )
-    where = f"{place.name} ({place.file}:{place.line})"
-    at = f" at {line.file}:{line.line}, in {found.callee or found.opcode}" if found else ""
+    where = f"{place.name} ({cells.place(place.file, place.line)})"
+    met = cells.place(line.file, line.line)
+    at = f" at {met}, in {found.callee or found.opcode}" if found else ""
     return f"compiling {part}{where} failed in {stage}{at}: {error}"
 
 
