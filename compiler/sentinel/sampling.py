@@ -266,7 +266,8 @@ class Watch:
         where = f"; repro: {script}" if script else f"; no repro: {why}"
         return (
             f"sentinel: call {number} of the graph of {place.name} "
-            f"({cells.place(place.file, place.line)}), {what} from eager{at}: {difference.message}{then}{where}"
+            f"({cells.place(place.file, place.line)}), {what} "
+            f"from eager{at}: {difference.message}{then}{where}"
         ).replace("call from eager", "call")
 
 
