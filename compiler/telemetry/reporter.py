@@ -17,7 +17,14 @@ from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.graphtext import UNREPORTED
-from tc.compiler.errors import StageError, TcError, error_context, user_place, where_text
+from tc.compiler.errors import (
+    StageError,
+    TcError,
+    error_context,
+    in_library,
+    user_place,
+    where_text,
+)
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame, cells
@@ -292,8 +299,12 @@ def as_failure(error: Exception, stage: str, text: str) -> TcError:
 
 
 def minify_command() -> str:
-    """Return the command that reduces a failure of the running script."""
-    script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else "SCRIPT"
+    """Return the command that reduces a failure of the running script.
+
+    What an installed package starts (pytest, the kernel of a notebook) is no script.
+    """
+    started = sys.argv[0] if sys.argv else ""
+    script = started if started.endswith(".py") and not in_library(started) else "SCRIPT"
     return str(command("tc-minify", script))
 
 

@@ -592,3 +592,27 @@ def test_modes_are_those_of_torch():
         torch.compile(torch.sin, mode="none of them")
     named = str(refused.value).partition("should be one of: ")[2]
     assert set(named.split(", ")) == set(tc.list_mode_options())
+
+
+def test_what_tc_compiles_does_not_count_for_torch_compile(tmp_path):
+    """One function under both compilers: neither the limit nor the report takes it for a storm."""
+    from tc.tlparse.pytest_plugin import diagnoses, recording
+
+    def step(x):
+        return x.sin() + 1
+
+    graphs = []
+
+    def counting(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    x = torch.ones(3)
+    pytorch()
+    for _ in range(10):
+        tc.reset()
+        tc.compile(step, backend="eager")(x)
+    with recording(tmp_path):
+        torch.compile(step, backend=counting)(x)
+    assert len(graphs) == 1
+    assert [(one.recompile_count, one.findings) for one in diagnoses(tmp_path)] == [(0, [])]
