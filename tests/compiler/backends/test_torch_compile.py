@@ -616,3 +616,17 @@ def test_what_tc_compiles_does_not_count_for_torch_compile(tmp_path):
         torch.compile(step, backend=counting)(x)
     assert len(graphs) == 1
     assert [(one.recompile_count, one.findings) for one in diagnoses(tmp_path)] == [(0, [])]
+
+
+def test_torch_logs_of_what_tc_does_are_printed(capsys):
+    asked = torch._logging.set_logs
+    try:
+        asked(aot_graphs=True, output_code=True)
+        torch.compile(lambda x: x.sin() + 1, backend="tc")(torch.ones(3))
+        said = capsys.readouterr().err
+        assert "aten.sin" in said and "def call(args)" in said
+    finally:
+        asked()
+    torch.compiler.reset()
+    torch.compile(lambda x: x.cos() + 1, backend="tc")(torch.ones(3))
+    assert "aten.cos" not in capsys.readouterr().err
