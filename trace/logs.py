@@ -157,7 +157,7 @@ def follow(names: Iterable[str]) -> None:
     wanted = OF_BACKEND.intersection(names)
     of_program = _board.sink is not None and not _board.followed
     if wanted != _board.followed and not of_program:
-        set_logs(**dict.fromkeys(wanted, True))
+        _switch(read_switches(",".join(wanted))[0], "full", None)
         _board.followed = wanted
 
 
