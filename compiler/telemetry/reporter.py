@@ -99,7 +99,8 @@ class CompileReporter:
         self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]
     ) -> None:
         """Tell why code that exists does not fit this call."""
-        causes = tuple(cause_of(failure, failure.source in dynamic) for failure in failures)
+        name = self.code.co_name
+        causes = tuple(cause_of(one, one.source in dynamic, name) for one in failures)
         self.recompile = "; ".join(cause.guard for cause in causes) or None
         trace.emit(
             trace.Recompile(
@@ -211,7 +212,7 @@ class CompileReporter:
 
     def report_limit(self, limit: int, failures: Sequence[Failure]) -> None:
         """Tell that a function was compiled too often and runs eagerly from now on."""
-        causes = tuple(cause_of(failure, False) for failure in failures)
+        causes = tuple(cause_of(one, False, self.code.co_name) for one in failures)
         count_in_python(self.code, self.compile_id)
         trace.emit(
             trace.RecompileLimit(
@@ -334,8 +335,8 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
     )
 
 
-def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
-    """Return one changed input as the trace tells it."""
+def cause_of(failure: Failure, now_dynamic: bool, function: str) -> trace.RecompileCause:
+    """Return one changed input of a function as the trace tells it."""
     kind = failure.guard.kind if failure.guard is not None else "SHAPE"
     file, line = failure.user_line or ("", 0)
     return trace.RecompileCause(
@@ -344,7 +345,7 @@ def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
         old=failure.old,
         new=failure.new,
         kind=role_of(kind, failure.source),
-        fix=fix_of(failure, kind),
+        fix=fix_of(failure, kind, function),
         now_dynamic=now_dynamic,
         file=file,
         line=line,
@@ -358,12 +359,12 @@ def role_of(kind: str, source: str) -> str:
     return ROLES.get(kind, kind.lower().replace("_", " "))
 
 
-def fix_of(failure: Failure, kind: str) -> str:
+def fix_of(failure: Failure, kind: str, function: str) -> str:
     """Return what to change so that an input no longer forces a recompile."""
     source = readable(failure.source)
     sort = sort_of(source, role_of(kind, failure.source))
     old = failure.text if sort == "shape" else failure.old
-    known = advice(subject_of(source, old, failure.new, sort, failure.text), "tc")
+    known = advice(subject_of(source, old, failure.new, sort, failure.text, function), "tc")
     return known[0] if known else NO_FIX
 
 

@@ -348,7 +348,8 @@ def recompiled(facts: Facts) -> list[Event]:
                 lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
         if lead.kind == "size" and _of(one, lead) in held:  # then nothing makes it dynamic
             lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
-        named_so = one.compiled.alias or one.compiled.function
+        resumed = one.compiled.function if one.compiled.line_of_resume else ""
+        named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
         title, why, fix = remedy(lead, producer, named_so, sizes, at)
