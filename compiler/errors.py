@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tc.trace import cells
 from tc.trace.chains import chain_lines
 from tc.trace.places import StackFrame
 
@@ -74,7 +75,7 @@ def where_text(stack: Sequence[StackFrame]) -> str:
     """Return the user's line with carets, and where it was called from, all of the calls."""
     place = user_place(stack)
     (head, *source) = chain_lines([place])
-    lines = [f"  at {place}", *source]
+    lines = [f"  at {cells.place(place.file, place.line)} in {place.name}", *source]
     if len(stack) > 1:
         calls = chain_lines(stack)
         if head in calls:  # its source follows there
@@ -175,6 +176,23 @@ class ConstraintViolationError(UserError):
 
 class UncapturedHigherOrderOpError(Unsupported):
     """The body of a higher-order operation could not be captured."""
+
+
+class own_frames_left_out:
+    """Cuts the compiler's frames off the traceback of an error that the program is to mend.
+
+    What failed inside of the compiler is the cause of the error, and keeps its traceback.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OptionError | Unsupported | RecompileError | NestedTraceError) or (
+            isinstance(error, StageError) and error.__cause__ is not None
+        ):
+            error.__traceback__ = None
+            error.__suppress_context__ = True
 
 
 # The names under which torch's programs know these errors.

@@ -81,7 +81,7 @@ from tc.compiler.telemetry.reporter import (
     callers,
     report_failure,
 )
-from tc.trace import CompileId
+from tc.trace import CompileId, cells
 from tc.trace.ids import in_users_words
 
 Compiled = Callable[..., Any]
@@ -287,7 +287,7 @@ class FrameCompiler:
             return hook.RunCached(why)
         trace.warn(
             f"{in_users_words(code.co_qualname)} "
-            f"({code.co_filename}:{code.co_firstlineno}) was compiled "
+            f"({cells.place(code.co_filename, code.co_firstlineno)}) was compiled "
             f"{limit} times (config.recompile_limit) and runs eagerly from now on; "
             f"the last change: {changes(failures)}. TC_LOGS=recompiles shows each change."
         )

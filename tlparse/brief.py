@@ -14,6 +14,7 @@ from tc.tlparse.summary import headline
 from tc.trace.commands import command
 from tc.trace.findings import Diagnosis, Finding
 from tc.trace.fixes import NO_FIX
+from tc.trace.ids import plain_function
 from tc.trace.words import count
 
 _MOST: Final = 20
@@ -65,8 +66,8 @@ def _finding(finding: Finding) -> Iterator[str]:
     if where.source:
         yield f"    {where.source.strip()}"
     for frame in finding.stack[-_STACK:]:
-        if frame != where and frame.file:
-            yield f"called through {frame.file}:{frame.line} in {frame.function}"
+        if (frame.file, frame.line) != (where.file, where.line) and frame.file:
+            yield f"called through {frame.file}:{frame.line} in {plain_function(frame.function)}"
     yield f"why: {finding.why}"
     for cause in finding.causes[:_CAUSES]:
         yield f"changed: {cause}"

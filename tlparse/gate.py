@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -115,10 +115,12 @@ class _Verdict:
         rows: what is counted, how often it happened, and how often it may; None: any number.
         new: findings that the baseline does not know.
         present: findings that should be gone.
+        codes: the codes of the findings that each row counts.
         empty: why there was nothing to count; empty if there was.
     """
 
     rows: tuple[tuple[str, int, int | None], ...]
+    codes: Mapping[str, Set[str]]
     found: Sequence[Finding]
     matched: Matched | None
     new: Sequence[Finding]
@@ -129,6 +131,11 @@ class _Verdict:
     def over(self) -> list[tuple[str, int, int | None]]:
         """The counts above what is allowed."""
         return [row for row in self.rows if row[2] is not None and row[1] > row[2]]
+
+    def behind(self, name: str) -> list[Finding]:
+        """Return the findings that make up a count which is above what is allowed."""
+        over = any(row[0] == name for row in self.over)
+        return [one for one in self.found if over and one.code in self.codes[name]]
 
     @property
     def ok(self) -> bool:
@@ -160,6 +167,11 @@ def check(
             ("recompiles", diagnosis.recompile_count, limits.recompiles),
             ("failed compiles", len(diagnosis.failures), limits.failures),
         ),
+        {
+            "graph breaks": {event.code for event in diagnosis.breaks},
+            "recompiles": {"TC201"},
+            "failed compiles": {event.code for event in diagnosis.failures},
+        },
         found,
         matched,
         [one for one in found if one.id in fresh],
@@ -173,7 +185,8 @@ def check(
 
         unwanted = {one.id: one for one in (*verdict.new, *verdict.present)}
         asked = baseline is not None or bool(absent)
-        print(junit(verdict.rows, list(unwanted.values()), asked, verdict.empty))
+        behind = {name: verdict.behind(name) for name, _, _ in verdict.rows}
+        print(junit(verdict.rows, behind, list(unwanted.values()), asked, verdict.empty))
     else:
         say("\n".join(_as_text(verdict, absent)))
     if verdict.empty:
@@ -213,6 +226,7 @@ def _as_text(verdict: _Verdict, absent: Sequence[str]) -> list[str]:
         if most is not None:
             word = "ok" if number <= most else "FAILED"
             lines.append(f"{word:<7}{name}: {number} (allowed: {most})")
+            lines += _named(verdict.behind(name))
     if verdict.matched is not None:
         lines += _against(verdict.matched, verdict.found, verdict.new)
     if absent:
@@ -224,14 +238,22 @@ def _as_text(verdict: _Verdict, absent: Sequence[str]) -> list[str]:
     return lines
 
 
+def _named(found: Sequence[Finding]) -> list[str]:
+    """Return two lines for each finding: what and where, and what to do."""
+    lines = []
+    for one in found:
+        where = f"  {one.where.short}" if one.where.file else ""
+        lines.append(f"       {one.id} ×{one.count}  {one.title}{where}")
+        lines += [f"          {one.failure}"] if one.failure else []
+        lines.append(f"          fix: {one.fix[0] if one.fix else NO_FIX}")
+    return lines
+
+
 def _against(matched: Matched, found: Sequence[Finding], new: Sequence[Finding]) -> list[str]:
     """Compare with the baseline: a line for each finding that is new, moved, gone or more often."""
     word = "FAILED" if new else "ok"
     lines = [f"{word:<7}new findings: {len(new)} (known: {len(found) - len(new)})"]
-    for one in new:
-        where = f"  {one.where.short}" if one.where.file else ""
-        lines.append(f"       {one.id} ×{one.count}  {one.title}{where}")
-        lines.append(f"          fix: {one.fix[0] if one.fix else NO_FIX}")
+    lines += _named(new)
     for before, now in matched.same:
         if now.count > before.count:
             lines.append(

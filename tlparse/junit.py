@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -16,6 +16,7 @@ _SUITE: Final = "tc-report"
 
 def junit(
     limits: Sequence[tuple[str, int, int | None]],
+    behind: Mapping[str, Sequence[Finding]],
     unwanted: Sequence[Finding],
     asked: bool,
     empty: str = "",
@@ -24,6 +25,7 @@ def junit(
 
     Args:
         limits: what is counted, how often it happened, and how often it may.
+        behind: for what happens too often, the findings that it consists of.
         unwanted: findings that the baseline does not know, or that should be gone.
         asked: whether there was a baseline, or findings that should be gone; if none of the
             findings is unwanted, one case says so.
@@ -36,7 +38,8 @@ def junit(
         if most is not None:
             case = SubElement(suite, "testcase", classname=_SUITE, name=f"{name} <= {most}")
             if number > most:
-                _fail(case, f"{number} {name}, allowed {most}", "")
+                found = "\n\n".join(map(str, behind.get(name, ())))
+                _fail(case, f"{number} {name}, allowed {most}", found)
     if empty:
         case = SubElement(suite, "testcase", classname=_SUITE, name="a compile was recorded")
         _fail(case, empty, "")

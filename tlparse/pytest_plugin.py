@@ -126,8 +126,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
                 yield
         finally:
             found = diagnoses(folder)
-            _report(item, found)
-        wrong = [*_over(limits or {}, found), *_new(config, found)]
+            wrong = [*_over(limits or {}, found), *_new(config, found)]
+            _report(item, found, shown=not wrong or sys.exc_info()[0] is not None)
         if wrong:
             kept = f"\ntrace: {folder}" if asked[0] else ""
             pytest.fail("\n".join(["tc: " + "; ".join(wrong), *_texts(found)]) + kept, False)
@@ -267,21 +267,26 @@ def _texts(found: Sequence[Diagnosis]) -> list[str]:
             lines.append(f"    {one.where.file}:{one.where.line} in {one.where.function}")
         if one.where.source:
             lines.append(f"        {one.where.source.strip()}")
-        lines += [f"    {cause}" for cause in one.causes]
+        lines += [f"    {line}" for line in (one.failure, *one.causes) if line]
         lines += [f"    fix: {fix}" for fix in one.fix]
     if len(every) > _SHOWN:
         lines += ["", f"and {len(every) - _SHOWN} more"]
     return lines
 
 
-def _report(item: pytest.Item, found: Sequence[Diagnosis]) -> None:
-    """Put the findings into the report of a test, and into its JUnit properties."""
+def _report(item: pytest.Item, found: Sequence[Diagnosis], shown: bool) -> None:
+    """Put the findings into the JUnit properties of a test, and into its report.
+
+    Args:
+        shown: no message of the plugin has them, because the test passes, or fails by itself.
+    """
     from tc.trace.findings.matching import Row
 
     rows = [Row.of(one).to_json() for one in _causes(found)]
     if rows:
         item.user_properties.append((_PROPERTY, rows))
-        item.add_report_section("call", "tc", "\n".join(_texts(found)).lstrip("\n"))
+        if shown:
+            item.add_report_section("call", "tc", "\n".join(_texts(found)).lstrip("\n"))
 
 
 class _BaselineWriter:

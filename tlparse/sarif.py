@@ -42,7 +42,7 @@ def sarif(diagnosis: Diagnosis, root: Path | None = None) -> dict[str, Any]:
                 "rules": [_rule(code) for code in used],
             }
         },
-        "originalUriBaseIds": {ROOT: {"uri": at.as_uri().rstrip("/") + "/"}},
+        "originalUriBaseIds": {ROOT: {"uri": (at / "_").as_uri().removesuffix("_")}},
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": True}],
         "results": [_result(one, used, at) for one in found],

@@ -148,6 +148,8 @@ def _lines(number: int, finding: Finding) -> list[str]:
     rows = [_cut(head)]
     if place:
         rows.append(_cut(f"      {place}"))
+    if finding.failure:
+        rows.append(_cut(f"      {finding.failure}"))
     rows.append(_fix(ways[0]) if ways else f"      fix: {NO_FIX}")
     if finding.forecast:
         mine = in_users_words(finding.reason)

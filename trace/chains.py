@@ -6,8 +6,9 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from tc.trace.cells import in_cell
 from tc.trace.ids import plain_function
-from tc.trace.places import StackFrame
+from tc.trace.places import StackFrame, file_name
 
 #: frames of a chain that are shown at its two ends, where there are more
 OUTERMOST, INNERMOST = 6, 10
@@ -97,7 +98,8 @@ def _parts(stack: Sequence[StackFrame]) -> Iterator[tuple[list[str], int]]:
 
 def _lines(frame: StackFrame) -> list[str]:
     name = plain_function(frame.name)
-    lines = [f'  File "{clean(frame.file)}", line {frame.line}, in {clean(name)}']
+    place = in_cell(frame.file, frame.line) or f'File "{clean(frame.file)}", line {frame.line}'
+    lines = [f"  {place}, in {clean(name)}"]
     if frame.loc and frame.loc.strip():
         lines.append(f"    {shown(frame.loc.rstrip())}")
         marks = carets(frame.loc, frame.col, frame.end_col)
@@ -108,8 +110,8 @@ def _lines(frame: StackFrame) -> list[str]:
 def callers_line(stack: Sequence[StackFrame]) -> str:
     """Return the calls above the innermost frame on one line, nearest first; empty if none."""
     above = [
-        f"{frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line} in "
-        f"{plain_function(frame.name)}"
+        (in_cell(frame.file, frame.line) or f"{file_name(frame.file)}:{frame.line}")
+        + f" in {plain_function(frame.name)}"
         for frame in reversed(stack[:-1])
     ]
     distinct = list(dict.fromkeys(above))

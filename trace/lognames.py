@@ -28,6 +28,15 @@ SAME_AS = {
     "trace_shape_events": "dynamic",
     "verbose_guards": "+guards",
 }
+# Names of TORCH_LOGS for what tc does where PyTorch captures, so that PyTorch itself is silent.
+OF_BACKEND = frozenset(
+    {
+        "aot_graphs", "aot_joint_graph", "autotuning", "autotuning_inputs", "benchmarking",
+        "cudagraphs", "fusion", "inductor_metrics", "ir_post_fusion", "kernel_code",
+        "loop_ordering", "loop_tiling", "node_runtime_estimation", "output_code", "perf_hints",
+        "post_grad_graphs", "schedule",
+    }
+)  # fmt: skip
 # Names of TORCH_LOGS for parts of PyTorch that work under tc as they do without it.
 OF_TORCH = frozenset(
     {

@@ -16,7 +16,7 @@ import structlog
 from tc.trace import words
 from tc.trace.emit import add_sink, remove_sink, warn
 from tc.trace.ids import process_rank
-from tc.trace.lognames import SAME_AS, instead_of
+from tc.trace.lognames import OF_BACKEND, SAME_AS, instead_of
 from tc.trace.logsink import LogSink
 from tc.trace.logtext import ASCII, FORMATS, Message, render, to_ascii
 
@@ -148,6 +148,19 @@ def set_logs(*, format: str = "full", out: str | None = None, **topics: Any) -> 
     _switch(read_switches(",".join(words))[0], format, out)
 
 
+def follow(names: Iterable[str]) -> None:
+    """Report what TORCH_LOGS asks of a backend; a choice made for tc itself comes first.
+
+    Args:
+        names: the artifacts that are switched on in PyTorch; those about capture it prints.
+    """
+    wanted = OF_BACKEND.intersection(names)
+    of_program = _board.sink is not None and not _board.followed
+    if wanted != _board.followed and not of_program:
+        _switch(read_switches(",".join(wanted))[0], "full", None)
+        _board.followed = wanted
+
+
 def _sign(how: Any) -> str:
     """Return what stands before the name of a topic in TC_LOGS."""
     if isinstance(how, int) and not isinstance(how, bool):
@@ -164,6 +177,7 @@ class _Switchboard:
     def __init__(self) -> None:
         self.sink: LogSink | None = None
         self.handlers: list[logging.Handler] = []
+        self.followed: frozenset[str] = frozenset()
         self.before = (logging.NOTSET, True)
 
 
@@ -172,6 +186,7 @@ _board = _Switchboard()
 
 def _switch(levels: dict[str, int], form: str, out: str | None) -> None:
     _switch_off()
+    _board.followed = frozenset()
     if not levels:
         return
     logger = logging.getLogger("tc")

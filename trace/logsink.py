@@ -17,10 +17,10 @@ from tc.trace.commands import command
 from tc.trace.emit import after_fork_in_child
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
-from tc.trace.ids import CompileId, cause_id, leading_source, plain_function
+from tc.trace.ids import CompileId, cause_id, in_users_words, leading_source, plain_function
 from tc.trace.kinds import kind_of
 from tc.trace.logcosts import BreakCosts, Replays
-from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, near
+from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, near, place_text
 from tc.trace.memory import step_memory
 from tc.trace.run_events import Profile
 from tc.trace.stage_events import MemoryPlan
@@ -224,7 +224,7 @@ class LogSink:
         return Message(
             topic="recompiles",
             mark="recompile",
-            title=f"recompiling {event.function}",
+            title=f"recompiling {in_users_words(event.function)}",
             code="TC201",
             id=cause_id("TC201", event.file, event.function, _leading(event)),
             file=event.file,
@@ -247,7 +247,7 @@ class LogSink:
         return Message(
             topic="recompiles",
             mark="error",
-            title=f"{event.function} reached recompile_limit ({event.limit}): "
+            title=f"{in_users_words(event.function)} reached recompile_limit ({event.limit}): "
             "from now on it runs EAGERLY",
             code="TC209",
             id=cause_id("TC209", event.file, event.function, ""),
@@ -283,7 +283,7 @@ class LogSink:
             return self._document("guards", title, event.text, compile_id)
         rows = []
         for expr, place in zip(event.exprs, event.places, strict=True):
-            rows.append(f"{expr}  # {near(place[0])}:{place[1]}" if place else expr)
+            rows.append(f"{expr}  # {place_text(*place)}" if place else expr)
         return self._document("guards", f"{len(rows)} guards", "\n".join(rows), compile_id)
 
     def graph(self, event: ev.OutputGraph, compile_id: CompileId | None) -> Message:
@@ -351,7 +351,7 @@ class LogSink:
 
     def symbol(self, event: ev.CreateSymbol, compile_id: CompileId | None) -> Message:
         """Print what a symbol stands for, on one line."""
-        place = "".join(f"  {near(at.file)}:{at.line}" for at in event.user_stack[-1:])
+        place = "".join(f"  {place_text(at.file, at.line)}" for at in event.user_stack[-1:])
         title = f"{event.symbol} = {event.val} in {event.vr}, of {event.source}{place}"
         return Message("dynamic", "text", title, compile=_bracket(compile_id))
 
@@ -407,7 +407,7 @@ class LogSink:
             times = tally.places.total()
             others = len(tally.places) - 1
             more = f" and {counted(others, 'more line')}" if others else ""
-            place = f"{near(event.file)}:{event.line}{more}"
+            place = f"{place_text(event.file, event.line)}{more}"
             spent = f"  {duration(cost[name])} compiling" if cost[name] else ""
             rows.append(f"    {name:<11} {TIMES}{times:<4} {place}  {event.title}{spent}")
         if len(tallies) > ROWS:
@@ -424,7 +424,7 @@ class LogSink:
         tallies = sorted(self._recompiles.values(), key=lambda tally: -tally.count)
         messages = []
         for tally in tallies[:ROWS]:
-            title = f"tc: {tally.function}  {counted(tally.count, 'recompile')}"
+            title = f"tc: {in_users_words(tally.function)}  {counted(tally.count, 'recompile')}"
             rows = [_folded_row(*item) for item in tally.folded.items()]
             by_source = [f"{source} {TIMES}{n}" for source, n in tally.sources.most_common(5)]
             if len(tally.sources) > 5:
@@ -515,7 +515,7 @@ def _change(cause: ev.RecompileCause) -> Change:
     notes = [cause.kind, "made dynamic now, later values reuse this" if cause.now_dynamic else ""]
     note = "; ".join(part for part in notes if part)
     fix = "" if cause.now_dynamic else cause.fix
-    return Change(cause.source, cause.old, cause.new, note, fix)
+    return Change(in_users_words(cause.source), cause.old, cause.new, note, fix)
 
 
 def _folded_row(sources: tuple[str, ...], folded: Folded) -> str:

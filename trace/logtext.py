@@ -106,6 +106,11 @@ def near(path: str) -> str:
     return path.removeprefix(here)
 
 
+def place_text(file: str, line: int) -> str:
+    """Return a line as people read it: of a cell, or of a file near the current folder."""
+    return in_cell(file, line) or f"{near(file)}:{line}"
+
+
 def render(message: Message, form: str, colour: bool = False, ascii_only: bool = False) -> str:
     """Return the message in one of `FORMATS`; an empty text when that format leaves it out."""
     text = FORMATS[form](message, _paint if colour else _no_paint)
@@ -153,8 +158,7 @@ def _head(message: Message, paint: Paint) -> str:
 
 
 def _where(message: Message) -> str:
-    place = f"{near(message.file)}:{message.line}" if message.file else ""
-    place = in_cell(message.file, message.line) or place
+    place = place_text(message.file, message.line) if message.file else ""
     function = f"in {message.function}" if message.function and message.mark == "break" else ""
     return " ".join(part for part in (place, function, message.compile) if part)
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from tc.trace.ids import plain_function
+
 
 class Kind(enum.Enum):
     """What changed."""
@@ -60,6 +62,7 @@ class Place(enum.Enum):
     """Where it was found."""
 
     LOCAL = "argument, or variable of an outer function"
+    AFTER_BREAK = "variable that a graph break has passed on"
     MODULE = "attribute of a module"
     ATTRIBUTE = "attribute"
     ITEM = "item of a container"
@@ -217,6 +220,7 @@ _EACH_VALUE: Final = (FEW, BRANCHES)
 ANY: Final = None
 TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.SIZE, Place.LOCAL): (MARK, DYNAMIC, PAD),
+    (Kind.SIZE, Place.AFTER_BREAK): (DYNAMIC, MEND_BREAK, PAD),
     (Kind.SIZE, ANY): (DYNAMIC, MARK_MADE, PAD),
     (Kind.ONE, ANY): (SMALL, AT_LEAST_TWO),
     (Kind.GROWS, ANY): (DYNAMIC, ALLOCATE),
@@ -262,6 +266,8 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
 def recipes(kind: Kind, place: Place) -> tuple[Recipe, ...]:
     """Return the row of what changed and where."""
     row = TABLE.get((kind, place))
+    if row is None and place is Place.AFTER_BREAK:
+        row = TABLE.get((kind, Place.LOCAL))
     return TABLE[kind, ANY] if row is None else row
 
 
@@ -466,6 +472,10 @@ def _place(name: str, guard: str, function: str, what: Kind) -> Place:
     if name.endswith("]"):
         return Place.ITEM
     if "." in name:
-        in_module = function.rpartition(".")[2] == "forward" and name.startswith("self.")
+        called = plain_function(function).rpartition(".")[2]
+        in_module = called == "forward" and name.startswith("self.")
         return Place.MODULE if in_module or _MADE_OF.search(guard) else Place.ATTRIBUTE
-    return Place.GLOBAL if _GLOBALS.search(guard) else Place.LOCAL
+    if _GLOBALS.search(guard):
+        return Place.GLOBAL
+    # Most variables there are made inside of the function: nothing outside can mark them.
+    return Place.LOCAL if plain_function(function) == function else Place.AFTER_BREAK

@@ -168,8 +168,8 @@ FORMS: Final = (
     _form("current backend", r"___check_current_backend\(.*\)", _state("backend"),
           "___check_current_backend(12345)"),
     _form("another backend",
-          r"BACKEND_MATCH failure: .*?Cached backend: (?P<old>.+?) \(id=.*?New backend: "
-          r"(?P<new>.+?) \(id=.*", _backends,
+          r"BACKEND_MATCH failure: .*?Cached backend: (?P<old>.+?)(?: \(id=\w+\))?\. New "
+          r"backend: (?P<new>.+?) \(id=.*", _backends,
           "BACKEND_MATCH failure: torch.compile detected different backend callables. Cached "
           "backend: _TorchCompileWrapper(compiler='eager', dynamic=None) (id=0x7f). New backend: "
           "<function mine at 0x7e> (id=0x7e). If this is unexpected, wrap your backend"),

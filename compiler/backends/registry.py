@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -84,6 +85,8 @@ def lookup_backend(backend: str | Backend) -> Backend:
         return found.compile
     installed = installed_backends()
     if backend not in installed:
+        if (registered := _of_program(backend)) is not None:
+            return registered
         if (instead := ELSEWHERE.get(backend)) is not None:
             raise OptionError(f"tc.compile has no backend {backend!r}: {instead}")
         known = [*BACKENDS, *installed]
@@ -124,6 +127,16 @@ def installed_backends() -> dict[str, EntryPoint]:
     """
     found = entry_points(group=TORCH_BACKENDS)
     return {point.name: point for point in found if not point.value.startswith("tc.")}
+
+
+def _of_program(name: str) -> Backend | None:
+    """Return a backend that the program has registered with PyTorch, None if there is none.
+
+    PyTorch's registry is only looked at where the program has loaded it.
+    """
+    registry: Any = sys.modules.get("torch._dynamo.backends.registry")
+    found = None if registry is None else registry._COMPILER_FNS.get(name)
+    return None if found is None or _is_of_torch(found) else found
 
 
 def eager(gm: fx.GraphModule, example_inputs: Any, **ignored: Any) -> Callable[..., Any]:

@@ -37,7 +37,11 @@ from tc.compiler.process import PROCESS
 from tc.compiler.ranks import follow_setting
 from tc.compiler.telemetry.profile import programs
 from tc.compiler.telemetry.reporter import report_forward
-from tc.compiler.telemetry.torch_trace import current_torch_compile, follow_torch_trace
+from tc.compiler.telemetry.torch_trace import (
+    current_torch_compile,
+    follow_torch_logs,
+    follow_torch_trace,
+)
 from tc.trace import StackFrame
 
 Compiled = Callable[..., Any]
@@ -80,6 +84,7 @@ def tc(
         settings = replace(settings, freezing=False)
         _warn_of_freezing()
     follow_torch_trace()
+    follow_torch_logs()
     follow_setting(config.rank_check)
     compile_id = current_torch_compile()
     known = nullcontext() if compile_id is None else trace.compiling(compile_id)

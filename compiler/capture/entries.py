@@ -51,7 +51,8 @@ class _Verdict:
 class _SeenByTorch:
     """What torch.compile reads of tc's entries on a code object that it compiles too."""
 
-    id_matched_objs: ClassVar[dict[str, Any]] = {}
+    # Of no frame of torch's: its recompile limit does not count what tc has compiled.
+    id_matched_objs: ClassVar[dict[str, Any]] = {"<tc>": lambda: True}
     global_scope: ClassVar[dict[str, Any]] = {"G": {}}
     closure_vars: ClassVar[dict[str, Any]] = {}
     guard_fail_fn = None

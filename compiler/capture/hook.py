@@ -45,7 +45,7 @@ from tc.compiler.capture.outcomes import Skip as Skip
 from tc.compiler.core.levels import frames_unseen
 from tc.compiler.core.lock import alone
 from tc.compiler.core.once import once
-from tc.compiler.errors import StageError
+from tc.compiler.errors import StageError, own_frames_left_out
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -131,11 +131,12 @@ def _adapt(callback: Callback) -> Any:
         own = _kept_with(code, state)
         if glance is not None and (early := glance(frame, own)) is not None:
             return _result_for_c(early, code)
-        return alone(
-            lambda: contextvars.copy_context().run(_decide, frame, own, callback),
-            lambda: _result_for_c(RunOnce(), code),  # run by Python: correct, but slower
-            for_background=must_compile(),
-        )
+        with own_frames_left_out():
+            return alone(
+                lambda: contextvars.copy_context().run(_decide, frame, own, callback),
+                lambda: _result_for_c(RunOnce(), code),  # run by Python: correct, but slower
+                for_background=must_compile(),
+            )
 
     entries.is_callback(offer.__code__)
     make = _offer_type()
@@ -309,8 +310,7 @@ class _Process:
         if not self.forks_with_threads:
             return
         for own in list(self.codes.values()):
-            code = own.code()
-            if code is not None:
+            if (code := own.code()) is not None:
                 drop_entries(code)
 
 

@@ -178,14 +178,23 @@ def runs_on_for_now(frame: Frame, state: dict[Any, Any]) -> bool:
     Args:
         state: the state of the code object, which counts the skipped calls.
     """
-    if f"{os.sep}site-packages{os.sep}" not in frame.code.co_filename:
-        return False
     passed = state.get("passed", 0)
-    named = (frame.globals.get(name) for name in frame.code.co_names)
-    if passed >= PASSED or any(map(_is_of_tensors, (*frame.locals.values(), *named))):
+    if passed >= PASSED or not is_packages_without_tensors(frame):
         return False
     state["passed"] = passed + 1
     return True
+
+
+def is_packages_without_tensors(frame: Frame) -> bool:
+    """Return whether a frame is a package's, and neither its locals nor its globals are torch's.
+
+    What a program asked to compile counts as the program's own.
+    """
+    packages = f"{os.sep}site-packages{os.sep}" in frame.code.co_filename
+    if not packages or entries.was_entered(frame.code):
+        return False
+    named = (frame.globals.get(name) for name in frame.code.co_names)
+    return not any(map(_is_of_tensors, (*frame.locals.values(), *named)))
 
 
 def _is_of_tensors(value: Any) -> bool:

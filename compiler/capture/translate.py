@@ -34,6 +34,7 @@ from tc.compiler.capture.resume.breaking import breakable, finish_at_break, look
 from tc.compiler.capture.resume.looks import called_object, code_may_look, may_look
 from tc.compiler.capture.resume.residual import Residual
 from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
+from tc.compiler.capture.skips import is_packages_without_tensors
 from tc.compiler.capture.torch_api.optimizers import make_state
 from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
@@ -173,6 +174,8 @@ def translate(
             if stop is not None and translation.t.steps >= stop.step:
                 stop = stop.further_out(cause)
                 continue
+            if not fullgraph and translation.breaks_before_tensors():
+                raise breaks.SkipFrame(f"{cause.title}, before any tensor", harmless=True) from None
             record = translation.record(cause.with_traceback(None))  # which keeps the trace alive
             if not (isinstance(cause, breaks.Aftermath) or translation.begins_with_break(cause)):
                 on_break(record)
@@ -353,6 +356,16 @@ class Translation:
         """Return whether a break is the one of another frame that this one was made to run."""
         first = self.t.output.calls == 0 and cause.frame is self.root
         return first and begins_with_break(self.frame.code)
+
+    def breaks_before_tensors(self) -> bool:
+        """Return whether what comes before a break is of no use, and no break of the program's.
+
+        A package's frame without tensors is one that code left to Python has called: the stream
+        that a notebook prints to, a logger, a progress bar. Its callees are captured separately.
+        """
+        idle = self.t.output.calls == 0 and not self.t.strict
+        resumed = is_resumed(self.frame.code)
+        return idle and not resumed and is_packages_without_tensors(self.frame)
 
     def _begin(self, values: list[Value], at_break: bool = True) -> Residual:
         """Emit the start of the residual code: graph call, new values, effects."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextlib import nullcontext as noop
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -119,6 +119,23 @@ def dispatch_modes_unseen() -> Iterator[None]:
             yield
     finally:
         _DISPATCH_MODES.reset(token)
+
+
+#: what dispatch modes add to the keys of each tensor
+KEYS_OF_MODES = torch._C.DispatchKeySet(torch._C.DispatchKey.Python) | torch._C.DispatchKeySet(
+    torch._C.DispatchKey.PythonTLSSnapshot
+)
+
+
+def dispatch_keys_of_program() -> AbstractContextManager[Any]:
+    """Return a block in which C++ sees the keys of tensors as it does where the program runs.
+
+    Its dispatch modes are not in force there, so nothing may compute with tensors.
+    """
+    if not _DISPATCH_MODES.get():
+        return noop()
+    included = torch._C._dispatch_tls_local_include_set() | KEYS_OF_MODES
+    return torch._C._ForceDispatchKeyGuard(included, torch._C._dispatch_tls_local_exclude_set())
 
 
 def dispatch_modes() -> int:

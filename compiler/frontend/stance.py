@@ -18,6 +18,7 @@ from tc.compiler.capture.torch_api.annotated import forbid
 from tc.compiler.core.settings import nearest
 from tc.compiler.core.sources import ItemSource, LocalSource, Source
 from tc.compiler.errors import OptionError, RecompileError
+from tc.trace.cells import place
 
 F = TypeVar("F", bound=Callable[..., Any])
 STANCES = (
@@ -104,8 +105,8 @@ def in_place_of_compiling(frame: hook.Frame, state: dict[Any, Any]) -> hook.Outc
     if name == "fail_on_recompile" and has_tensors(frame.locals.values()):
         code = frame.code
         raise RecompileError(
-            f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) would be compiled, "
-            "and the stance is 'fail_on_recompile'"
+            f"{code.co_qualname} ({place(code.co_filename, code.co_firstlineno)}) would be "
+            "compiled, and the stance is 'fail_on_recompile'"
         )
     if name.endswith("eager_then_compile") and not state.get("ran_first"):
         state["ran_first"] = True

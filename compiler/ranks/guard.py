@@ -34,7 +34,7 @@ TICK = 0.2
 #: collectives of a group that are remembered
 MOST_RECENT = 64
 SAME = "they compiled the same, so the cause is outside of compiled functions"
-FIX = "take the same way through compiled functions on every rank: docs/solve/ranks.md"
+FIX = "take the same way to collectives on every rank: docs/solve/ranks.md"
 
 
 @dataclass

@@ -8,9 +8,8 @@ which is the only cost of a call without a profiler.
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch._C._profiler import _RecordFunctionFast as Event
 
 from tc import trace
 from tc.compiler.core.artifacts import Program, StepCost
+from tc.trace.places import file_name
 
 #: names in wrappers that no generated name can equal
 PROFILER, ANNOTATED = "_tc_profiler", "_tc_annotated"
@@ -25,6 +25,8 @@ _EVENT, _ABOUT = "_tc_event", "_tc_about"
 #: a wrapper's first lines -> the same with the test, which keeps the line numbers of its body
 _HEAD = "\n\ndef call(args):\n"
 _WATCHED = f"\ndef call(args):\n    if {PROFILER}._is_profiler_enabled: return {ANNOTATED}(args)\n"
+#: a line that calls a kernel, and what it is called with
+_KERNEL = re.compile(r"\w+\(([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*)\)")
 #: the number of user lines in an event's name; ``user_lines`` has all
 MOST_LINES = 4
 
@@ -57,17 +59,15 @@ class Annotated:
         return result
 
     def _made(self) -> Any:
-        tree = ast.parse(self._source)
-        (body,) = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "call"]
-        steps = {step.line: step for step in self._steps}
-        about = {line: self._about(step) for line, step in steps.items()}
-        body.body = [
-            _as_event(statement, self._title(steps[statement.lineno]))
-            if statement.lineno in steps and not isinstance(statement, ast.Return)
-            else statement
-            for statement in body.body
-        ]
-        code = compile(ast.fix_missing_locations(tree), "<tc annotated wrapper>", "exec")
+        """Return the wrapper with a ``with`` before each step: on its line, so that lines stay.
+
+        One replacement a step, because a profiler may be recording stacks meanwhile.
+        """
+        lines = self._source.split("\n")
+        about = {step.line: self._about(step) for step in self._steps}
+        for step in self._steps:
+            lines[step.line - 1] = _as_event(lines[step.line - 1], step.line, self._title(step))
+        code = compile("\n".join(lines), "<tc annotated wrapper>", "exec")
         names = {**self._names, _EVENT: Event, _ABOUT: about}
         exec(code, names)
         return names["call"]
@@ -91,24 +91,20 @@ def short_places(places: Sequence[str]) -> str:
     by_file: dict[str, list[str]] = {}
     for place in places[:MOST_LINES]:
         file, _, line = place.rpartition(":")
-        by_file.setdefault(Path(file).name, []).append(line)
+        by_file.setdefault(file_name(file), []).append(line)
     text = " ".join(f"{file}:{','.join(lines)}" for file, lines in by_file.items())
     return f"{text},…" if len(places) > MOST_LINES else text
 
 
-def _as_event(statement: ast.stmt, title: str) -> ast.stmt:
-    """Return a statement inside its event, which records what a kernel is called with."""
-    given: list[ast.expr] = []
-    match statement:
-        case ast.Expr(ast.Call(func=ast.Name(), args=[*values])):
-            given = [value for value in values if isinstance(value, ast.Name)]
-    about = ast.Subscript(ast.Name(_ABOUT, ast.Load()), ast.Constant(statement.lineno), ast.Load())
-    call = ast.Call(
-        ast.Name(_EVENT, ast.Load()),
-        [ast.Constant(title), ast.Tuple(list(given), ast.Load()), about],
-        [],
-    )
-    return ast.copy_location(ast.With([ast.withitem(call)], [statement]), statement)
+def _as_event(line: str, number: int, title: str) -> str:
+    """Return a line of a wrapper inside its event, which records what a kernel is called with."""
+    step = line.strip()
+    if step.startswith("return "):
+        return line
+    kernel = _KERNEL.fullmatch(step)
+    given = f"({kernel[1]},)" if kernel else "()"
+    event = f"{_EVENT}({title!r}, {given}, {_ABOUT}[{number}])"
+    return f"    with {event}: {step}"
 
 
 def annotate(program: Program, names: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ from tc.compiler.sentinel.counts import COUNTS
 from tc.compiler.sentinel.graph import Graph
 from tc.compiler.sentinel.rounding import Difference
 from tc.compiler.sentinel.stages import first_wrong
+from tc.trace import cells
 
 NEVER = sys.maxsize
 #: reason of a call that is not compared because of an error in the sentinel itself
@@ -264,8 +265,9 @@ class Watch:
         then = {"eager": "; the graph runs in eager from now on"}.get(self.setting.action, "")
         where = f"; repro: {script}" if script else f"; no repro: {why}"
         return (
-            f"sentinel: call {number} of the graph of {place.name} ({place.file}:{place.line}), "
-            f"{what} from eager{at}: {difference.message}{then}{where}"
+            f"sentinel: call {number} of the graph of {place.name} "
+            f"({cells.place(place.file, place.line)}), {what} "
+            f"from eager{at}: {difference.message}{then}{where}"
         ).replace("call from eager", "call")
 
 

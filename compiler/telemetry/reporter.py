@@ -17,10 +17,17 @@ from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.graphtext import UNREPORTED
-from tc.compiler.errors import StageError, TcError, error_context, user_place, where_text
+from tc.compiler.errors import (
+    StageError,
+    TcError,
+    error_context,
+    in_library,
+    user_place,
+    where_text,
+)
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
-from tc.trace import CompileId, StackFrame
+from tc.trace import CompileId, StackFrame, cells
 from tc.trace.branches import fixes_at
 from tc.trace.commands import command
 from tc.trace.fixes import NO_FIX
@@ -92,7 +99,8 @@ class CompileReporter:
         self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]
     ) -> None:
         """Tell why code that exists does not fit this call."""
-        causes = tuple(cause_of(failure, failure.source in dynamic) for failure in failures)
+        name = self.code.co_name
+        causes = tuple(cause_of(one, one.source in dynamic, name) for one in failures)
         self.recompile = "; ".join(cause.guard for cause in causes) or None
         trace.emit(
             trace.Recompile(
@@ -204,7 +212,7 @@ class CompileReporter:
 
     def report_limit(self, limit: int, failures: Sequence[Failure]) -> None:
         """Tell that a function was compiled too often and runs eagerly from now on."""
-        causes = tuple(cause_of(failure, False) for failure in failures)
+        causes = tuple(cause_of(one, False, self.code.co_name) for one in failures)
         count_in_python(self.code, self.compile_id)
         trace.emit(
             trace.RecompileLimit(
@@ -270,8 +278,9 @@ def report_failure(error: Exception, stage: str, place: StackFrame, part: str = 
             stage, type(error).__name__, str(error), line.file, line.line, minify_command()
         )
     )
-    where = f"{place.name} ({place.file}:{place.line})"
-    at = f" at {line.file}:{line.line}, in {found.callee or found.opcode}" if found else ""
+    where = f"{place.name} ({cells.place(place.file, place.line)})"
+    met = cells.place(line.file, line.line)
+    at = f" at {met}, in {found.callee or found.opcode}" if found else ""
     return f"compiling {part}{where} failed in {stage}{at}: {error}"
 
 
@@ -291,8 +300,12 @@ def as_failure(error: Exception, stage: str, text: str) -> TcError:
 
 
 def minify_command() -> str:
-    """Return the command that reduces a failure of the running script."""
-    script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else "SCRIPT"
+    """Return the command that reduces a failure of the running script.
+
+    What an installed package starts (pytest, the kernel of a notebook) is no script.
+    """
+    started = sys.argv[0] if sys.argv else ""
+    script = started if started.endswith(".py") and not in_library(started) else "SCRIPT"
     return str(command("tc-minify", script))
 
 
@@ -322,8 +335,8 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
     )
 
 
-def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
-    """Return one changed input as the trace tells it."""
+def cause_of(failure: Failure, now_dynamic: bool, function: str) -> trace.RecompileCause:
+    """Return one changed input of a function as the trace tells it."""
     kind = failure.guard.kind if failure.guard is not None else "SHAPE"
     file, line = failure.user_line or ("", 0)
     return trace.RecompileCause(
@@ -332,7 +345,7 @@ def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
         old=failure.old,
         new=failure.new,
         kind=role_of(kind, failure.source),
-        fix=fix_of(failure, kind),
+        fix=fix_of(failure, kind, function),
         now_dynamic=now_dynamic,
         file=file,
         line=line,
@@ -346,12 +359,12 @@ def role_of(kind: str, source: str) -> str:
     return ROLES.get(kind, kind.lower().replace("_", " "))
 
 
-def fix_of(failure: Failure, kind: str) -> str:
+def fix_of(failure: Failure, kind: str, function: str) -> str:
     """Return what to change so that an input no longer forces a recompile."""
     source = readable(failure.source)
     sort = sort_of(source, role_of(kind, failure.source))
     old = failure.text if sort == "shape" else failure.old
-    known = advice(subject_of(source, old, failure.new, sort, failure.text), "tc")
+    known = advice(subject_of(source, old, failure.new, sort, failure.text, function), "tc")
     return known[0] if known else NO_FIX
 
 

@@ -5,6 +5,7 @@ In: events of compiles that PyTorch numbers. Out: records of its log, each under
 
 from __future__ import annotations
 
+import importlib
 import json
 from dataclasses import dataclass, field
 from functools import partial
@@ -82,6 +83,19 @@ def follow_torch_trace() -> None:
     trace.remove_sink(_SINK)
     if torch_logging.trace_log.handlers:
         trace.add_sink(_SINK)
+
+
+def follow_torch_logs() -> None:
+    """Report what the program has switched on in TORCH_LOGS of what tc does here."""
+    names = torch_logging.log_state.artifact_names
+    if names or _FOLLOWED:
+        logs = importlib.import_module("tc.trace.logs")  # which few programs need
+        logs.follow(names)
+        _FOLLOWED[:] = names
+
+
+#: what was asked for at the last compile
+_FOLLOWED: list[str] = []
 
 
 def _encoded(value: Any) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import textwrap
+import traceback
+import warnings
 
 import pytest
 import torch
@@ -262,3 +265,115 @@ def test_the_event_of_a_break_carries_the_chain():
     (event,) = events.of(trace.GraphBreak)
     parts = [(one.name, one.loc[one.col : one.end_col]) for one in event.stack]
     assert parts == [("f", "deep(x)"), ("deep", 'print(end="")')]
+
+
+# -- what of them is shown ---------------------------------------------------------------------
+def _with_backend_that_raises():
+    def broken(module, inputs):
+        raise KeyError("no kernel")
+
+    tc.compile(lambda x: x + 1, backend=broken)(X)
+
+
+def _over_the_limit():
+    with tc.config.patch(error_on_recompile=True):
+        compiled = tc.compile(lambda x: x + 1, backend="eager", dynamic=False)
+        compiled(X), compiled(torch.ones(3))
+
+
+MENDED_BY_THE_PROGRAM = {
+    "a break": lambda: tc.compile(lambda x: (x + 1, print()), fullgraph=True)(X),
+    "a marked size": lambda: tc.compile(lambda x: x + X, fullgraph=True)(_marked()),
+    "a backend": _with_backend_that_raises,
+    "a recompile": _over_the_limit,
+}
+
+
+def _marked():
+    x = torch.ones(2)
+    tc.mark_dynamic(x, 0)
+    return x
+
+
+@pytest.mark.parametrize("name", MENDED_BY_THE_PROGRAM)
+def test_tracebacks_have_the_program_and_not_the_compiler(name):
+    tc.reset()
+    with pytest.raises(TcError) as caught:
+        MENDED_BY_THE_PROGRAM[name]()
+    shown = traceback.extract_tb(caught.value.__traceback__)
+    assert shown and not [one.filename for one in shown if errors.is_own(one.filename)]
+    cause = caught.value.__cause__
+    assert caught.value.__suppress_context__
+    assert (type(cause) is KeyError) == (name == "a backend")
+
+
+def test_what_fails_inside_of_the_compiler_keeps_its_own_traceback(monkeypatch):
+    def broken(*args, **kwargs):
+        raise VerifyError("broken")
+
+    monkeypatch.setitem(OPCODES._rows, "RETURN_VALUE", broken)
+    tc.reset()
+    with pytest.raises(VerifyError) as caught:
+        tc.compile(lambda x: x + 1)(X)
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert any(one.name == "broken" for one in frames)
+
+
+CELL = "<ipython-input-3-0a1b2c3d4e5f>"
+IN_A_CELL = """
+def inner(x):
+    if x.sum() > 0:
+        return x.sin()
+    return x.cos()
+def step(x, scale=1.0):
+    return inner(x) * scale
+def fine(x, n):
+    return x * n
+def marked(x):
+    tc.graph_break()
+    return x
+"""
+
+
+def test_every_message_names_the_cell(monkeypatch, caplog):
+    """A function of a notebook: logs, warnings and errors say In [3], and no file name."""
+    cell = {"tc": tc}
+    exec(compile(IN_A_CELL, CELL, "exec"), cell)
+    lines = [f"{line}\n" for line in IN_A_CELL.splitlines()]
+    monkeypatch.setitem(linecache.cache, CELL, (len(IN_A_CELL), None, lines, CELL))
+    tc.reset()
+    said = []
+    names = ("graph_breaks", "recompiles", "guards", "perf_hints", "dynamic")
+    tc.set_logs(**dict.fromkeys(names, True))
+    try:
+        with caplog.at_level("DEBUG", logger="tc"):
+            compiled = tc.compile(cell["step"], backend="eager")
+            compiled(X), compiled(torch.ones(3)), compiled(torch.ones(4, 4))
+            tc.set_logs()
+            with tc.config.patch(recompile_limit=1):
+                limited = tc.compile(cell["fine"], backend="eager", dynamic=False)
+                with warnings.catch_warnings(record=True) as warned:
+                    warnings.simplefilter("always")
+                    limited(X, 2), limited(X, 3)
+            said += [str(one.message) for one in warned]
+    finally:
+        tc.set_logs()
+    said += [record.getMessage() for record in caplog.records]
+    asked = {"a break": {"fullgraph": True}, "a backend": {"backend": lambda gm, inputs: 1}}
+    for given in asked.values():
+        tc.reset()
+        with pytest.raises(TcError) as caught:
+            tc.compile(cell["step"], **given)(X)
+        said.append(str(caught.value))
+    tc.reset()
+    compiled = tc.compile(cell["fine"], backend="eager")
+    compiled(X, 2)
+    with tc.set_stance("fail_on_recompile"), pytest.raises(TcError) as caught:
+        compiled(torch.ones(2, 2), 2)
+    said.append(str(caught.value))
+    text = "\n".join(said)
+    assert "ipython-input" not in text
+    for place in ("In [3], line 3 in inner", "called from In [3], line 7 in step"):
+        assert place in " ".join(text.split()), text
+    assert "fine (In [3], line 8) was compiled 1 times" in " ".join(text.split())
+    assert "fine (In [3], line 8) would be compiled" in text

@@ -19,12 +19,6 @@ ELSEWHERE = {
     "PrecompileError": "tc-precompile.md",
     "set_enable_guard_collectives": "ranks",
 }
-#: functions that users of `torch.compile` call by position, whose parameters have other names here
-BY_POSITION = {
-    name
-    for name in torch.compiler.__all__
-    if name.startswith(("keep_", "skip_")) and "_unsafe" in name
-}
 
 
 def parameters(function):
@@ -53,9 +47,7 @@ def test_names_of_torch_compiler(name):
         assert not hasattr(tc, name), "take it off the list"
         return
     theirs, ours = parameters(getattr(torch.compiler, name)), parameters(getattr(tc, name))
-    if name in BY_POSITION:
-        assert len(ours) >= len(theirs)
-    elif set(theirs) != {"args", "kwargs"}:
+    if set(theirs) != {"args", "kwargs"}:
         assert set(theirs) <= set(ours)
 
 

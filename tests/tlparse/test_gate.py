@@ -117,3 +117,17 @@ def test_all_that_should_be_gone_is_listed(capsys: pytest.CaptureFixture[str]) -
     code, out, _ = check(capsys, trace, "--absent", "TC2", "--json")
     assert [one["id"] for one in json.loads(out)["present_findings"]] == ids
     assert "1 is there" in check(capsys, trace, "--absent", ids[0])[1]
+
+
+@pytest.mark.parametrize(
+    ("trace", "limit", "code"),
+    [("graph_break", "--max-graph-breaks", "TC104-"), ("recompile", "--max-recompiles", "TC201-")],
+)
+def test_what_is_above_a_limit_is_named(
+    trace: str, limit: str, code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(unpacked() / trace), limit, "0"]) == 1
+    said = capsys.readouterr().out
+    assert code in said and "          fix: " in said
+    assert main(["check", str(unpacked() / trace), limit, "99"]) == 0
+    assert code not in capsys.readouterr().out

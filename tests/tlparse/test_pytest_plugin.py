@@ -32,7 +32,7 @@ import tc
 def compiled(request):
     if request.param == "tc":
         return [tc.compile(f, dynamic=False) for f in functions()]
-    return [torch.compile(f, dynamic=False, backend="eager") for f in functions_too()]
+    return [torch.compile(f, dynamic=False, backend="eager") for f in functions()]
 
 
 @pytest.mark.tc(max_graph_breaks=0, max_recompiles=0)
@@ -62,8 +62,33 @@ class TestClass:
 def test_unmarked(compiled):
     compiled[1](torch.ones(3))
 """
-# Functions of their own for each compiler, as a program has them.
-TESTS += FUNCTIONS + FUNCTIONS.replace("functions", "functions_too")
+TESTS += FUNCTIONS
+
+
+FAILING = """
+import pytest, torch, tc
+
+def broken(gm, inputs):
+    raise KeyError("no kernel for it")
+
+@pytest.mark.tc(max_failures=0)
+@pytest.mark.parametrize("compiler", [tc.compile, torch.compile])
+def test_failure(compiler):
+    def step(x):
+        return x + 1
+
+    with pytest.raises(Exception):
+        compiler(step, backend=broken)(torch.ones(3))
+
+@pytest.mark.tc(max_graph_breaks=0)
+def test_reason_of_its_own():
+    def step(x):
+        print(end="")
+        return x + 1
+
+    tc.compile(step, backend="eager")(torch.ones(3))
+    raise ValueError("mine")
+"""
 
 
 def run(folder: Path, *options: str, tests: str = TESTS, warm: bool = False) -> tuple[int, str]:
@@ -113,6 +138,15 @@ def test_limits_baselines_and_traces(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_failure_shows_what_failed_once(tmp_path: Path) -> None:
+    code, text = run(tmp_path, tests=FAILING)
+    assert code == 1 and text.count("tc: 1 failed compile, allowed 0") == 2, text
+    assert text.count("raised KeyError: 'no kernel for it'") == 1  # tc's words
+    assert text.count("\n    KeyError: 'no kernel for it'") == 1  # PyTorch's
+    assert text.count("the backend is at fault") == 2 and "__main__.py" not in text
+    assert "ValueError: mine" in text and text.count("call of print()") == 1
+
+
 def test_workers_of_xdist_record_and_report(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
     code, text = run(tmp_path, "-n", "2", "--tc-write-baseline=known.json")

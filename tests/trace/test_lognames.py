@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from tc.trace.lognames import INSTEAD, OF_TORCH, SAME_AS
+from tc.trace import logs
+from tc.trace.lognames import INSTEAD, OF_BACKEND, OF_TORCH, SAME_AS
 from tc.trace.logs import TOPICS, read_switches, set_logs, setup_from_text
 
 
@@ -51,3 +52,24 @@ def test_levels_and_modules_as_the_function_of_torch_takes_them(
     assert chosen == [read_switches("+dynamo,guards,-cache")[0]]
     set_logs(modules={"torch.nn": logging.INFO})
     assert "use torch._logging.set_logs(modules=...)" in caplog.text
+
+
+def test_what_torch_logs_asks_of_a_backend_is_a_topic() -> None:
+    assert not [name for name in OF_BACKEND if name not in (*TOPICS, *SAME_AS)]
+
+
+def test_torch_logs_are_followed_unless_the_program_chose() -> None:
+    board = logs._board
+    set_logs()
+    try:
+        logs.follow(["graph_breaks", "aot_graphs"])
+        assert board.sink is not None and board.sink.levels == {"aot_graphs": 1}
+        logs.follow(["fusion", "post_grad_graphs"])
+        assert board.sink.levels == {"fusion": 1, "aot_graphs": 1}
+        logs.follow([])
+        assert board.sink is None
+        set_logs(recompiles=True)
+        logs.follow(["aot_graphs"])
+        assert board.sink is not None and board.sink.levels == {"recompiles": 1}
+    finally:
+        set_logs()

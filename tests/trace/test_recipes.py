@@ -104,6 +104,17 @@ def test_what_changed_and_where(
     assert (subject.kind, subject.place) == (is_kind, place)
 
 
+def test_what_a_break_passed_on_cannot_be_marked_from_outside() -> None:
+    cut = "torch_dynamo_resume_in_forward_at_12"
+    subject = subject_of("s.shape[0]", "3", "4", "size", "", cut)
+    assert subject.place is Place.AFTER_BREAK
+    assert not [text for text in advice(subject, "tc") if "mark_dynamic" in text]
+    held = subject_of("self.step", "0", "2", "constant", "", cut)
+    assert held.place is Place.MODULE
+    mode = subject_of("n", "2", "3", "constant", "", cut)
+    assert advice(mode, "tc") == advice(subject_of("n", "2", "3", "constant"), "tc")
+
+
 @pytest.mark.parametrize(
     ("text", "source", "kind"),
     [

@@ -92,3 +92,13 @@ def test_every_helper_that_torch_names_in_a_guard_has_a_form() -> None:
     read = {one for one in written for form in forms
             if "___" not in parse_reason(form.format(one)).source}  # fmt: skip
     assert not written - read
+
+
+def test_an_entry_without_a_backend_is_another_backend() -> None:
+    text = (
+        "BACKEND_MATCH failure: torch.compile detected different backend callables. Cached "
+        "backend: None. New backend: _TorchCompileWrapper(compiler='tc', dynamic=None) (id=0x7f). "
+        "If this is unexpected, wrap your backend in functools.partial"
+    )
+    cause = parse_reason(text)
+    assert (cause.source, cause.old, cause.new) == ("backend", "None", "tc")

@@ -17,7 +17,7 @@ _USER_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$', re
 
 _FIXES: Final = (
     (
-        re.compile(r"BackendCompilerFailed"),
+        re.compile(r"BackendCompilerFailed|BackendError"),
         (
             "the backend is at fault, not the program: run with backend='aot_eager' to make sure",
             "report the error to the authors of the backend; the record of it is linked below",
@@ -84,9 +84,10 @@ def failures(facts: Facts) -> list[Event]:
         notes = compiled.noted("tc_error", "dynamo_error")
         note = notes[-1] if notes else None
         text = str(note.data) if note is not None and note.name == "dynamo_error" else ""
-        where = _where(failure, text) or Where(
-            compiled.file, compiled.line, function=compiled.function
-        )
+        mine = Where(compiled.file, compiled.line, function=compiled.function)
+        where = _where(failure, text) or mine
+        if (where.file, where.line, where.function) == (mine.file, mine.line, ""):
+            where = mine
         reason = _last_reason(failure.reason)
         stage = failure.stage or failure.type
         lacks = without_fake(failure.reason)
@@ -122,7 +123,7 @@ def _last_reason(text: str) -> str:
 
 
 def _fix(failure: Failure) -> tuple[str, ...]:
-    if failure.command:
+    if failure.command and failure.stage != "backend":
         return (f"reproduce it with: {failure.command}",)
     text = f"{failure.type} {failure.reason}"
     known = next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())

@@ -179,6 +179,11 @@ class Finding(Shown):
         return fixes_of(self.fix, self.replayed, self.trials)
 
     @property
+    def failure(self) -> str:
+        """The error that a failed compile ended with; "" for any other finding."""
+        return self.why if self.code == "TC900" else ""
+
+    @property
     def behind(self) -> Where | None:
         """The place in a library where it happened, if `where` is the line that led there."""
         last = self.stack[-1] if self.stack else None

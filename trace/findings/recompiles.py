@@ -78,12 +78,23 @@ def recompiles(session: Session) -> list[Recompile]:
         this = Recompile(compiled, refused=not compiled.started)
         if before or told:
             this.values = guard_values(session, compiled)
-        if told:
+        if told and not _is_beside_tc(compiled, before):
             _explain(session, this, before)
             found.append(this)
         if compiled.started:
             before.append(this)
     return found
+
+
+def _is_beside_tc(compiled: Compile, before: Sequence[Recompile]) -> bool:
+    """Return whether PyTorch's first compile of a function is called one because tc had its own.
+
+    Both keep what they compile with the code object: PyTorch finds tc's entry, of another backend.
+    """
+    notes = compiled.noted("recompile_reasons")
+    if before or not notes or compiled.noted(*_OURS) or compiled.id.rpartition("/")[2] != "0":
+        return False
+    return all("BACKEND_MATCH" in text for _, text in map(_split, _rows(str(notes[-1].data))))
 
 
 def guard_values(session: Session, compiled: Compile) -> dict[str, str]:
@@ -337,7 +348,8 @@ def recompiled(facts: Facts) -> list[Event]:
                 lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
         if lead.kind == "size" and _of(one, lead) in held:  # then nothing makes it dynamic
             lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
-        named_so = one.compiled.alias or one.compiled.function
+        resumed = one.compiled.function if one.compiled.line_of_resume else ""
+        named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
         title, why, fix = remedy(lead, producer, named_so, sizes, at)

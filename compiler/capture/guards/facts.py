@@ -22,6 +22,7 @@ import torch
 from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
 from tc.compiler.capture.array_memory import as_tensor
+from tc.compiler.core.levels import KEYS_OF_MODES, dispatch_modes
 from tc.compiler.core.modes import torch_mode
 from tc.compiler.core.sources import Scope, Source
 from tc.compiler.errors import StageError
@@ -123,6 +124,8 @@ class TensorSpec:
     ) -> TensorSpec:
         """Read a live tensor; ``size`` and ``stride``, if given, say which dimensions are free."""
         keys = torch._C._dispatch_keys(tensor)
+        if dispatch_modes():  # of the program: while it compiles they are not in force
+            keys = keys | KEYS_OF_MODES
         with torch._C.DisableTorchFunction():  # so that no __torch_function__ of the user runs
             return cls(
                 ObjectRef.of(type(tensor)),

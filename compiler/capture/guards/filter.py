@@ -125,16 +125,16 @@ def _of_torch(module: torch.nn.Module) -> bool:
     return type(module).__module__.startswith("torch.nn.")
 
 
-def keep_portable_guards_unsafe(entries: Sequence[GuardEntry]) -> list[bool]:
+def keep_portable_guards_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
     """Keep the guards on torch's state, on sizes, and on tensors that are no globals."""
     return [
         entry.kind in ("GLOBAL_STATE", "SHAPE") or (entry.kind == "TENSOR" and not entry.is_global)
-        for entry in entries
+        for entry in guard_entries
     ]
 
 
 def keep_tensor_guards_unsafe(
-    entries: Sequence[GuardEntry], keep_parameters: bool = False
+    guard_entries: Sequence[GuardEntry], keep_parameters: bool = False
 ) -> list[bool]:
     """Keep the guards on tensors and sizes; those on parameters only if asked to."""
     return [
@@ -143,25 +143,25 @@ def keep_tensor_guards_unsafe(
             entry.kind == "TENSOR"
             and (keep_parameters or not isinstance(entry.value, torch.nn.Parameter))
         )
-        for entry in entries
+        for entry in guard_entries
     ]
 
 
-def skip_guard_on_inbuilt_nn_modules_unsafe(entries: Sequence[GuardEntry]) -> list[bool]:
+def skip_guard_on_inbuilt_nn_modules_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
     """Leave out guards on modules of torch's classes, and on everything reached through them."""
-    return [not any(map(_of_torch, entry.modules)) for entry in entries]
+    return [not any(map(_of_torch, entry.modules)) for entry in guard_entries]
 
 
-def skip_guard_on_all_nn_modules_unsafe(entries: Sequence[GuardEntry]) -> list[bool]:
+def skip_guard_on_all_nn_modules_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
     """Leave out guards on modules, and on everything reached through them."""
-    return [not entry.modules for entry in entries]
+    return [not entry.modules for entry in guard_entries]
 
 
-def skip_guard_on_globals_unsafe(entries: Sequence[GuardEntry]) -> list[bool]:
+def skip_guard_on_globals_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
     """Leave out guards on globals, and on everything reached from them."""
-    return [not entry.is_global for entry in entries]
+    return [not entry.is_global for entry in guard_entries]
 
 
-def skip_all_guards_unsafe(entries: Sequence[GuardEntry]) -> list[bool]:
+def skip_all_guards_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
     """Leave out all guards: the first compiled code runs for all later calls."""
-    return [False for _ in entries]
+    return [False for _ in guard_entries]

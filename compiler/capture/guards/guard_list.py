@@ -23,6 +23,7 @@ from tc.compiler.capture.guards.memo import MakeMemo, groups
 from tc.compiler.capture.guards.rows import GUARDS, Guard, Predicate
 from tc.compiler.capture.guards.tree import GuardTree
 from tc.compiler.capture.shapes import ShapeGuards
+from tc.compiler.core.levels import dispatch_keys_of_program
 from tc.compiler.core.sources import Scope, Source
 from tc.compiler.errors import StageError
 from tc.trace.ids import changed_apart
@@ -175,7 +176,8 @@ class CheckedGuards:
 
     def check(self, locals: dict[str, Any]) -> bool:
         """Ask C++ whether all guards hold for a frame with these locals."""
-        return self.alive and bool(self.root.check(locals))
+        with dispatch_keys_of_program():
+            return self.alive and bool(self.root.check(locals))
 
     def explain(self, locals: dict[str, Any], globals: dict[str, Any]) -> list[Failure]:
         """Return every guard that fails for a frame. Never raises."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -142,3 +143,26 @@ def test_openvino(caplog):
     said = [record.getMessage() for record in caplog.records]
     assert "OpenVINO graph execution successful" in said
     assert not [one for one in said if "Falling back" in one]
+
+
+def test_a_backend_that_the_program_registered_with_torch():
+    torch.compile(lambda x: x, backend="eager")  # loads PyTorch's registry
+    known = sys.modules["torch._dynamo.backends.registry"]
+    seen, x = [], torch.ones(3)
+
+    def sine(x):
+        return x.sin()
+
+    def counted(gm, inputs):
+        seen.append(gm)
+        return gm.forward
+
+    known.register_backend(counted, name="of_a_test")
+    try:
+        tc.reset()
+        assert torch.equal(tc.compile(sine, backend="of_a_test")(x), x.sin())
+        assert len(seen) == 1
+        with pytest.raises(tc.exc.InvalidBackend, match="there is no backend"):
+            tc.compile(sine, backend="of_no_test")(x)
+    finally:
+        del known._COMPILER_FNS["of_a_test"], known._BACKENDS["of_a_test"]

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import tc
 from tc import trace
 from tc.compiler.capture.skips import PASSED
+from tc.compiler.frames import IDLE_TRIES
 
 PACKAGE = """
 import torch
@@ -27,6 +28,10 @@ def make(text):
 
 def total(holder):
     return holder.values.sum()
+
+def show(text):
+    print(text, end="")
+    return len(text)
 """
 
 
@@ -66,6 +71,16 @@ def test_what_has_nothing_to_do_with_tensors_is_captured_when_it_is_called_often
     assert captured(package.parse, "a_b", calls=PASSED) == (0, [])
     assert captured(package.parse, "a_b", calls=PASSED + 1)[0] > 0
     assert captured(lambda: ["a", "b"])[0] == 1  # the user's own, at once
+
+
+def test_a_break_of_a_package_before_any_tensor_is_nobodys(package):
+    with trace.capture_events() as events:
+        compiled, reported = captured(package.show, "ab", calls=PASSED + 10)
+    assert (compiled, [one.harmless for one in reported]) == (IDLE_TRIES, [True] * IDLE_TRIES)
+    assert not list(events.of(trace.GraphBreak)) and not list(events.of(trace.Recompile))
+    tc.reset()
+    with pytest.raises(tc.exc.Unsupported, match="print"):  # but of who compiles it
+        tc.compile(package.show, fullgraph=True)("ab")
 
 
 def test_a_function_of_a_timed_cell_of_a_notebook_is_captured():

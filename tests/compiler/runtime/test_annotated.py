@@ -104,6 +104,18 @@ def test_training_has_events_in_both_directions(events_of: Any) -> None:
         assert steps and all(".py:" in e["name"] for e in steps), kind
 
 
+def test_what_makes_the_events_is_hardly_seen_in_recorded_stacks(tmp_path: Path) -> None:
+    """The first step under a profiler makes a copy of the wrapper: no work of the user's."""
+    compiled, x = tc.compile(chain), torch.rand(40, 40) + torch.eye(40)
+    compiled(x)
+    with profile(with_stack=True) as profiled:
+        compiled(x)
+    profiled.export_chrome_trace(str(tmp_path / "trace.json"))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert any(e["name"].startswith("k0_") for e in events)
+    assert sum(e.get("cat") == "python_function" for e in events) < 600
+
+
 def test_programs_under_torch_compile_have_them_too(events_of: Any) -> None:
     compiled, x = torch.compile(chain, backend="tc"), torch.rand(40, 40) + torch.eye(40)
     compiled(x)
