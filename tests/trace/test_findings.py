@@ -93,8 +93,8 @@ def test_causes_that_the_log_never_mentions_are_found_in_the_guards() -> None:
     (one,) = real("transformer").recompiles
     assert [cause.source for cause in one.causes] == [
         "grad_mode",
-        "fn.layers.0.training",
-        "fn.layers.1.training",
+        "fn.layers[0].training",
+        "fn.layers[1].training",
     ]
     assert (one.causes[0].old, one.causes[0].new) == ("True", "False")
 
@@ -253,6 +253,7 @@ def test_guards_of_tc_are_read_like_those_of_torch() -> None:
         "len(xs)": "2",
         "len(ys)": "3",
         "self.fc.weight": "a tensor",
+        "self.fc.weight is a parameter": "True",
         "self.fc.weight.dtype": "float32",
         "self.fc.weight.requires_grad": "True",
         "self.fc.weight.device": "cuda:1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,14 +15,23 @@ from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Cause, Event, Recompile, Where
 from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
-from tc.trace.ids import UNREACHABLE, changed_apart, free_inputs, leading_source
+from tc.trace.ids import (
+    UNREACHABLE,
+    changed_apart,
+    free_inputs,
+    leading_source,
+    plain_function,
+)
 from tc.trace.parsed import parse_json
 from tc.trace.places import file_name
 from tc.trace.recipes import (
     CONDITION,
     FEW,
     MARK,
+    NOTHING,
+    RANGES,
     SIDES,
+    STRUCTURES,
     Kind,
     recipe_of,
     recipes,
@@ -33,7 +42,7 @@ from tc.trace.session import Session, all_compiles
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
 _TENSOR: Final = re.compile(
     r"tensor '(?P<source>.+?)' (?P<what>size|stride) mismatch at index (?P<index>\d+)\. "
-    r"expected (?P<old>\S+), actual (?P<new>\S+)"
+    r"expected (?P<old>\S+), actual (?P<new>-?\w+)"
 )
 _PROPERTY: Final = re.compile(
     r"tensor '(?P<source>.+?)' (?P<what>dtype|rank|requires_grad|dispatch key set|"
@@ -49,10 +58,13 @@ _LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$"
 _NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
 _LENGTH_NOT: Final = re.compile(r"^len\((?P<source>.+?)\) != (?P<old>\d+)$")
 _EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) (?:==|is) (?P<old>[^=].*)$")
+_EQUAL_ITEM: Final = re.compile(  # of a dict: `d[list(dict.keys(d))[0]] == 2`
+    r"^(?P<source>.+\[list\(dict\.keys\(.+\]) (?:==|is) (?P<old>[^=].*)$"
+)
 _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
 _COMPARED: Final = re.compile(
     r"^(?P<source>[A-Za-z_][\w.\[\]'\"]*) (?:<|<=|>|>=|!=) -?[\d.]+$"
-    r"|^-?[\d.]+ (?:<|<=|>|>=|!=) (?P<other>[A-Za-z_][\w.\[\]'\"]*)$"
+    r"|^-?[\d.]+ (?:<|<=|>|>=|!=) (?P<other>[A-Za-z_][\w.\[\]'\"]*)(?: <=? -?[\d.]+)?$"
 )
 _GONE: Final = re.compile(r"Cache line invalidated because (?P<source>.+) got deallocated")
 _EMPTY: Final = re.compile(r"^not (?P<source>[\w.\[\]'\"]+)$")
@@ -97,7 +109,8 @@ def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> 
     if ours:
         data = ours[-1].data
         this.of = str(data.get("of") or "")
-        this.causes = _tc_causes(data.get("causes"))
+        held = {**this.values, **next((o.values for o in before if o.compiled.id == this.of), {})}
+        this.causes = tuple(_with_items(one, held) for one in _tc_causes(data.get("causes")))
         this.reasons = tuple((this.of, cause.guard) for cause in this.causes)
         return
     text = str(this.compiled.noted("recompile_reasons")[-1].data)
@@ -174,8 +187,28 @@ def _merge(
     for source, (was, now) in changed.items():
         if source not in causes and f"type({source})" not in causes:
             dynamic = now.startswith("dynamic")
-            causes[source] = Cause(source, was, _plain(now), sort_of(source), now_dynamic=dynamic)
-    return tuple(causes.values())
+            name = source.rpartition(".shape[")[0]
+            guard = "torch.nn.parameter.Parameter" if name + guardtext.PARAMETER in after else ""
+            causes[source] = Cause(source, was, _plain(now), sort_of(source), guard, dynamic)
+    return tuple(_with_items(cause, {**before, **after}) for cause in causes.values())
+
+
+def _with_items(cause: Cause, values: Mapping[str, str]) -> Cause:
+    """Say of a length whether it is that of a dict, and whether there are tensors in it.
+
+    Args:
+        values: what the guards of both compiles hold.
+    """
+    if cause.kind != "length" or not cause.source.startswith("len("):
+        return cause
+    name = cause.source[len("len(") : -1]
+    if any(one.startswith((f"list({name})", f"list({name}.values()")) for one in values):
+        keys = f"{cause.old} keys" if cause.old.isdigit() else cause.old
+        return replace(cause, source=f"list({name})", old=keys, kind="constant")
+    items = [value for one, value in values.items() if one.startswith(f"{name}[")]
+    if values and guardtext.A_TENSOR not in items:
+        return replace(cause, of_tensors=False)
+    return cause
 
 
 def _plain(value: str) -> str:
@@ -263,8 +296,10 @@ def parse_reason(text: str) -> Cause:
         name = "autocast_state" if match["what"].startswith("autocast") else match["what"]
         return Cause(name, "", "", "global", guard)
     if match := _TYPE.search(guard):
-        name = guardtext.readable(match["source"])
-        return Cause(f"type({name})", "Tensor", match["new"].strip(), "type", guard)
+        name, new = guardtext.readable(match["source"]), match["new"].strip()
+        if new in NOTHING:
+            return Cause(name, guardtext.A_TENSOR, "None", "constant", guard)
+        return Cause(f"type({name})", "Tensor", new, "type", guard)
     if match := _CHECK_ID.search(guard):
         name = guardtext.readable(match["source"])
         what = f"type({name})" if match["what"] == "type" else name
@@ -276,7 +311,7 @@ def parse_reason(text: str) -> Cause:
         return Cause(
             f"len({guardtext.readable(match['source'])})", match["old"], "", "length", guard
         )
-    if match := _EQUAL.match(guard):
+    if match := _EQUAL.match(guard) or _EQUAL_ITEM.match(guard):
         source = guardtext.readable(match["source"])
         return Cause(source, match["old"].strip(), "", sort_of(source), guard)
     if match := _SHAPE.search(guard):
@@ -323,8 +358,9 @@ def recompiled(facts: Facts) -> list[Event]:
     made = []
     found, producer = facts.recompiles, facts.session.producer
     shared, in_vain = _shared(found), _in_vain(found)
-    held, special = _sizes_of(found, Kind.HELD), _sizes_of(found, Kind.ONE)
+    held, special = _sizes_of(found, Kind.HELD) | _static(found), _sizes_of(found, Kind.ONE)
     counting = _counting(found)
+    compiled_here = {(c.file, _last(c.original)) for c in all_compiles(facts.session)}
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
@@ -340,9 +376,11 @@ def recompiled(facts: Facts) -> list[Event]:
         named_so = one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
-        title, why, fix = remedy(lead, producer, named_so, sizes, at)
+        begins = one.compiled.file, one.compiled.line
+        called = _is_called(one.compiled, compiled_here)
+        title, why, fix = remedy(lead, producer, named_so, sizes, at, begins, called)
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
-            fix = tuple(text for text in fix if recipe_of(text) not in (FEW, SIDES))
+            fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
         if _of(one, lead) in counting:
             fix = tuple(text for text in fix if recipe_of(text) is not FEW)
         if _of(one, lead) in special:  # to mark a size of 0 or 1 as dynamic is an error
@@ -374,6 +412,29 @@ def recompiled(facts: Facts) -> list[Event]:
     return _at_one_place(made)
 
 
+#: there is something to do where a function reached the limit
+_NOT_AT_LIMIT: Final = (FEW, SIDES, STRUCTURES, RANGES)
+
+
+def _is_called(compiled: Compile, known: Set[tuple[str, str]]) -> bool:
+    """Whether a compile is of library code that a function which is compiled as well calls.
+
+    It then is a frame of its own because its caller runs in Python at that call.
+
+    Args:
+        known: (file, function) of all that was compiled.
+    """
+    if not LIBRARY.search(compiled.file):
+        return False
+    callers = {(one.file, _last(plain_function(one.name))) for one in compiled.frames}
+    return any(one in known and not LIBRARY.search(one[0]) for one in callers)
+
+
+def _last(function: str) -> str:
+    """The name of a function without those of what it stands in."""
+    return function.rpartition(".")[2]
+
+
 def _of(one: Recompile, cause: Cause) -> tuple[int, str, str]:
     return one.compiled.lane.index, one.compiled.frame_id, cause.source
 
@@ -387,15 +448,37 @@ def _in_vain(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
     again: set[tuple[int, str, str]] = set()
     for one in found:
         again |= {_of(one, cause) for cause in one.causes
-                  if subject_about(cause).kind is not Kind.CONDITION} & dynamic  # fmt: skip
+                  if subject_about(cause).kind not in _STAY_DYNAMIC} & dynamic  # fmt: skip
         dynamic |= {_of(one, cause) for cause in one.causes if cause.now_dynamic}
     return again
+
+
+_STAY_DYNAMIC: Final = (Kind.CONDITION, Kind.RANGE)
 
 
 def _sizes_of(found: Sequence[Recompile], kind: Kind) -> set[tuple[int, str, str]]:
     """Return the inputs that any recompile of their frames shows to be of a kind."""
     causes = ((one, cause) for one in found for cause in one.causes)
     return {_of(one, cause) for one, cause in causes if subject_about(cause).kind is kind}
+
+
+def _static(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
+    """Return the sizes that torch.compile could not make dynamic, as it does when one changes.
+
+    A size that a second recompile finds held to a number was made dynamic in the first, and what
+    the code does with it needs the number. The log has the settings by which it would not try.
+    """
+    changed: Counter[tuple[int, str, str]] = Counter()
+    for one in found:
+        settings = str(one.compiled.metrics.get("dynamo_config") or "")
+        if _TRIES.search(settings) and not one.compiled.noted("tc_recompile"):
+            changed.update({_of(one, cause) for cause in one.causes
+                            if not cause.now_dynamic and cause.new == one.values.get(cause.source)
+                            and subject_about(cause).kind is Kind.SIZE})  # fmt: skip
+    return {of for of, times in changed.items() if times > 1}
+
+
+_TRIES: Final = re.compile(r'"automatic_dynamic_shapes": true')
 
 
 #: half of the limit of recompiles: what took more values is no switch, a number counts
@@ -451,6 +534,9 @@ def _lead(one: Recompile, shared: Mapping[str, Counter[str]]) -> Cause:
     if not one.causes:
         return Cause("an input", "", "", "other")
     named = shared[one.compiled.frame_id]
+    parts = [one for one in one.causes if subject_about(one).kind is Kind.STRUCTURE]
+    if parts:  # other sizes follow those of the module's parameters
+        return parts[0]
     are_free = free_inputs([(cause.source, cause.new) for cause in one.causes])
     free = [cause for cause, is_free in zip(one.causes, are_free, strict=True)
             if is_free and not cause.now_dynamic]  # fmt: skip
