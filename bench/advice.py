@@ -3,10 +3,11 @@
     python bench/advice.py                       all, under both compilers; a table in Markdown
     python bench/advice.py --side tc --keep FOLDER chat_sampler experts
 
-`advice_programs.txt` holds the programs, and behind each the edits that its findings ask for: the
-code of a finding, words of its advice, and texts of the program that are replaced. A program runs
-with a trace, and once more with each edit. An edit did what its finding says if the finding is
-gone, or was met less often, and the program prints the same.
+`advice_programs.txt` and `advice_users.txt` hold the programs, and behind each the edits that its
+findings ask for: the code of a finding, words of its place, title and advice, with ` & ` between
+them, and texts of the program that are replaced. Findings that stand one above the other ask for
+one edit. A program runs with a trace, and once more with each edit. An edit did what its finding
+says if the finding is gone, or was met less often, and the program prints the same.
 
 Findings of a program that have no edit are listed, too: those that ask for nothing, and those that
 nobody has tried. A finding that an edit is for and that is not found is an error. Each run is a
@@ -49,13 +50,13 @@ class Edit:
     """What a finding asks for, as a change of the program.
 
     Attributes:
-        code: of the finding; ``words``: of its title or advice.
+        code: of the finding; ``words``: of its place, title and advice, the last of the advice.
         sides: the compilers whose findings ask for it.
         pairs: texts and what takes their place.
     """
 
     code: str
-    words: str
+    words: tuple[str, ...]
     sides: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...]
 
@@ -98,7 +99,8 @@ def programs() -> Iterator[Program]:
     Raises:
         ValueError: an edit cannot be made to its program.
     """
-    whole = Path(__file__).with_name("advice_programs.txt").read_text("utf-8")
+    files = sorted(Path(__file__).parent.glob("advice_*.txt"))
+    whole = "\n".join(one.read_text("utf-8") for one in files)
     for part in whole.split("#### ")[1:]:
         head, _, rest = part.partition("\n")
         name, *words = head.split()
@@ -113,11 +115,15 @@ def programs() -> Iterator[Program]:
 
 
 def _edits(text: str, sides: tuple[str, ...]) -> Iterator[Edit]:
+    heads = []
     for match in _EDIT.finditer(text):
         code, _, words = (one.strip() for one in match["head"].partition("|"))
-        code, *only = code.split()
+        heads.append((code.split(), tuple(one.strip() for one in words.split("&"))))
         pairs = tuple((a.rstrip("\n"), b.rstrip("\n")) for a, b in _PAIR.findall(match["body"]))
-        yield Edit(code, words, tuple(only) or sides, pairs)
+        if pairs:
+            for (code, *only), words in heads:
+                yield Edit(code, words, tuple(only) or sides, pairs)
+            heads.clear()
 
 
 def run(program: Program, text: str, side: str, folder: Path) -> Ran:
@@ -185,23 +191,30 @@ def _child(program: Program, side: str, folder: Path) -> None:
 
 
 def _asks(finding: Any, edit: Edit) -> bool:
-    said = " ".join((finding.title, *finding.fix))
-    return finding.code == edit.code and edit.words in said
+    said = " ".join((finding.where.short, finding.title, *finding.fix))
+    return finding.code == edit.code and all(one in said for one in edit.words)
 
 
 def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str, str, str]]:
     """Run a program and each of its edits; yield place, finding, edit, and what happened."""
     before = run(program, program.text, side, folder / "before")
-    asked = []
-    for number, edit in enumerate(edit for edit in program.edits if side in edit.sides):
-        found = next((one for one in before.findings if _asks(one, edit)), None)
-        if found is None:
-            yield "", f"{edit.code} {edit.words}", "", "ERROR: no such finding"
+    asked: list[str] = []
+    runs: dict[str, Ran] = {}
+    for edit in (edit for edit in program.edits if side in edit.sides):
+        asking = [one for one in before.findings if _asks(one, edit)]
+        if not asking:
+            yield "", f"{edit.code} {' & '.join(edit.words)}", "", "ERROR: no such finding"
             continue
+        found = next((one for one in asking if one.id not in asked), asking[0])
         asked.append(found.id)
-        after = run(program, edit.made(program.text), side, folder / f"edit{number}")
-        happened = _happened(found, before, after)
-        advice = next((one for one in found.fix if edit.words in one), found.fix[0])
+        text = edit.made(program.text)
+        if text not in runs:
+            runs[text] = run(program, text, side, folder / f"edit{len(runs)}")
+        after = runs[text]
+        happened = _happened(
+            found, before, after, {line.strip() for line in program.text.splitlines()}
+        )
+        advice = next((one for one in found.fix if edit.words[-1] in one), found.fix[0])
         edited = f"{advice}<br>{_diff(edit)}"
         yield found.where.short, f"{found.code} {found.title}", edited, happened
     for one in before.findings:
@@ -212,11 +225,14 @@ def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str
             yield one.where.short, f"{one.code} {one.title}", "; ".join(one.fix[:1]), why
 
 
-def _happened(found: Any, before: Ran, after: Ran) -> str:
+def _happened(found: Any, before: Ran, after: Ran, kept: set[str]) -> str:
+    """Say what became of a finding; one at another line that was there before is another one."""
     from tc.tlparse.outputs import difference, same
 
     left = [one for one in after.findings if (one.code, one.reason) == (found.code, found.reason)
-            and one.where.function == found.where.function]  # fmt: skip
+            and one.where.function == found.where.function
+            and (one.where.text.strip() in ("", found.where.text.strip())
+                 or one.where.text.strip() not in kept)]  # fmt: skip
     count = sum(one.count for one in left)
     if after.code and not before.code:
         return f"FAILED: exit code {after.code}"

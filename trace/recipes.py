@@ -84,6 +84,7 @@ class Subject:
         source: the whole of it, `x.shape[0]`.
         name: what the edit is made to: `x`.
         index: the dimension, of sizes and strides.
+        marked: (name, dimension) of all sizes that change together; empty if it is this one alone.
     """
 
     kind: Kind
@@ -93,6 +94,7 @@ class Subject:
     old: str
     new: str
     index: str = "0"
+    marked: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +115,7 @@ class Recipe:
     producer: str = ""
 
 
-MARK: Final = Recipe(
-    "{api}.mark_dynamic({name}, {index}) before the first call", "call", True, True
-)
+MARK: Final = Recipe("{api}.mark_dynamic({marked}) before the first call", "call", True, True)
 MARK_MADE: Final = Recipe(
     "{api}.mark_dynamic({name}, {index}) where {name} is made, before the first call",
     "call",
@@ -305,8 +305,11 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
             before the call; what holds for all inputs, or is no edit, is advised still.
     """
     side = "tc" if producer == "tc" else "torch"
+    api = "tc" if side == "tc" else "torch._dynamo"
+    marked = (f"{name}, {at}" for name, at in subject.marked or ((subject.name, subject.index),))
     words = {
-        "api": "tc" if side == "tc" else "torch._dynamo",
+        "api": api,
+        "marked": f"), {api}.mark_dynamic(".join(marked),
         "make": "tc.compile" if side == "tc" else "torch.compile",
         "source": subject.source,
         "name": subject.name,
@@ -324,7 +327,7 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
 
 
 #: recipes for an input that is at hand before the call
-_OF_INPUT: Final = re.compile(r"\{(?:name|source|owner|old)\b")
+_OF_INPUT: Final = re.compile(r"\{(?:marked|name|source|owner|old)\b")
 
 
 @lru_cache(1)
@@ -489,7 +492,8 @@ def _of_call(what: str, old: str, new: str, guard: str) -> Kind:
     if what == "list":
         return Kind.KEYS
     if old in NOTHING or new in NOTHING:
-        return Kind.STRUCTURE if _MADE_OF.search(guard) else Kind.NONE
+        known = Kind.GONE if new in NOTHING else Kind.NONE
+        return Kind.STRUCTURE if _MADE_OF.search(guard) else known
     return Kind.TYPE
 
 

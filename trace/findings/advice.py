@@ -254,7 +254,7 @@ INSTEAD: Final = (
         "needed",
     ),
     (
-        re.compile(r"\bDistributedDataParallel\b"),
+        re.compile(r"\bDistributedDataParallel\b|nn[/\\]parallel[/\\]distributed\.py"),
         "compile the module inside of it: DistributedDataParallel(torch.compile(module))",
     ),
 )  # fmt: skip

@@ -11,6 +11,15 @@ from typing import Any, Final
 
 from tc.trace import guardtext, torchguards
 from tc.trace.compiles import LIBRARY, Compile, own
+from tc.trace.findings.changing import (
+    NUMBERS,
+    counting,
+    in_vain,
+    inputs_of,
+    marks,
+    of_input,
+    static_sizes,
+)
 from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Cause, Event, Recompile, Where
 from tc.trace.findings.remedies import remedy, subject_about
@@ -34,7 +43,6 @@ from tc.trace.recipes import (
     STRUCTURES,
     Kind,
     recipe_of,
-    recipes,
     sort_of,
 )
 from tc.trace.session import Session, all_compiles
@@ -55,7 +63,6 @@ _TYPE: Final = re.compile(
 )
 _CHECK_ID: Final = re.compile(r"___check_(?P<what>type|obj)_id\((?P<source>.+?), \d+\)")
 _LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$")
-_NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
 _LENGTH_NOT: Final = re.compile(r"^len\((?P<source>.+?)\) != (?P<old>\d+)$")
 _EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) (?:==|is) (?P<old>[^=].*)$")
 _EQUAL_ITEM: Final = re.compile(  # of a dict: `d[list(dict.keys(d))[0]] == 2`
@@ -357,9 +364,9 @@ def recompiled(facts: Facts) -> list[Event]:
     """Turn recompiles into events, each under the cause that leads its function's recompiles."""
     made = []
     found, producer = facts.recompiles, facts.session.producer
-    shared, in_vain = _shared(found), _in_vain(found)
-    held, special = _sizes_of(found, Kind.HELD) | _static(found), _sizes_of(found, Kind.ONE)
-    counting = _counting(found)
+    shared, vain = _shared(found), in_vain(found)
+    held, special = inputs_of(found, Kind.HELD) | static_sizes(found), inputs_of(found, Kind.ONE)
+    many = counting(found)
     compiled_here = {(c.file, _last(c.original)) for c in all_compiles(facts.session)}
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
@@ -367,23 +374,24 @@ def recompiled(facts: Facts) -> list[Event]:
             continue
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
-        if _of(one, lead) in in_vain:
+        if of_input(one, lead) in vain:
             lead = replace(lead, now_dynamic=False)
-            if subject_about(lead).kind in _NUMBERS:  # what the code does with it needs the value
+            if subject_about(lead).kind in NUMBERS:  # what the code does with it needs the value
                 lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
-        if lead.kind == "size" and _of(one, lead) in held:  # then nothing makes it dynamic
+        if lead.kind == "size" and of_input(one, lead) in held:  # then nothing makes it dynamic
             lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
         named_so = one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
         begins = one.compiled.file, one.compiled.line
         called = _is_called(one.compiled, compiled_here)
-        title, why, fix = remedy(lead, producer, named_so, sizes, at, begins, called)
+        marked = marks(one, lead)
+        title, why, fix = remedy(lead, producer, named_so, sizes, at, begins, called, marked)
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
-        if _of(one, lead) in counting:
+        if of_input(one, lead) in many:
             fix = tuple(text for text in fix if recipe_of(text) is not FEW)
-        if _of(one, lead) in special:  # to mark a size of 0 or 1 as dynamic is an error
+        if of_input(one, lead) in special or not marked:  # to mark a size of 0 or 1 is an error
             fix = tuple(text for text in fix if recipe_of(text) is not MARK)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
             fix = ()
@@ -433,67 +441,6 @@ def _is_called(compiled: Compile, known: Set[tuple[str, str]]) -> bool:
 def _last(function: str) -> str:
     """The name of a function without those of what it stands in."""
     return function.rpartition(".")[2]
-
-
-def _of(one: Recompile, cause: Cause) -> tuple[int, str, str]:
-    return one.compiled.lane.index, one.compiled.frame_id, cause.source
-
-
-def _in_vain(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
-    """Return the inputs that were made dynamic and are compiled for again all the same.
-
-    Not those of which a condition failed: they stay dynamic, on the other side of it.
-    """
-    dynamic: set[tuple[int, str, str]] = set()
-    again: set[tuple[int, str, str]] = set()
-    for one in found:
-        again |= {_of(one, cause) for cause in one.causes
-                  if subject_about(cause).kind not in _STAY_DYNAMIC} & dynamic  # fmt: skip
-        dynamic |= {_of(one, cause) for cause in one.causes if cause.now_dynamic}
-    return again
-
-
-_STAY_DYNAMIC: Final = (Kind.CONDITION, Kind.RANGE)
-
-
-def _sizes_of(found: Sequence[Recompile], kind: Kind) -> set[tuple[int, str, str]]:
-    """Return the inputs that any recompile of their frames shows to be of a kind."""
-    causes = ((one, cause) for one in found for cause in one.causes)
-    return {_of(one, cause) for one, cause in causes if subject_about(cause).kind is kind}
-
-
-def _static(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
-    """Return the sizes that torch.compile could not make dynamic, as it does when one changes.
-
-    A size that a second recompile finds held to a number was made dynamic in the first, and what
-    the code does with it needs the number. The log has the settings by which it would not try.
-    """
-    changed: Counter[tuple[int, str, str]] = Counter()
-    for one in found:
-        settings = str(one.compiled.metrics.get("dynamo_config") or "")
-        if _TRIES.search(settings) and not one.compiled.noted("tc_recompile"):
-            changed.update({_of(one, cause) for cause in one.causes
-                            if not cause.now_dynamic and cause.new == one.values.get(cause.source)
-                            and subject_about(cause).kind is Kind.SIZE})  # fmt: skip
-    return {of for of, times in changed.items() if times > 1}
-
-
-_TRIES: Final = re.compile(r'"automatic_dynamic_shapes": true')
-
-
-#: half of the limit of recompiles: what took more values is no switch, a number counts
-_FEW_VALUES: Final = 4
-
-
-def _counting(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
-    """Return the inputs that took more values than what is worth a graph each."""
-    taken: dict[tuple[int, str, str], set[str]] = {}
-    for one in found:
-        for cause in one.causes:
-            subject = subject_about(cause)
-            if subject.kind in _NUMBERS or FEW in recipes(subject.kind, subject.place):
-                taken.setdefault(_of(one, cause), set()).update((cause.old, cause.new))
-    return {of for of, some in taken.items() if len(some) > _FEW_VALUES}
 
 
 def _at_one_place(events: list[Event]) -> list[Event]:

@@ -23,6 +23,7 @@ def remedy(
     at: tuple[str, int] = ("", 0),
     begins: tuple[str, int] = ("", 0),
     called: bool = False,
+    marked: tuple[tuple[str, str], ...] = (),
 ) -> Words:
     """Return (title, why, fixes).
 
@@ -33,6 +34,7 @@ def remedy(
         at: file and line of the function, or of a line in it.
         begins: file and first line of the function that was compiled.
         called: it is library code, whose caller runs in Python.
+        marked: (input, dimension) of the sizes that would have to be marked dynamic.
     """
     subject = subject_about(cause, function)
     if subject.kind in (Kind.NUMBER, Kind.ONE_NUMBER):
@@ -42,6 +44,7 @@ def remedy(
             subject = replace(subject, kind=Kind.INDEXED if cause.now_dynamic else Kind.INDEXES)
     if called and subject.place is not Place.PROCESS:
         subject = replace(subject, kind=Kind.CALLED)
+    subject = replace(subject, marked=marked)
     made = is_resumed(function) and (
         is_made(*begins, subject.name)
         or (subject.kind is Kind.HELD_NUMBER and is_used_as_index(*begins, subject.name))
