@@ -32,6 +32,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from findings_programs import HEADER
@@ -178,8 +179,9 @@ def _child(program: Program, side: str, folder: Path) -> None:
     script, code = folder / f"{program.name}.py", 0
     os.chdir(folder)
     try:
-        names = {"__name__": "__main__", "__file__": str(script)}
-        exec(compile(script.read_text(), str(script), "exec"), names)
+        main = sys.modules["__main__"] = ModuleType("__main__")  # as compilers look it up
+        main.__file__ = str(script)
+        exec(compile(script.read_text(), str(script), "exec"), vars(main))
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:

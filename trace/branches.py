@@ -71,6 +71,10 @@ FIXES: Final[dict[Does, tuple[str, ...]]] = {
 
 #: ways out that are no use where the number is asked for to go one way or the other
 _OF_NUMBERS: Final = "capture_scalar_outputs"
+#: where numbers are read out of what has a size of its own, the setting for sizes is an error
+_NEEDS_NUMBERS: Final = re.compile(r"\.(?:tolist|item)\(\)")
+_SHAPES_ALONE: Final = "torch._dynamo.config.capture_dynamic_output_shape_ops"
+_AS_TENSOR: Final = "keep the value as a"
 _OF_ASSERTIONS: Final = "for an assertion"
 
 
@@ -101,6 +105,12 @@ def fixes_at(code: str, file: str, line: int, source: str, known: Sequence[str])
         source: the line as the trace has it, to know whether the file is still the same.
         known: those for the cause, whatever is done with the answer.
     """
+    if code == "TC102" and _NEEDS_NUMBERS.search(source):
+        return tuple(one for one in known if not one.startswith(_SHAPES_ALONE))
+    if code == "TC101" and _is_position(file, line):
+        return tuple(
+            one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one
+        )
     numbers = code == "TC101"
     does = what_it_does(file, line, source, numbers) if code in ASKING else None
     if does is None:
@@ -281,6 +291,23 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
         if any(_reads(part, names) for part in parts):
             return True
     return False
+
+
+def _is_position(file: str, line: int) -> bool:
+    """Whether a number that a line reads out of a tensor is an index, or the bound of a slice."""
+    function = _function(file, line)
+    if function is None:
+        return False
+    nodes = list(ast.walk(function))
+    names = {
+        target.id
+        for one in nodes
+        if isinstance(one, ast.Assign) and one.lineno <= line <= (one.end_lineno or line)
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
+    return any(_reads(part, tuple(names)) for part in slices)
 
 
 def is_made(file: str, line: int, name: str) -> bool:

@@ -356,7 +356,7 @@ _PROPERTIES: Final = {
     "requires_grad": Kind.REQUIRES_GRAD,
 }  # fmt: skip
 _UNNAMED: Final = re.compile(r"\b___\w")  # names that compilers make up
-_PARAMETER: Final = re.compile(r"_parameters'\]|nn\.parameter\.Parameter|failed on a parameter")
+_PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed on a parameter")
 _IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
 _THERE: Final = frozenset(("absent", "present"))
 _KEYS: Final = re.compile(r"^(?:dispatch keys of (?P<a>.+)|(?P<b>.+)\.dispatch keys)$")
