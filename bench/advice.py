@@ -2,6 +2,7 @@
 
     python bench/advice.py                       all, under both compilers; a table in Markdown
     python bench/advice.py --side tc --keep FOLDER chat_sampler experts
+    python bench/advice.py --write               all, and replace the table of the page
 
 `advice_programs.txt` and `advice_users.txt` hold the programs, and behind each the edits that its
 findings ask for: the code of a finding, words of its place, title and advice, with ` & ` between
@@ -38,6 +39,8 @@ from typing import Any, Final
 from findings_programs import HEADER
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+PAGE: Final = ROOT / "docs" / "findings-table.md"
+MARK: Final = "<!-- table of bench/advice.py -->\n"
 NEEDED: Final = 0.95
 LIMIT: Final = 300.0
 #: codes of findings about one run, or about what its machine did in it: no edit of a program
@@ -92,6 +95,13 @@ class Ran:
     code: int
     output: str
     findings: tuple[Any, ...]
+    text: str
+
+    def line_of(self, finding: Any) -> str:
+        """Return the line that a finding names, as the program has it."""
+        rows = self.text.splitlines()
+        at = finding.where.line - 1
+        return (finding.where.text or (rows[at] if 0 <= at < len(rows) else "")).strip()
 
 
 def programs() -> Iterator[Program]:
@@ -140,7 +150,7 @@ def run(program: Program, text: str, side: str, folder: Path) -> Ran:
 
     output = (folder / "output.txt").read_text("utf-8", "replace")
     found = diagnose(load(str(folder / "trace"))).findings
-    return Ran(code, output, tuple(found))
+    return Ran(code, output, tuple(found), text)
 
 
 def _waited(child: int) -> int:
@@ -231,10 +241,10 @@ def _happened(found: Any, before: Ran, after: Ran, kept: set[str]) -> str:
     """Say what became of a finding; one at another line that was there before is another one."""
     from tc.tlparse.outputs import difference, same
 
+    here = before.line_of(found)
     left = [one for one in after.findings if (one.code, one.reason) == (found.code, found.reason)
             and one.where.function == found.where.function
-            and (one.where.text.strip() in ("", found.where.text.strip())
-                 or one.where.text.strip() not in kept)]  # fmt: skip
+            and ((line := after.line_of(one)) in ("", here) or line not in kept)]  # fmt: skip
     count = sum(one.count for one in left)
     if after.code and not before.code:
         return f"FAILED: exit code {after.code}"
@@ -270,14 +280,54 @@ def _serve(chosen: Sequence[Program], side: str, place: Path) -> Iterator[tuple[
                 yield program.name, side, *row
 
 
+def was_tried(row: Sequence[str]) -> bool:
+    """Whether an edit was made for the finding of a row, or should have been."""
+    return "<br>" in row[4] or row[5].startswith("ERROR")
+
+
+def did_it(row: Sequence[str]) -> bool:
+    """Whether the edit of a row did what its finding says."""
+    return row[5].startswith("gone") or " → " in row[5]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return the table of the page: totals for each compiler, then the edits that were tried."""
+    lines = ["", "| compiler | programs | findings with an edit that was tried | edits | did what "
+             "they say | no help | failed, or other results | findings that ask for nothing | not "
+             "tried |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    for side in ("torch", "tc"):
+        mine = [row for row in rows if row[1] == side]
+        tried = [row for row in mine if was_tried(row)]
+        told = [row[5] for row in mine]
+        counts = (
+            len({row[0] for row in mine}),
+            len({row[:1] + row[2:4] for row in tried}),
+            len(tried),
+            sum(map(did_it, tried)),
+            sum(one.startswith("NO HELP") for one in told),
+            sum(one.startswith(("FAILED", "DIFFERS", "ERROR")) for one in told),
+            sum(one in ("asks for nothing", "about the run") for one in told),
+            told.count("not tried"),
+        )
+        lines.append(f"| `{side}.compile` | " + " | ".join(map(str, counts)) + " |")
+    lines += ["", "| program | compiler | finding | the edit it asks for | what happened |",
+              "| --- | --- | --- | --- | --- |"]  # fmt: skip
+    for program, side, where, finding, edit, happened in rows:
+        if "<br>" in edit:
+            cells = program, side, f"{where}: {finding}", edit.partition("<br>")[0], happened
+            lines.append("| " + " | ".join(one.replace("|", "\\|") for one in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="programs (all)")
     parser.add_argument("--side", choices=("torch", "tc"), help="one compiler (both)")
     parser.add_argument("--keep", help="leave programs and traces in this new folder")
+    parser.add_argument("--write", action="store_true", help=f"replace the table of {PAGE.name}")
     options = parser.parse_args()
     chosen = [one for one in programs() if not options.names or one.name in options.names]
-    counts = [0, 0]
+    rows: list[tuple[str, ...]] = []
     print("| program | compiler | where | finding | the edit it asks for | what happened |")
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory(prefix="tc-advice-") as temporary:
@@ -286,11 +336,13 @@ def main() -> None:
                 for row in _serve(chosen, side, Path(options.keep or temporary)):
                     print("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |",
                           flush=True)  # fmt: skip
-                    if "<br>" in row[4] or row[5].startswith("ERROR"):
-                        counts[0] += 1
-                        counts[1] += row[5].startswith("gone") or " → " in row[5]
-    share = counts[1] / max(counts[0], 1)
-    print(f"\n{counts[1]} of {counts[0]} edits did what they say ({share:.0%})")
+                    rows.append(row)
+    tried = [row for row in rows if was_tried(row)]
+    share = sum(map(did_it, tried)) / max(len(tried), 1)
+    print(f"\n{sum(map(did_it, tried))} of {len(tried)} edits did what they say ({share:.0%})")
+    if options.write:
+        head = PAGE.read_text("utf-8").partition(MARK)[0]
+        PAGE.write_text(head + MARK + table(rows), "utf-8")
     sys.exit(share < NEEDED)
 
 
