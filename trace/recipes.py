@@ -520,10 +520,14 @@ def _value(source: str, old: str, new: str, guard: str) -> Kind:
     return Kind.CONSTANT if known else Kind.OTHER
 
 
+#: numbers that are constants of a graph even where others are dynamic
+_SPECIAL: Final = frozenset(("0", "1", "0.0", "1.0"))
+
+
 def _number(known: list[str]) -> Kind:
     if len({one.lstrip("-").isdigit() for one in known}) > 1:
         return Kind.TYPE  # an int, then a float
-    return Kind.ONE_NUMBER if {"0", "1"}.intersection(known) else Kind.NUMBER
+    return Kind.ONE_NUMBER if _SPECIAL.intersection(known) else Kind.NUMBER
 
 
 def _place(name: str, guard: str, function: str, what: Kind) -> Place:
