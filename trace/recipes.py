@@ -450,7 +450,7 @@ def _asked(source: str, condition: str) -> tuple[Kind, str, str]:
     if _held(source, condition):
         is_size = part is not None or source.startswith("len(")
         return Kind.HELD if is_size else Kind.HELD_NUMBER, name, index
-    if _RANGE.match(condition):
+    if part is None and _RANGE.match(condition):
         return Kind.RANGE, name, index
     return Kind.CONDITION, source, "0"
 

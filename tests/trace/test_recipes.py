@@ -99,6 +99,7 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
         ("scale", "scale == 0.0027", "0.003", "shape", "", Kind.HELD_NUMBER, Place.LOCAL),
         ("clip", "(1.0 + clip) == 1.18", "0.1", "shape", "", Kind.HELD_NUMBER, Place.LOCAL),
         ("self.index", "-1 <= self.index <= 2", "", "shape", "", Kind.RANGE, Place.ATTRIBUTE),
+        ("x.shape[0]", "2 <= x.shape[0] <= 5", "", "shape", "", Kind.CONDITION, Place.ITEM),
         ("mask", "a tensor", "None", "constant", "", Kind.GONE, Place.LOCAL),
         ("flag", "None", "True", "constant", "", Kind.NO_TENSOR, Place.LOCAL),
         ("past", "None", "((Tensor float32[1], Tensor float32[1]),)", "constant", "",
