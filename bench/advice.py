@@ -2,11 +2,13 @@
 
     python bench/advice.py                       all, under both compilers; a table in Markdown
     python bench/advice.py --side tc --keep FOLDER chat_sampler experts
+    python bench/advice.py --write               all, and replace the table of the page
 
-`advice_programs.txt` holds the programs, and behind each the edits that its findings ask for: the
-code of a finding, words of its advice, and texts of the program that are replaced. A program runs
-with a trace, and once more with each edit. An edit did what its finding says if the finding is
-gone, or was met less often, and the program prints the same.
+`advice_programs.txt` and `advice_users.txt` hold the programs, and behind each the edits that its
+findings ask for: the code of a finding, words of its place, title and advice, with ` & ` between
+them, and texts of the program that are replaced. Findings that stand one above the other ask for
+one edit. A program runs with a trace, and once more with each edit. An edit did what its finding
+says if the finding is gone, or was met less often, and the program prints the same.
 
 Findings of a program that have no edit are listed, too: those that ask for nothing, and those that
 nobody has tried. A finding that an edit is for and that is not found is an error. Each run is a
@@ -31,11 +33,14 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from findings_programs import HEADER
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+PAGE: Final = ROOT / "docs" / "findings-table.md"
+MARK: Final = "<!-- table of bench/advice.py -->\n"
 NEEDED: Final = 0.95
 LIMIT: Final = 300.0
 #: codes of findings about one run, or about what its machine did in it: no edit of a program
@@ -49,13 +54,13 @@ class Edit:
     """What a finding asks for, as a change of the program.
 
     Attributes:
-        code: of the finding; ``words``: of its title or advice.
+        code: of the finding; ``words``: of its place, title and advice, the last of the advice.
         sides: the compilers whose findings ask for it.
         pairs: texts and what takes their place.
     """
 
     code: str
-    words: str
+    words: tuple[str, ...]
     sides: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...]
 
@@ -90,6 +95,13 @@ class Ran:
     code: int
     output: str
     findings: tuple[Any, ...]
+    text: str
+
+    def line_of(self, finding: Any) -> str:
+        """Return the line that a finding names, as the program has it."""
+        rows = self.text.splitlines()
+        at = finding.where.line - 1
+        return (finding.where.text or (rows[at] if 0 <= at < len(rows) else "")).strip()
 
 
 def programs() -> Iterator[Program]:
@@ -98,7 +110,8 @@ def programs() -> Iterator[Program]:
     Raises:
         ValueError: an edit cannot be made to its program.
     """
-    whole = Path(__file__).with_name("advice_programs.txt").read_text("utf-8")
+    files = sorted(Path(__file__).parent.glob("advice_*.txt"))
+    whole = "\n".join(one.read_text("utf-8") for one in files)
     for part in whole.split("#### ")[1:]:
         head, _, rest = part.partition("\n")
         name, *words = head.split()
@@ -113,11 +126,15 @@ def programs() -> Iterator[Program]:
 
 
 def _edits(text: str, sides: tuple[str, ...]) -> Iterator[Edit]:
+    heads = []
     for match in _EDIT.finditer(text):
         code, _, words = (one.strip() for one in match["head"].partition("|"))
-        code, *only = code.split()
+        heads.append((code.split(), tuple(one.strip() for one in words.split("&"))))
         pairs = tuple((a.rstrip("\n"), b.rstrip("\n")) for a, b in _PAIR.findall(match["body"]))
-        yield Edit(code, words, tuple(only) or sides, pairs)
+        if pairs:
+            for (code, *only), words in heads:
+                yield Edit(code, words, tuple(only) or sides, pairs)
+            heads.clear()
 
 
 def run(program: Program, text: str, side: str, folder: Path) -> Ran:
@@ -133,7 +150,7 @@ def run(program: Program, text: str, side: str, folder: Path) -> Ran:
 
     output = (folder / "output.txt").read_text("utf-8", "replace")
     found = diagnose(load(str(folder / "trace"))).findings
-    return Ran(code, output, tuple(found))
+    return Ran(code, output, tuple(found), text)
 
 
 def _waited(child: int) -> int:
@@ -172,8 +189,9 @@ def _child(program: Program, side: str, folder: Path) -> None:
     script, code = folder / f"{program.name}.py", 0
     os.chdir(folder)
     try:
-        names = {"__name__": "__main__", "__file__": str(script)}
-        exec(compile(script.read_text(), str(script), "exec"), names)
+        main = sys.modules["__main__"] = ModuleType("__main__")  # as compilers look it up
+        main.__file__ = str(script)
+        exec(compile(script.read_text(), str(script), "exec"), vars(main))
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:
@@ -185,23 +203,30 @@ def _child(program: Program, side: str, folder: Path) -> None:
 
 
 def _asks(finding: Any, edit: Edit) -> bool:
-    said = " ".join((finding.title, *finding.fix))
-    return finding.code == edit.code and edit.words in said
+    said = " ".join((finding.where.short, finding.title, *finding.fix))
+    return finding.code == edit.code and all(one in said for one in edit.words)
 
 
 def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str, str, str]]:
     """Run a program and each of its edits; yield place, finding, edit, and what happened."""
     before = run(program, program.text, side, folder / "before")
-    asked = []
-    for number, edit in enumerate(edit for edit in program.edits if side in edit.sides):
-        found = next((one for one in before.findings if _asks(one, edit)), None)
-        if found is None:
-            yield "", f"{edit.code} {edit.words}", "", "ERROR: no such finding"
+    asked: list[str] = []
+    runs: dict[str, Ran] = {}
+    for edit in (edit for edit in program.edits if side in edit.sides):
+        asking = [one for one in before.findings if _asks(one, edit)]
+        if not asking:
+            yield "", f"{edit.code} {' & '.join(edit.words)}", "", "ERROR: no such finding"
             continue
+        found = next((one for one in asking if one.id not in asked), asking[0])
         asked.append(found.id)
-        after = run(program, edit.made(program.text), side, folder / f"edit{number}")
-        happened = _happened(found, before, after)
-        advice = next((one for one in found.fix if edit.words in one), found.fix[0])
+        text = edit.made(program.text)
+        if text not in runs:
+            runs[text] = run(program, text, side, folder / f"edit{len(runs)}")
+        after = runs[text]
+        happened = _happened(
+            found, before, after, {line.strip() for line in program.text.splitlines()}
+        )
+        advice = next((one for one in found.fix if edit.words[-1] in one), found.fix[0])
         edited = f"{advice}<br>{_diff(edit)}"
         yield found.where.short, f"{found.code} {found.title}", edited, happened
     for one in before.findings:
@@ -212,11 +237,14 @@ def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str
             yield one.where.short, f"{one.code} {one.title}", "; ".join(one.fix[:1]), why
 
 
-def _happened(found: Any, before: Ran, after: Ran) -> str:
+def _happened(found: Any, before: Ran, after: Ran, kept: set[str]) -> str:
+    """Say what became of a finding; one at another line that was there before is another one."""
     from tc.tlparse.outputs import difference, same
 
+    here = before.line_of(found)
     left = [one for one in after.findings if (one.code, one.reason) == (found.code, found.reason)
-            and one.where.function == found.where.function]  # fmt: skip
+            and one.where.function == found.where.function
+            and ((line := after.line_of(one)) in ("", here) or line not in kept)]  # fmt: skip
     count = sum(one.count for one in left)
     if after.code and not before.code:
         return f"FAILED: exit code {after.code}"
@@ -252,14 +280,54 @@ def _serve(chosen: Sequence[Program], side: str, place: Path) -> Iterator[tuple[
                 yield program.name, side, *row
 
 
+def was_tried(row: Sequence[str]) -> bool:
+    """Whether an edit was made for the finding of a row, or should have been."""
+    return "<br>" in row[4] or row[5].startswith("ERROR")
+
+
+def did_it(row: Sequence[str]) -> bool:
+    """Whether the edit of a row did what its finding says."""
+    return row[5].startswith("gone") or " → " in row[5]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return the table of the page: totals for each compiler, then the edits that were tried."""
+    lines = ["", "| compiler | programs | findings with an edit that was tried | edits | did what "
+             "they say | no help | failed, or other results | findings that ask for nothing | not "
+             "tried |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    for side in ("torch", "tc"):
+        mine = [row for row in rows if row[1] == side]
+        tried = [row for row in mine if was_tried(row)]
+        told = [row[5] for row in mine]
+        counts = (
+            len({row[0] for row in mine}),
+            len({row[:1] + row[2:4] for row in tried}),
+            len(tried),
+            sum(map(did_it, tried)),
+            sum(one.startswith("NO HELP") for one in told),
+            sum(one.startswith(("FAILED", "DIFFERS", "ERROR")) for one in told),
+            sum(one in ("asks for nothing", "about the run") for one in told),
+            told.count("not tried"),
+        )
+        lines.append(f"| `{side}.compile` | " + " | ".join(map(str, counts)) + " |")
+    lines += ["", "| program | compiler | finding | the edit it asks for | what happened |",
+              "| --- | --- | --- | --- | --- |"]  # fmt: skip
+    for program, side, where, finding, edit, happened in rows:
+        if "<br>" in edit:
+            cells = program, side, f"{where}: {finding}", edit.partition("<br>")[0], happened
+            lines.append("| " + " | ".join(one.replace("|", "\\|") for one in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="programs (all)")
     parser.add_argument("--side", choices=("torch", "tc"), help="one compiler (both)")
     parser.add_argument("--keep", help="leave programs and traces in this new folder")
+    parser.add_argument("--write", action="store_true", help=f"replace the table of {PAGE.name}")
     options = parser.parse_args()
     chosen = [one for one in programs() if not options.names or one.name in options.names]
-    counts = [0, 0]
+    rows: list[tuple[str, ...]] = []
     print("| program | compiler | where | finding | the edit it asks for | what happened |")
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory(prefix="tc-advice-") as temporary:
@@ -268,11 +336,13 @@ def main() -> None:
                 for row in _serve(chosen, side, Path(options.keep or temporary)):
                     print("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |",
                           flush=True)  # fmt: skip
-                    if "<br>" in row[4] or row[5].startswith("ERROR"):
-                        counts[0] += 1
-                        counts[1] += row[5].startswith("gone") or " → " in row[5]
-    share = counts[1] / max(counts[0], 1)
-    print(f"\n{counts[1]} of {counts[0]} edits did what they say ({share:.0%})")
+                    rows.append(row)
+    tried = [row for row in rows if was_tried(row)]
+    share = sum(map(did_it, tried)) / max(len(tried), 1)
+    print(f"\n{sum(map(did_it, tried))} of {len(tried)} edits did what they say ({share:.0%})")
+    if options.write:
+        head = PAGE.read_text("utf-8").partition(MARK)[0]
+        PAGE.write_text(head + MARK + table(rows), "utf-8")
     sys.exit(share < NEEDED)
 
 

@@ -161,6 +161,14 @@ DEMOS = (
          "def a(x):\n    return x.sum() * 2\ndef b(x):\n    return x.sum() + 1\n"
          "a, b = compile(a, dynamic=True), compile(b, dynamic=True)"),
         ("g(torch.ones(n))", "(a if n > 5 else b)(torch.ones(n))")),
+    _demo(R.ARGUMENT, "position",
+        ("def add(self, x):", "def add(self, x, at):"), ("self.rows[self.next] = x",
+         "self.rows[at] = x"), ("f(torch.ones(2) * i)", "f(torch.ones(2) * i, ring.next)"),
+        sides="tc"),
+    _demo(R.CALLER, "library_frames",
+        ("        with timed():\n            return self.second(self.first(x))",
+         "        return self.second(self.first(x))"),
+        ("show(f(torch.ones(5, 2)))", "with timed():\n    show(f(torch.ones(5, 2)))"), sides="tc"),
     _demo(R.MEND_BREAK, "handed_on", ("x.sum().item()", "x.sum()")),
 )  # fmt: skip
 
@@ -175,6 +183,8 @@ NOTHING_TO_DO = (
     R.TRAIN_EVAL,
     R.CASTS,
     R.BACKENDS,
+    R.DYNAMIC_NOW,
+    R.RANGES,
 )
 #: Recipes for what depends on the moment, so that no run can be made to show it.
 BY_CHANCE = (R.WARM_UP, R.LOCK)

@@ -112,13 +112,13 @@ def change_of(finding: Finding, text: str) -> Change:
     if match := _ALL_DYNAMIC.search(text):
         owner = "tc" if match["owner"] == "tc" else "torch._dynamo"
         return _setting(owner, "assume_static_by_default", value=False)
-    if match := _MARKED.search(text):
-        if match["owner"] == "tc" or not match["name"]:
+    if marks := list(_MARKED.finditer(text)):
+        if any(match["owner"] == "tc" or not match["name"] for match in marks):
             raise NoEdit(_AT_CALL)
         held = os.environ.get(_SOURCES, "")
-        named = match["name"].partition(".")
-        source = f"L['{named[0]}']{named[1]}{named[2]}"
-        return Change(variables={_SOURCES: ",".join(filter(None, (held, source)))})
+        named = [match["name"].partition(".") for match in marks]
+        sources = [f"L['{first}']{dot}{rest}" for first, dot, rest in named]
+        return Change(variables={_SOURCES: ",".join(filter(None, (held, *sources)))})
     for pattern, edit in _EDITS:
         if pattern.search(text):
             return _edited(finding, edit)

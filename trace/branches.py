@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -70,6 +71,10 @@ FIXES: Final[dict[Does, tuple[str, ...]]] = {
 
 #: ways out that are no use where the number is asked for to go one way or the other
 _OF_NUMBERS: Final = "capture_scalar_outputs"
+#: where numbers are read out of what has a size of its own, the setting for sizes is an error
+_NEEDS_NUMBERS: Final = re.compile(r"\.(?:tolist|item)\(\)")
+_SHAPES_ALONE: Final = "torch._dynamo.config.capture_dynamic_output_shape_ops"
+_AS_TENSOR: Final = "keep the value as a"
 _OF_ASSERTIONS: Final = "for an assertion"
 
 
@@ -100,31 +105,49 @@ def fixes_at(code: str, file: str, line: int, source: str, known: Sequence[str])
         source: the line as the trace has it, to know whether the file is still the same.
         known: those for the cause, whatever is done with the answer.
     """
-    does = what_it_does(file, line, source) if code in ASKING else None
+    if code == "TC102" and _NEEDS_NUMBERS.search(source):
+        return tuple(one for one in known if not one.startswith(_SHAPES_ALONE))
+    if code == "TC101" and _is_position(file, line):
+        return tuple(
+            one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one
+        )
+    numbers = code == "TC101"
+    does = what_it_does(file, line, source, numbers) if code in ASKING else None
     if does is None:
         return tuple(known)
     useless = _OF_NUMBERS, _OF_ASSERTIONS
     return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in useless))
 
 
-def what_it_does(file: str, line: int, source: str = "") -> Does | None:
-    """Return what the branch at a line does; None if there is none, or its source is not known."""
+def what_it_does(file: str, line: int, source: str = "", numbers: bool = False) -> Does | None:
+    """Return what the branch at a line does; None if there is none, or its source is not known.
+
+    Args:
+        numbers: a number is read out of a tensor at the line: only a test that does so counts.
+    """
     file, source = map(_original.get(), (file, source))
     text = linecache.getline(file, line).strip()
     if not text or (source.strip() and source.strip() not in text):
         return None
-    return _found(file, line, len(linecache.getlines(file)))
+    return _found(file, line, len(linecache.getlines(file)), numbers)
 
 
 @lru_cache(1024)
-def _found(file: str, line: int, _length: int) -> Does | None:
+def _found(file: str, line: int, _length: int, numbers: bool) -> Does | None:
     tree = _tree(file, _length)
     found = None
     for parents in _branches(tree) if tree is not None else ():
         test = getattr(parents[-1], "test", None)
         if test is not None and test.lineno <= line <= (test.end_lineno or line):
-            found = _does(parents)
+            found = _does(parents) if not numbers or _has_number(test) else found
     return found
+
+
+_READING: Final = frozenset(("item", "tolist", "int", "float", "bool", "complex", "numpy"))
+
+
+def _has_number(test: ast.AST) -> bool:
+    return any(isinstance(one, ast.Call) and _called(one) in _READING for one in ast.walk(test))
 
 
 @lru_cache(32)
@@ -210,8 +233,7 @@ def _only_tells(statement: ast.stmt) -> bool:
         return True
     if not isinstance(call, ast.Call):
         return False
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return (name or getattr(call.func, "id", "")) in _TELLING
+    return _called(call) in _TELLING
 
 
 def is_tested(file: str, line: int, name: str) -> bool:
@@ -222,14 +244,107 @@ def is_tested(file: str, line: int, name: str) -> bool:
     """
     file, name = map(_original.get(), (file, name))
     tree = _tree(file, len(linecache.getlines(file)))
+    names = _names(name)
     for parents in _branches(tree) if tree is not None else ():
         test = getattr(parents[-1], "test", None)
         around = [one for one in parents if isinstance(one, ast.FunctionDef)]
         if test is None or not any(_first(one) <= line <= (one.end_lineno or 0) for one in around):
             continue
-        if any(ast.unparse(one) == name for one in ast.walk(test) if isinstance(one, ast.expr)):
+        if _reads(test, names):
             return True
     return False
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """What an input may be called where it is read: an attribute is one of `self` in a method."""
+    owner, _, attribute = name.rpartition(".")
+    return (name, f"self.{attribute}") if owner else (name,)
+
+
+def _reads(node: ast.AST, names: Sequence[str]) -> bool:
+    return any(ast.unparse(one) in names for one in ast.walk(node) if isinstance(one, ast.expr))
+
+
+#: functions and methods that need a number itself: sizes, counts, positions
+_COUNTING: Final = frozenset((
+    "range", "zeros", "ones", "empty", "full", "arange", "rand", "randn", "eye", "linspace", "view",
+    "reshape", "expand", "repeat", "narrow", "split", "chunk", "topk", "unflatten", "new_zeros",
+    "new_ones", "new_empty", "one_hot",
+))  # fmt: skip
+
+
+def is_used_as_index(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line indexes, slices or counts with an input of that name.
+
+    Where it does, a tensor in place of the number would have to be read at that point.
+    """
+    function = _function(file, line)
+    names = _names(_original.get()(name))
+    for node in ast.walk(function) if function is not None else ():
+        parts: list[ast.AST] = []
+        if isinstance(node, ast.Subscript):
+            parts = [node.slice]
+        elif isinstance(node, ast.Call) and _called(node) in _COUNTING:
+            parts = [*node.args, *(one.value for one in node.keywords)]
+        elif isinstance(node, ast.Return) and function is not None:
+            parts = [node] if function.name in ("__len__", "__index__") else []
+        if any(_reads(part, names) for part in parts):
+            return True
+    return False
+
+
+def _is_position(file: str, line: int) -> bool:
+    """Whether a number that a line reads out of a tensor is an index, or the bound of a slice."""
+    function = _function(file, line)
+    if function is None:
+        return False
+    nodes = list(ast.walk(function))
+    names = {
+        target.id
+        for one in nodes
+        if isinstance(one, ast.Assign) and one.lineno <= line <= (one.end_lineno or line)
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
+    return any(_reads(part, tuple(names)) for part in slices)
+
+
+def is_made(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line makes what a name begins with, or does not know it.
+
+    Then it is no input that a caller could change: a variable, or one of a function that was
+    called. Only where the source is at hand.
+    """
+    function = _function(file, line)
+    root = _ROOT.match(_original.get()(name))
+    if function is None or root is None:
+        return False
+    uses = [one for one in ast.walk(function) if isinstance(one, ast.Name) and one.id == root[0]]
+    if any(isinstance(one.ctx, ast.Store) for one in uses):
+        return True
+    spec = function.args
+    known = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+    return not uses and root[0] not in [one.arg for one in known if one is not None]
+
+
+_ROOT: Final = re.compile(r"[A-Za-z_]\w*")
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _function(file: str, line: int) -> ast.FunctionDef | None:
+    """Return the innermost function around a line, None where its source is not at hand."""
+    file = _original.get()(file)
+    tree = _tree(file, len(linecache.getlines(file)))
+    around = [
+        one
+        for one in (ast.walk(tree) if tree is not None else ())
+        if isinstance(one, ast.FunctionDef) and _first(one) <= line <= (one.end_lineno or 0)
+    ]
+    return max(around, key=_first, default=None)
 
 
 def _first(function: ast.FunctionDef) -> int:

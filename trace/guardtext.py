@@ -32,18 +32,24 @@ _DEVICE: Final = re.compile(
 )
 _KEYS: Final = re.compile(r"^same_keys\((?P<source>.+?), (?P<value>\(.*\))\)$")
 A_TENSOR: Final = "a tensor"
+PARAMETER: Final = " is a parameter"
+_KEYED: Final = re.compile(r"^(.+?)\[list\(dict\.keys\(\1\)\)(\[\d+\])\]")
 _REMEMBERED: Final = 1 << 14  # sources; compiles of one function guard on the same ones
 _CONSTANTS: Final = frozenset(("EQUALS", "NONE", "BOOL"))
 
 _ACCESS: Final = (
     (re.compile(r"\b[LG]\[(['\"])([^'\"]+)\1\]"), r"\2"),
     (re.compile(r"\.__dict__\['(_modules|_parameters|_buffers)'\]"), r".\1"),
+    (re.compile(r"\._(?:modules|parameters)\['(\d+)'\]"), r"[\1]"),  # as containers are read
     (re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]"), r".\1"),
     (re.compile(r"\.__dict__\['([^']+)'\]"), r".\1"),
     (re.compile(r"\.size\(\)\[(\d+)\]"), r".shape[\1]"),
     (re.compile(r"\.stride\((\d+)\)"), r".stride[\1]"),
 )
-_VARS: Final = re.compile(r"vars\(([\w.]+)\)\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]")
+_NUMBERED: Final = re.compile(r"vars\(([\w.\[\]]+)\)\['_(?:modules|parameters)'\]\['(\d+)'\]")
+_VARS: Final = re.compile(
+    r"vars\(([\w.\[\]]+)\)\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]"
+)
 
 
 @lru_cache(_REMEMBERED)
@@ -52,9 +58,10 @@ def readable(source: str) -> str:
     before = ""
     while source != before:  # what stands in parentheses has to be plain before what is around it
         before = source
-        source = _VARS.sub(r"\1.\2", source)
+        source = _VARS.sub(r"\1.\2", _NUMBERED.sub(r"\1[\2]", source))
         for pattern, plain in _ACCESS:
             source = pattern.sub(plain, source)
+        source = _KEYED.sub(r"list(\1.values())\2", source)
     return source.strip()
 
 
@@ -116,6 +123,8 @@ def _add_tensor(text: str, found: dict[str, str]) -> None:
         return
     name = readable(match["source"])
     found[name] = A_TENSOR  # against a compile that found None there, or a number
+    if "Parameter" in match["type"]:
+        found[f"{name}{PARAMETER}"] = "True"
     found[f"{name}.dtype"] = match["dtype"].removeprefix("torch.")
     found[f"{name}.requires_grad"] = match["grad"]
     found[f"{name}.device"] = _device(match["index"], match["device"])

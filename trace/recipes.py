@@ -28,10 +28,14 @@ class Kind(enum.Enum):
     ONE_NUMBER = "a number to or from 0 or 1"
     TESTED = "a number that the code tests"
     SIDES = "a dynamic number that the code tests"
+    INDEXES = "a number that the code indexes or counts with"
+    INDEXED = "a dynamic number that the code indexes or counts with"
     BOOL = "bool"
     STRING = "string"
     CONSTANT = "another constant"
     NONE = "None, or something"
+    GONE = "something, then None"
+    NO_TENSOR = "None, or a value that is no tensor"
     TRAINING = "training or evaluation"
     DTYPE = "dtype"
     NDIM = "number of dimensions"
@@ -41,6 +45,7 @@ class Kind(enum.Enum):
     INFERENCE = "inference mode of a tensor"
     KEYS_OF_TENSOR = "dispatch keys of a tensor"
     LENGTH = "length"
+    COUNT = "length of what holds no tensors"
     KEYS = "keys of a dict"
     TYPE = "type"
     STRUCTURE = "what a module is made of"
@@ -53,6 +58,8 @@ class Kind(enum.Enum):
     HELD = "a size held to one number"
     HELD_NUMBER = "a number held to one value"
     CONDITION = "a condition on sizes"
+    RANGE = "a range of a dynamic number"
+    CALLED = "an input of library code that is compiled by itself"
     RACED = "nothing that can be seen"
     HANDED_ON = "a value from before a graph break"
     OTHER = "something else"
@@ -80,6 +87,7 @@ class Subject:
         source: the whole of it, `x.shape[0]`.
         name: what the edit is made to: `x`.
         index: the dimension, of sizes and strides.
+        marked: (name, dimension) of all sizes that change together; empty if it is this one alone.
     """
 
     kind: Kind
@@ -89,6 +97,7 @@ class Subject:
     old: str
     new: str
     index: str = "0"
+    marked: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +118,7 @@ class Recipe:
     producer: str = ""
 
 
-MARK: Final = Recipe(
-    "{api}.mark_dynamic({name}, {index}) before the first call", "call", True, True
-)
+MARK: Final = Recipe("{api}.mark_dynamic({marked}) before the first call", "call", True, True)
 MARK_MADE: Final = Recipe(
     "{api}.mark_dynamic({name}, {index}) where {name} is made, before the first call",
     "call",
@@ -209,6 +216,21 @@ COMPUTE: Final = Recipe(
 WARM_UP: Final = Recipe("call the compiled function once before the threads start")
 LOCK: Final = Recipe("compile in one thread at a time: a lock around the first call")
 MEND_BREAK: Final = Recipe("fix the graph break before it: then no value is passed across it")
+ARGUMENT: Final = Recipe(
+    "pass {source} as an argument of the compiled function: an argument that changes becomes "
+    "dynamic"
+)
+DYNAMIC_NOW: Final = Recipe(
+    "nothing to do: it is dynamic from the second compile on, which takes every value", "call", True
+)
+RANGES: Final = Recipe(
+    "nothing to do: each range of it has a graph of its own, compiled once", "call", True
+)
+CALLER: Final = Recipe(
+    "fix what makes its caller run in Python (see the findings of the caller): then this is a part "
+    "of the caller's graph",
+    settles=True,
+)
 UNSPEC_INT: Final = Recipe(
     "torch._dynamo.config.allow_unspec_int_on_nn_module = True, for ints of modules",
     "config",
@@ -231,11 +253,18 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.ONE_NUMBER, ANY): (ZERO_D,),
     (Kind.TESTED, ANY): (FEW, WHERE),
     (Kind.SIDES, ANY): (SIDES, WHERE),
+    (Kind.INDEXES, Place.LOCAL): (DYNAMIC_NUMBERS,),
+    (Kind.INDEXES, ANY): (ARGUMENT,),
+    (Kind.INDEXED, Place.LOCAL): (DYNAMIC_NUMBERS,),
+    (Kind.INDEXED, ANY): (DYNAMIC_NOW,),
     (Kind.BOOL, ANY): (FEW, WHERE),
     (Kind.STRING, ANY): _EACH_VALUE,
     (Kind.CONSTANT, ANY): _EACH_VALUE,
     (Kind.NONE, Place.LOCAL): (NEUTRAL,),
     (Kind.NONE, ANY): (BEFORE,),
+    (Kind.GONE, Place.LOCAL): (NEUTRAL,),
+    (Kind.GONE, ANY): (FEW,),
+    (Kind.NO_TENSOR, ANY): _EACH_VALUE,
     (Kind.TRAINING, ANY): (TRAIN_EVAL,),
     (Kind.DTYPE, ANY): (ONE_DTYPE,),
     (Kind.NDIM, ANY): (ONE_NDIM,),
@@ -245,6 +274,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.INFERENCE, ANY): (NO_GRAD,),
     (Kind.KEYS_OF_TENSOR, ANY): (),
     (Kind.LENGTH, ANY): (PAD_LIST, STACK, FEW),
+    (Kind.COUNT, ANY): _EACH_VALUE,
     (Kind.KEYS, ANY): (SAME_KEYS,),
     (Kind.TYPE, ANY): (ONE_TYPE,),
     (Kind.STRUCTURE, ANY): (STRUCTURES,),
@@ -257,6 +287,8 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.HELD, ANY): (PAD, FEW),
     (Kind.HELD_NUMBER, ANY): (COMPUTE, FEW),
     (Kind.CONDITION, ANY): (ASKED,),
+    (Kind.RANGE, ANY): (RANGES,),
+    (Kind.CALLED, ANY): (CALLER,),
     (Kind.RACED, ANY): (WARM_UP, LOCK),
     (Kind.HANDED_ON, ANY): (MEND_BREAK,),
     (Kind.OTHER, ANY): (),
@@ -271,11 +303,19 @@ def recipes(kind: Kind, place: Place) -> tuple[Recipe, ...]:
     return TABLE[kind, ANY] if row is None else row
 
 
-def advice(subject: Subject, producer: str) -> tuple[str, ...]:
-    """Return the edits that are known for a changed input; `producer` is `tc` or `torch`."""
+def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ...]:
+    """Return the edits that are known for a changed input; `producer` is `tc` or `torch`.
+
+    Args:
+        made: the function itself made the input, before a graph break. Nothing can be done to it
+            before the call; what holds for all inputs, or is no edit, is advised still.
+    """
     side = "tc" if producer == "tc" else "torch"
+    api = "tc" if side == "tc" else "torch._dynamo"
+    marked = (f"{name}, {at}" for name, at in subject.marked or ((subject.name, subject.index),))
     words = {
-        "api": "tc" if side == "tc" else "torch._dynamo",
+        "api": api,
+        "marked": f"), {api}.mark_dynamic(".join(marked),
         "make": "tc.compile" if side == "tc" else "torch.compile",
         "source": subject.source,
         "name": subject.name,
@@ -285,11 +325,15 @@ def advice(subject: Subject, producer: str) -> tuple[str, ...]:
         "owner": subject.source.rpartition(".")[0],
         "attr": subject.source.rpartition(".")[2],
     }
-    return tuple(
-        one.text.format_map(words)
-        for one in recipes(subject.kind, subject.place)
-        if one.producer in ("", side)
-    )
+    row = [one for one in recipes(subject.kind, subject.place) if one.producer in ("", side)]
+    of_all = [one for one in row if not _OF_INPUT.search(one.text)]
+    if made and len(of_all) < len(row):
+        row = [*of_all, MEND_BREAK]
+    return tuple(dict.fromkeys(one.text.format_map(words) for one in row))
+
+
+#: recipes for an input that is at hand before the call
+_OF_INPUT: Final = re.compile(r"\{(?:marked|name|source|owner|old)\b")
 
 
 @lru_cache(1)
@@ -309,6 +353,7 @@ def recipe_of(text: str) -> Recipe | None:
 
 # --------------------------------------------------------------------------- what changed, where
 
+_ARGUMENT: Final = re.compile(r"^(?:args|kwargs)\[[^\]]+\]$")  # of a wrapper of the user's module
 _PART: Final = re.compile(
     r"^(?P<name>.+?)\.(?P<what>shape|stride)(?:\[(?P<i>\d+)\]|\((?P<j>\d+)\))$"
 )
@@ -316,9 +361,14 @@ _PROPERTIES: Final = {
     "dtype": Kind.DTYPE, "ndim": Kind.NDIM, "device": Kind.DEVICE,
     "requires_grad": Kind.REQUIRES_GRAD,
 }  # fmt: skip
+_UNNAMED: Final = re.compile(r"\b___\w")  # names that compilers make up
+_PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed on a parameter")
+_IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
+_THERE: Final = frozenset(("absent", "present"))
 _KEYS: Final = re.compile(r"^(?:dispatch keys of (?P<a>.+)|(?P<b>.+)\.dispatch keys)$")
 _OF_CALL: Final = re.compile(r"^(?P<what>len|list|type)\((?P<name>.+)\)$")
 _GLOBALS: Final = re.compile(r"\bG\[['\"]")
+_SOME_TENSOR: Final = re.compile(r"^(?:a tensor|something|Tensor\b|<class 'torch\.)")
 _NUMBER: Final = re.compile(r"^-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf|nan)$")
 _STRING: Final = re.compile(r"^[bru]?['\"]")
 _HOOKS: Final = re.compile(
@@ -326,7 +376,7 @@ _HOOKS: Final = re.compile(
 )
 _STATES: Final = {"grad_mode": Kind.GRAD_MODE, "autocast": Kind.AUTOCAST,
                   "autocast_state": Kind.AUTOCAST, "backend": Kind.BACKEND}  # fmt: skip
-_NOTHING: Final = ("None", "NoneType", "<class 'NoneType'>")
+NOTHING: Final = ("None", "NoneType", "<class 'NoneType'>")
 _DEVICES: Final = frozenset(("CPU", "CUDA", "Meta", "MPS", "XPU", "HPU", "MTIA", "PrivateUse1"))
 _MODES: Final = ("ADInplaceOrView", "Autograd")
 _MADE_OF: Final = re.compile(r"_(?:parameters|modules|buffers)['\"]?\]?")
@@ -369,10 +419,14 @@ def subject_of(
 
 
 def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind, str, str]:
-    if source.startswith("___"):  # no name of a user's
-        return Kind.HANDED_ON, source, "0"
     if kind == "raced":
         return Kind.RACED, source, "0"
+    if _HOOKS.search(source) or _HOOKS.search(guard.partition(" #")[0]):
+        return Kind.HOOKS, source, "0"
+    if _UNNAMED.search(source):
+        return Kind.HANDED_ON, source, "0"
+    if _PARAMETER.search(guard) and (part := _PART.match(source)):
+        return Kind.STRUCTURE, part["name"], "0"
     if kind == "shape":
         return _asked(source, old)
     if kind == "global":
@@ -386,10 +440,10 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
     head, _, last = source.rpartition(".")
     if head and last in _PROPERTIES and kind == "tensor":
         return _PROPERTIES[last], head, "0"
-    if _HOOKS.search(source) or _HOOKS.search(guard.partition(" #")[0]):
-        return Kind.HOOKS, source, "0"
     if call := _OF_CALL.match(source):
         return _of_call(call["what"], old, new, guard), call["name"], "0"
+    if (key := _IN.match(source)) and _THERE.intersection((old, new)):
+        return Kind.KEYS, key["of"], "0"
     return _value(source, old, new, guard), source, "0"
 
 
@@ -399,10 +453,22 @@ def _asked(source: str, condition: str) -> tuple[Kind, str, str]:
     name, index = (part["name"], part["i"] or part["j"]) if part else (source, "0")
     if condition == f"2 <= {source}":  # sizes of 0 and 1 have graphs of their own
         return Kind.ONE, name, index
-    if re.fullmatch(rf"{re.escape(source)} == \d+", condition):
+    if _held(source, condition):
         is_size = part is not None or source.startswith("len(")
         return Kind.HELD if is_size else Kind.HELD_NUMBER, name, index
+    if part is None and _RANGE.match(condition):
+        return Kind.RANGE, name, index
     return Kind.CONDITION, source, "0"
+
+
+def _held(source: str, condition: str) -> bool:
+    """Whether a condition is true of one value of a number: `n == 3`, `(1.0 + n) == 1.5`."""
+    of, equal, value = condition.rpartition(" == ")
+    rest = of.replace(source, "")
+    return bool(equal and source in of and _NUMBER.match(value) and not re.search(r"[a-z]", rest))
+
+
+_RANGE: Final = re.compile(r"^-?[\d.]+ <=? \S+ <=? -?[\d.]+$")
 
 
 def _size(name: str, old: str, new: str) -> Kind:
@@ -431,8 +497,9 @@ def _of_call(what: str, old: str, new: str, guard: str) -> Kind:
         return Kind.KEYS if "dict" in guard else Kind.LENGTH
     if what == "list":
         return Kind.KEYS
-    if old in _NOTHING or new in _NOTHING:
-        return Kind.STRUCTURE if _MADE_OF.search(guard) else Kind.NONE
+    if old in NOTHING or new in NOTHING:
+        known = Kind.GONE if new in NOTHING else Kind.NONE
+        return Kind.STRUCTURE if _MADE_OF.search(guard) else known
     return Kind.TYPE
 
 
@@ -442,7 +509,10 @@ def _value(source: str, old: str, new: str, guard: str) -> Kind:
     if source.rpartition(".")[2] == "training":
         return Kind.TRAINING
     if "None" in known:
-        return Kind.NONE
+        other = next((one for one in known if one != "None"), "")
+        if other and not _SOME_TENSOR.match(other):
+            return Kind.NO_TENSOR
+        return Kind.GONE if other and new == "None" else Kind.NONE
     if known and all(one in ("True", "False") for one in known):
         return Kind.BOOL
     if known and all(_NUMBER.match(one) for one in known):
@@ -456,10 +526,14 @@ def _value(source: str, old: str, new: str, guard: str) -> Kind:
     return Kind.CONSTANT if known else Kind.OTHER
 
 
+#: numbers that are constants of a graph even where others are dynamic
+_SPECIAL: Final = frozenset(("0", "1", "0.0", "1.0"))
+
+
 def _number(known: list[str]) -> Kind:
     if len({one.lstrip("-").isdigit() for one in known}) > 1:
         return Kind.TYPE  # an int, then a float
-    return Kind.ONE_NUMBER if {"0", "1"}.intersection(known) else Kind.NUMBER
+    return Kind.ONE_NUMBER if _SPECIAL.intersection(known) else Kind.NUMBER
 
 
 def _place(name: str, guard: str, function: str, what: Kind) -> Place:
@@ -469,7 +543,7 @@ def _place(name: str, guard: str, function: str, what: Kind) -> Place:
         return Place.DEFAULT
     if "__closure__" in name or "cell_contents" in name:
         return Place.CLOSURE
-    if name.endswith("]"):
+    if name.endswith("]") and not _ARGUMENT.match(name):
         return Place.ITEM
     if "." in name:
         called = plain_function(function).rpartition(".")[2]

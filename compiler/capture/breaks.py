@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 from dataclasses import dataclass
+from typing import Final
 
 from tc.compiler.core.table import Table
 from tc.trace import StackFrame
@@ -42,6 +43,14 @@ TENSOR_ITEM = _row(
     "tc.config.capture_scalar_outputs = True, if the number only feeds tensors",
     "move the conversion out of the compiled function",
 )
+TENSOR_INDEX = _row(
+    "tensor-index",
+    "TC101",
+    "a tensor as an index: {} needs a Python value",
+    "the number exists only after the kernels have run, so the graph has to end here",
+    "gather in place of indexing, with a tensor of one element: x[i.reshape(1)][0]",
+    "tc.config.capture_scalar_outputs = True, if the number only feeds tensors",
+)
 DYNAMIC_SHAPE = _row(
     "dynamic-output-shape",
     "TC102",
@@ -58,6 +67,13 @@ BUILTIN_CALL = _row(
     "move the call out of the compiled function",
     "guard it with `if not torch.compiler.is_compiling():`",
     "for print and loggers: tc.config.reorderable_logging_functions.add(print)",
+)
+OUTSIDE_VALUE = _row(
+    "outside-value",
+    "TC104",
+    "call of {} while tracing",
+    "what it returns comes from outside of the program and differs from call to call",
+    "call it outside of the compiled function, and pass in what it returns where that is needed",
 )
 USER_BREAK = _row(
     "explicit",
@@ -201,6 +217,19 @@ SEQUENCE_LENGTH = _row(
     "nothing to do: ATen's own loop runs the network at every length, the rest is compiled",
     "pad the sequences to a few lengths and compile with dynamic=False, for one graph each",
 )
+
+
+#: modules and classes whose functions return what comes from outside of the program
+_OUTSIDE: Final = frozenset(("random", "Random", "time", "datetime", "uuid", "secrets", "os"))
+
+
+def of_call(called: str) -> Reason:
+    """Return the row for a call of a function that the tracer does not follow.
+
+    Args:
+        called: its name with those of what it stands in, `random.Random.random`.
+    """
+    return OUTSIDE_VALUE if called.partition(".")[0] in _OUTSIDE else BUILTIN_CALL
 
 
 class GraphBreak(Exception):

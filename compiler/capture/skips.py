@@ -267,7 +267,7 @@ def refuse_inlining(function: FunctionValue) -> None:
         raise breaks.GraphBreak(breaks.OPTIMIZER_STEP)
     reads = f"{module}.{function.name}" in READING
     if module.partition(".")[0] in OUTSIDE and not reads:
-        raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{module}.{function.name}()")
+        raise breaks.GraphBreak(breaks.of_call(module), f"{module}.{function.name}()")
     if module in TRANSFORMS or module == ENGINE_CODE:
         return
     if module.startswith(("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")):

@@ -28,10 +28,11 @@ from tc.compiler.errors import (
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame, cells
-from tc.trace.branches import fixes_at
+from tc.trace.branches import fixes_at, is_made
 from tc.trace.commands import command
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
+from tc.trace.ids import is_resumed
 from tc.trace.recipes import advice, sort_of, subject_of
 
 #: guard kind -> what the guarded input was to the compiled code
@@ -99,8 +100,9 @@ class CompileReporter:
         self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]
     ) -> None:
         """Tell why code that exists does not fit this call."""
-        name = self.code.co_name
-        causes = tuple(cause_of(one, one.source in dynamic, name) for one in failures)
+        causes = tuple(
+            cause_of(failure, failure.source in dynamic, self.code) for failure in failures
+        )
         self.recompile = "; ".join(cause.guard for cause in causes) or None
         trace.emit(
             trace.Recompile(
@@ -212,7 +214,7 @@ class CompileReporter:
 
     def report_limit(self, limit: int, failures: Sequence[Failure]) -> None:
         """Tell that a function was compiled too often and runs eagerly from now on."""
-        causes = tuple(cause_of(one, False, self.code.co_name) for one in failures)
+        causes = tuple(cause_of(failure, False, self.code) for failure in failures)
         count_in_python(self.code, self.compile_id)
         trace.emit(
             trace.RecompileLimit(
@@ -335,7 +337,7 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
     )
 
 
-def cause_of(failure: Failure, now_dynamic: bool, function: str) -> trace.RecompileCause:
+def cause_of(failure: Failure, now_dynamic: bool, code: CodeType) -> trace.RecompileCause:
     """Return one changed input of a function as the trace tells it."""
     kind = failure.guard.kind if failure.guard is not None else "SHAPE"
     file, line = failure.user_line or ("", 0)
@@ -345,7 +347,7 @@ def cause_of(failure: Failure, now_dynamic: bool, function: str) -> trace.Recomp
         old=failure.old,
         new=failure.new,
         kind=role_of(kind, failure.source),
-        fix=fix_of(failure, kind, function),
+        fix=fix_of(failure, kind, code),
         now_dynamic=now_dynamic,
         file=file,
         line=line,
@@ -359,12 +361,14 @@ def role_of(kind: str, source: str) -> str:
     return ROLES.get(kind, kind.lower().replace("_", " "))
 
 
-def fix_of(failure: Failure, kind: str, function: str) -> str:
+def fix_of(failure: Failure, kind: str, code: CodeType) -> str:
     """Return what to change so that an input no longer forces a recompile."""
     source = readable(failure.source)
     sort = sort_of(source, role_of(kind, failure.source))
     old = failure.text if sort == "shape" else failure.old
-    known = advice(subject_of(source, old, failure.new, sort, failure.text, function), "tc")
+    subject = subject_of(source, old, failure.new, sort, failure.text, code.co_name)
+    made = is_resumed(code.co_name) and is_made(code.co_filename, code.co_firstlineno, subject.name)
+    known = advice(subject, "tc", made)
     return known[0] if known else NO_FIX
 
 

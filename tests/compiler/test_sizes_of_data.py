@@ -195,3 +195,16 @@ def test_what_rests_on_a_check_stays_behind_it(monkeypatch) -> None:
     assert check == 1
     assert all(isinstance(slot, Group) for slot in slots[2:])
     assert sum(len(slot.members) for slot in slots[2:]) == 2
+
+
+def test_a_slice_whose_size_only_its_result_has() -> None:
+    def sliced_behind(w, i):
+        kept = w[: 2 + int(i.sum())]
+        return torch.cat([kept, kept[:1]])
+
+    with tc.config.patch(capture_scalar_outputs=True):
+        compiled = tc.compile(sliced_behind, fullgraph=True)
+        for n in (0, 3, 9, -1):
+            torch.testing.assert_close(
+                compiled(W, torch.tensor(n)), sliced_behind(W, torch.tensor(n))
+            )

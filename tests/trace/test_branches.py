@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tc.trace.branches import FIXES, Does, fixes_at, is_tested, what_it_does
+from tc.trace.branches import (
+    FIXES,
+    Does,
+    fixes_at,
+    is_made,
+    is_tested,
+    is_used_as_index,
+    what_it_does,
+)
 
 ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
 
@@ -87,3 +95,61 @@ def test_a_file_that_changed_or_is_away_says_nothing(tmp_path: Path) -> None:
     assert fixes_at("TC104", str(file), 1, "", ROW) == ROW
     (tmp_path / "broken.py").write_text("if bad(x:\n")
     assert what_it_does(str(tmp_path / "broken.py"), 1) is None
+
+
+MODEL = """\
+class Ring:
+    def add(self, x, at, n, scale):
+        self.rows[at] = x
+        y = x.new_zeros(n) * scale
+        last = y[: self.next]
+        return last
+
+    def __len__(self):
+        return self.next
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "indexes"),
+    [(2, "at", True), (2, "n", True), (2, "scale", False), (5, "ring.next", True),
+     (9, "ring.next", True), (2, "x", False)],
+)  # fmt: skip
+def test_numbers_that_index_or_count(tmp_path: Path, line: int, name: str, indexes: bool) -> None:
+    file = tmp_path / "ring.py"
+    file.write_text(MODEL)
+    assert is_used_as_index(str(file), line, name) is indexes
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("y", True), ("last.shape[0]", True), ("forward.x", True), ("__call__.x", True),
+     ("x", False), ("self.rows", False), ("at", False)],
+)  # fmt: skip
+def test_what_a_function_makes_itself(tmp_path: Path, name: str, made: bool) -> None:
+    file = tmp_path / "ring.py"
+    file.write_text(MODEL)
+    assert is_made(str(file), 2, name) is made
+    assert not is_made(str(tmp_path / "none.py"), 2, name)
+
+
+def test_a_number_read_beside_a_test_is_no_branch(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("def f(x):\n    n = int(x.max()) if x.numel() else 0\n    return x * n\n")
+    assert fixes_at("TC101", str(file), 2, "", ROW) == ROW
+    file = tmp_path / "other.py"
+    file.write_text("def f(x):\n    y = 1 if int(x.max()) > 2 else 0\n    return x * y\n")
+    assert fixes_at("TC101", str(file), 2, "", ROW) == ROW[:1]
+
+
+def test_a_number_that_is_an_index_stays_no_tensor(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("def f(x, y):\n    n = int(x.sum())\n    return y[: n + 1]\n")
+    ways = "keep the value as a tensor", "tc.config.capture_scalar_outputs = True", "move it out"
+    assert fixes_at("TC101", str(file), 2, "", ways) == ways[2:]
+
+
+def test_sizes_of_data_that_are_read_as_numbers_need_more_than_the_setting_for_sizes() -> None:
+    ways = "torch._dynamo.config.capture_dynamic_output_shape_ops = True", "another way"
+    assert fixes_at("TC102", "", 0, "for kind in label.unique().tolist():", ways) == ways[1:]
+    assert fixes_at("TC102", "", 0, "kept = x[mask]", ways) == ways

@@ -20,8 +20,12 @@ from tc.trace import events as ev
 from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.findings.advice import ROWS, advise
 from tc.trace.findings.forecast import Step, plan, together
+from tc.trace.findings.model import Cause
+from tc.trace.findings.recompiles import _with_items, parse_reason
+from tc.trace.findings.remedies import subject_about
 from tc.trace.guardtext import values
 from tc.trace.ids import CompileId
+from tc.trace.recipes import Kind
 from tc.trace.session import given_up, load
 
 TRACES = unpacked()
@@ -93,8 +97,8 @@ def test_causes_that_the_log_never_mentions_are_found_in_the_guards() -> None:
     (one,) = real("transformer").recompiles
     assert [cause.source for cause in one.causes] == [
         "grad_mode",
-        "fn.layers.0.training",
-        "fn.layers.1.training",
+        "fn.layers[0].training",
+        "fn.layers[1].training",
     ]
     assert (one.causes[0].old, one.causes[0].new) == ("True", "False")
 
@@ -253,6 +257,7 @@ def test_guards_of_tc_are_read_like_those_of_torch() -> None:
         "len(xs)": "2",
         "len(ys)": "3",
         "self.fc.weight": "a tensor",
+        "self.fc.weight is a parameter": "True",
         "self.fc.weight.dtype": "float32",
         "self.fc.weight.requires_grad": "True",
         "self.fc.weight.device": "cuda:1",
@@ -522,3 +527,60 @@ def test_a_condition_is_placed_at_its_own_line(tmp_path: Path) -> None:
     assert {one.where.line for one in found} == {3}
     assert found[0].title == "flag was a constant in the graph"
     assert found[0].fix[0].startswith("nothing to do: each side of the test has a graph")
+
+
+def test_a_guard_that_found_none_is_about_the_input_itself() -> None:
+    guard = "expected type of 'L['mask']' to be a tensor type, ' but found <class 'NoneType'>"
+    cause = parse_reason(guard)
+    assert (cause.source, cause.old, cause.new) == ("mask", "a tensor", "None")
+
+
+def test_a_size_of_a_parameter_is_told_without_what_torch_says_behind_it() -> None:
+    guard = (
+        "tensor 'self._modules['a']._parameters['bias']' size mismatch at index 0. expected 8, "
+        "actual 2. Guard failed on a parameter, consider using force_parameter_static_shapes"
+    )
+    cause = parse_reason(guard)
+    assert (cause.source, cause.old, cause.new) == ("self.a.bias.shape[0]", "8", "2")
+
+
+def test_an_item_of_a_dict_is_named_by_its_place() -> None:
+    cause = parse_reason("d.state[list(dict.keys(d.state))[0]]['turn'] == 1")
+    assert (cause.source, cause.old) == ("list(d.state.values())[0]['turn']", "1")
+
+
+def test_a_range_that_a_number_left_is_about_that_number() -> None:
+    cause = parse_reason("-1 <= L['self'].index <= 2")
+    assert (cause.source, cause.old, cause.kind) == ("self.index", "-1 <= self.index <= 2", "shape")
+
+
+@pytest.mark.parametrize(
+    ("lines", "fix"),
+    [
+        (["Attempted to call function marked as skipped",
+          "  Explanation: Dynamo does not know how to trace the builtin `time.perf_counter.`"],
+         "call it outside of the compiled function"),
+        (["Unsupported method call", "User code traceback:",
+          '  File "/x/torch/nn/parallel/distributed.py", line 1711, in forward', "    self.log()"],
+         "compile the module inside of it"),
+    ],
+)  # fmt: skip
+def test_breaks_whose_general_way_out_is_none(tmp_path: Path, lines: list[str], fix: str) -> None:
+    text = "\n".join(["Graph break in user code at /home/me/m.py:4", "Reason: x", *lines])
+    record = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
+    (found,) = [one for one in torch_log(tmp_path, START, (record, text)).findings
+                if one.code.startswith("TC1")]  # fmt: skip
+    assert len(found.fix) == 1 and found.fix[0].startswith(fix)
+
+
+def test_a_length_says_what_it_is_the_length_of(tmp_path: Path) -> None:
+    tree = "TENSOR: check_tensor(L['xs'][0], 'torch.Tensor', torch.float32, device(type='cpu'), "
+    tree += "requires_grad=False, size=[2], stride=[1], keys='CPU')\n"
+    tree += "EQUALS: same(L['names'][0], 'a')\n"
+    held = values(tree)
+    known = [_with_items(Cause(f"len({name})", "1", "2", "length"), held) for name in
+             ("xs", "names")]  # fmt: skip
+    assert [one.of_tensors for one in known] == [True, False]
+    assert [subject_about(one).kind for one in known] == [Kind.LENGTH, Kind.COUNT]
+    of_dict = _with_items(Cause("len(d)", "0", "", "length"), {"list(d.values())[0]['turn']": "1"})
+    assert (of_dict.source, subject_about(of_dict).kind) == ("list(d)", Kind.KEYS)

@@ -100,6 +100,6 @@ def test_sources_read_as_the_user_writes_them() -> None:
     assert readable("L['self']._modules['fc']._parameters['weight']") == "self.fc.weight"
     assert readable("L['x'].size()[0]") == "x.shape[0]"
     inner = "L['self'].net._modules['0']"
-    assert readable(f"vars({inner})['_parameters']['weight'].ndim") == "self.net.0.weight.ndim"
-    assert readable(f"vars(vars({inner})['_modules']['a'])['_modules']['b']") == "self.net.0.a.b"
+    assert readable(f"vars({inner})['_parameters']['weight'].ndim") == "self.net[0].weight.ndim"
+    assert readable(f"vars(vars({inner})['_modules']['a'])['_modules']['b']") == "self.net[0].a.b"
     assert readable("G['np'].pi") == "np.pi"

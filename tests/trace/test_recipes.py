@@ -17,6 +17,7 @@ from tc.trace.findings.model import Finding
 from tc.trace.findings.recompiles import parse_reason
 from tc.trace.findings.remedies import subject_about
 from tc.trace.recipes import (
+    MARK,
     TABLE,
     Kind,
     Place,
@@ -95,6 +96,24 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
         ("x.shape[1]", "x.shape[1] == 7", "6", "shape", "", Kind.HELD, Place.LOCAL),
         ("k", "k == 2", "3", "shape", "", Kind.HELD_NUMBER, Place.LOCAL),
         ("x.shape[1]", "x.shape[1] == y.shape[0]", "", "shape", "", Kind.CONDITION, Place.ITEM),
+        ("scale", "scale == 0.0027", "0.003", "shape", "", Kind.HELD_NUMBER, Place.LOCAL),
+        ("clip", "(1.0 + clip) == 1.18", "0.1", "shape", "", Kind.HELD_NUMBER, Place.LOCAL),
+        ("self.index", "-1 <= self.index <= 2", "", "shape", "", Kind.RANGE, Place.ATTRIBUTE),
+        ("x.shape[0]", "2 <= x.shape[0] <= 5", "", "shape", "", Kind.CONDITION, Place.ITEM),
+        ("mask", "a tensor", "None", "constant", "", Kind.GONE, Place.LOCAL),
+        ("flag", "None", "True", "constant", "", Kind.NO_TENSOR, Place.LOCAL),
+        ("past", "None", "((Tensor float32[1], Tensor float32[1]),)", "constant", "",
+         Kind.NO_TENSOR, Place.LOCAL),
+        ("type(p.grad)", "Tensor", "<class 'NoneType'>", "type", "", Kind.GONE, Place.ATTRIBUTE),
+        ("3 in self.masks", "absent", "present", "constant", "", Kind.KEYS, Place.ATTRIBUTE),
+        ("len(___stack0)", "2", "3", "length", "", Kind.HANDED_ON, Place.LOCAL),
+        ("'a' in ___stack1.history", "absent", "present", "constant", "", Kind.HANDED_ON,
+         Place.ATTRIBUTE),
+        ("len(vars(___stack1)['_forward_hooks'])", "0", "1", "length", "", Kind.HOOKS,
+         Place.LOCAL),
+        ("args[2]", "None", "a tensor", "constant", "", Kind.NONE, Place.LOCAL),
+        ("layer.bias.shape[0]", "8", "2", "size",
+         "tensor 'layer._parameters['bias']' size mismatch", Kind.STRUCTURE, Place.MODULE),
     ],
 )  # fmt: skip
 def test_what_changed_and_where(
@@ -128,6 +147,24 @@ def test_what_a_break_passed_on_cannot_be_marked_from_outside() -> None:
 def test_words_of_guards_of_pytorch(text: str, source: str, kind: Kind) -> None:
     cause = parse_reason(text)
     assert (cause.source, subject_about(cause).kind) == (source, kind)
+
+
+def test_what_the_function_made_itself_is_no_input_to_edit() -> None:
+    subject = Subject(Kind.SIZE, Place.LOCAL, "ratio.shape[0]", "ratio", "3", "4")
+    assert advice(subject, "tc", made=True) == (
+        "tc.compile(..., dynamic=True) makes all sizes dynamic",
+        "fix the graph break before it: then no value is passed across it",
+    )
+    switched = Subject(Kind.GRAD_MODE, Place.PROCESS, "grad_mode", "grad_mode", "", "")
+    assert advice(switched, "tc", made=True) == advice(switched, "tc")
+
+
+def test_sizes_that_change_together_are_marked_together() -> None:
+    marked = ("x", "0"), ("y", "1")
+    subject = Subject(Kind.SIZE, Place.LOCAL, "x.shape[0]", "x", "3", "4", "0", marked)
+    text = advice(subject, "tc")[0]
+    assert text == "tc.mark_dynamic(x, 0), tc.mark_dynamic(y, 1) before the first call"
+    assert recipe_of(text) is MARK
 
 
 def test_an_attribute_is_a_buffer_only_inside_of_a_module() -> None:

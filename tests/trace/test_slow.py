@@ -36,6 +36,18 @@ def test_the_same_graph_compiled_again(tmp_path: Path) -> None:
     assert finding.timed
 
 
+def test_the_same_graph_of_one_function_is_mended_at_its_recompiles(tmp_path: Path) -> None:
+    again = ids(0, 1)
+    found = torch_log(
+        tmp_path,
+        start(0), graph(0), *spent(0, "lowering", 0, 2),
+        start(0, 1), ({"dynamo_output_graph": {"sizes": {}}, **again}, GRAPH),
+        *spent(0, "lowering", 2, 2, 1),
+    )  # fmt: skip
+    (finding,) = [one for one in found.findings if one.code == "TC302"]
+    assert finding.fix[0].startswith("mend what has it compiled again")
+
+
 def test_quick_compiles_of_one_graph_are_no_finding(tmp_path: Path) -> None:
     rows = [start(0), graph(0), start(1), graph(1), *spent(1, "lowering", 2, 0.2)]
     assert torch_log(tmp_path, *rows).findings == []

@@ -245,6 +245,21 @@ ROWS: Final = (
     ),
 )  # fmt: skip
 
+#: what to do about a break where the general way out of its kind is none: the first that is found
+#: in the compiler's words
+INSTEAD: Final = (
+    (
+        re.compile(r"builtin `[^`]*\b(?:[Rr]andom|time|datetime|uuid|secrets|os)\.[\w.]+`"),
+        "call it outside of the compiled function, and pass in what it returns where that is "
+        "needed",
+    ),
+    (
+        re.compile(r"\bDistributedDataParallel\b|nn[/\\]parallel[/\\]distributed\.py"),
+        "compile the module inside of it: DistributedDataParallel(torch.compile(module))",
+    ),
+)  # fmt: skip
+
+
 OTHER: Final = Advice(
     (),
     re.compile(r"(?!)"),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tc.trace.branches import fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Note, own
-from tc.trace.findings.advice import OTHER, ROWS, advise, gb_id
+from tc.trace.findings.advice import INSTEAD, OTHER, ROWS, advise, gb_id
 from tc.trace.findings.codes import OTHER_BREAK, Code
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
@@ -203,6 +203,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     fix = fixes_at(advice.code, where.file, where.line, where.source, fix)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
+    if special := [say for pattern, say in INSTEAD if pattern.search(text)]:
+        fix = (special[0],)
     if advice.code == OTHER_BREAK:
         title = _sentence(reason)
         why = explained[1].strip() if explained else why

@@ -11,8 +11,8 @@ _HINT: Final = re.compile(r"^\s*(?:Hint|HINT): (?P<hint>\S.*)$", re.MULTILINE)
 _CONCRETE: Final = re.compile(r"\btorch\.|\bconfig\.|\bTORCH|register|\bexport [A-Z]|\bset [A-Z]")
 _EMPTY: Final = re.compile(
     # what to look into, or what else it may be
-    r"https?://\S+ for how to fix|report an issue|dont_skip_tracing|double check that your code"
-    r"|third-party|seems like it should",
+    r"^Note: |https?://\S+ for how to fix|report an issue|dont_skip_tracing|third-party"
+    r"|double check that your code|seems like it should",
     re.IGNORECASE,
 )
 _MEANT: Final = re.compile(r"\bconfig\.(\w+)|\b(\w+)\(\)")

@@ -47,7 +47,11 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One input of a function that changed between two compiles."""
+    """One input of a function that changed between two compiles.
+
+    Attributes:
+        of_tensors: False of a length of what is known to hold no tensors.
+    """
 
     source: str
     old: str
@@ -57,6 +61,7 @@ class Cause:
     now_dynamic: bool = False
     file: str = ""
     line: int = 0
+    of_tensors: bool = True
 
     def __str__(self) -> str:
         return in_users_words(f"{self.source}: {self.old or '?'} → {self.new or '?'}")

@@ -5,27 +5,44 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
 from tc.trace import guardtext, torchguards
 from tc.trace.compiles import LIBRARY, Compile, own
+from tc.trace.findings.changing import (
+    NUMBERS,
+    counting,
+    in_vain,
+    inputs_of,
+    marks,
+    of_input,
+    static_sizes,
+)
 from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Cause, Event, Recompile, Where
 from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
-from tc.trace.ids import UNREACHABLE, changed_apart, free_inputs, leading_source
+from tc.trace.ids import (
+    UNREACHABLE,
+    changed_apart,
+    free_inputs,
+    leading_source,
+    plain_function,
+)
 from tc.trace.parsed import parse_json
 from tc.trace.places import file_name
 from tc.trace.recipes import (
     CONDITION,
     FEW,
     MARK,
+    NOTHING,
+    RANGES,
     SIDES,
+    STRUCTURES,
     Kind,
     recipe_of,
-    recipes,
     sort_of,
 )
 from tc.trace.session import Session, all_compiles
@@ -33,7 +50,7 @@ from tc.trace.session import Session, all_compiles
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
 _TENSOR: Final = re.compile(
     r"tensor '(?P<source>.+?)' (?P<what>size|stride) mismatch at index (?P<index>\d+)\. "
-    r"expected (?P<old>\S+), actual (?P<new>\S+)"
+    r"expected (?P<old>\S+), actual (?P<new>-?\w+)"
 )
 _PROPERTY: Final = re.compile(
     r"tensor '(?P<source>.+?)' (?P<what>dtype|rank|requires_grad|dispatch key set|"
@@ -46,13 +63,15 @@ _TYPE: Final = re.compile(
 )
 _CHECK_ID: Final = re.compile(r"___check_(?P<what>type|obj)_id\((?P<source>.+?), \d+\)")
 _LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$")
-_NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
 _LENGTH_NOT: Final = re.compile(r"^len\((?P<source>.+?)\) != (?P<old>\d+)$")
 _EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) (?:==|is) (?P<old>[^=].*)$")
+_EQUAL_ITEM: Final = re.compile(  # of a dict: `d[list(dict.keys(d))[0]] == 2`
+    r"^(?P<source>.+\[list\(dict\.keys\(.+\]) (?:==|is) (?P<old>[^=].*)$"
+)
 _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
 _COMPARED: Final = re.compile(
     r"^(?P<source>[A-Za-z_][\w.\[\]'\"]*) (?:<|<=|>|>=|!=) -?[\d.]+$"
-    r"|^-?[\d.]+ (?:<|<=|>|>=|!=) (?P<other>[A-Za-z_][\w.\[\]'\"]*)$"
+    r"|^-?[\d.]+ (?:<|<=|>|>=|!=) (?P<other>[A-Za-z_][\w.\[\]'\"]*)(?: <=? -?[\d.]+)?$"
 )
 _GONE: Final = re.compile(r"Cache line invalidated because (?P<source>.+) got deallocated")
 _EMPTY: Final = re.compile(r"^not (?P<source>[\w.\[\]'\"]+)$")
@@ -108,7 +127,8 @@ def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> 
     if ours:
         data = ours[-1].data
         this.of = str(data.get("of") or "")
-        this.causes = _tc_causes(data.get("causes"))
+        held = {**this.values, **next((o.values for o in before if o.compiled.id == this.of), {})}
+        this.causes = tuple(_with_items(one, held) for one in _tc_causes(data.get("causes")))
         this.reasons = tuple((this.of, cause.guard) for cause in this.causes)
         return
     text = str(this.compiled.noted("recompile_reasons")[-1].data)
@@ -185,8 +205,28 @@ def _merge(
     for source, (was, now) in changed.items():
         if source not in causes and f"type({source})" not in causes:
             dynamic = now.startswith("dynamic")
-            causes[source] = Cause(source, was, _plain(now), sort_of(source), now_dynamic=dynamic)
-    return tuple(causes.values())
+            name = source.rpartition(".shape[")[0]
+            guard = "torch.nn.parameter.Parameter" if name + guardtext.PARAMETER in after else ""
+            causes[source] = Cause(source, was, _plain(now), sort_of(source), guard, dynamic)
+    return tuple(_with_items(cause, {**before, **after}) for cause in causes.values())
+
+
+def _with_items(cause: Cause, values: Mapping[str, str]) -> Cause:
+    """Say of a length whether it is that of a dict, and whether there are tensors in it.
+
+    Args:
+        values: what the guards of both compiles hold.
+    """
+    if cause.kind != "length" or not cause.source.startswith("len("):
+        return cause
+    name = cause.source[len("len(") : -1]
+    if any(one.startswith((f"list({name})", f"list({name}.values()")) for one in values):
+        keys = f"{cause.old} keys" if cause.old.isdigit() else cause.old
+        return replace(cause, source=f"list({name})", old=keys, kind="constant")
+    items = [value for one, value in values.items() if one.startswith(f"{name}[")]
+    if values and guardtext.A_TENSOR not in items:
+        return replace(cause, of_tensors=False)
+    return cause
 
 
 def _plain(value: str) -> str:
@@ -274,8 +314,10 @@ def parse_reason(text: str) -> Cause:
         name = "autocast_state" if match["what"].startswith("autocast") else match["what"]
         return Cause(name, "", "", "global", guard)
     if match := _TYPE.search(guard):
-        name = guardtext.readable(match["source"])
-        return Cause(f"type({name})", "Tensor", match["new"].strip(), "type", guard)
+        name, new = guardtext.readable(match["source"]), match["new"].strip()
+        if new in NOTHING:
+            return Cause(name, guardtext.A_TENSOR, "None", "constant", guard)
+        return Cause(f"type({name})", "Tensor", new, "type", guard)
     if match := _CHECK_ID.search(guard):
         name = guardtext.readable(match["source"])
         what = f"type({name})" if match["what"] == "type" else name
@@ -287,7 +329,7 @@ def parse_reason(text: str) -> Cause:
         return Cause(
             f"len({guardtext.readable(match['source'])})", match["old"], "", "length", guard
         )
-    if match := _EQUAL.match(guard):
+    if match := _EQUAL.match(guard) or _EQUAL_ITEM.match(guard):
         source = guardtext.readable(match["source"])
         return Cause(source, match["old"].strip(), "", sort_of(source), guard)
     if match := _SHAPE.search(guard):
@@ -333,31 +375,35 @@ def recompiled(facts: Facts) -> list[Event]:
     """Turn recompiles into events, each under the cause that leads its function's recompiles."""
     made = []
     found, producer = facts.recompiles, facts.session.producer
-    shared, in_vain = _shared(found), _in_vain(found)
-    held, special = _sizes_of(found, Kind.HELD), _sizes_of(found, Kind.ONE)
-    counting = _counting(found)
+    shared, vain = _shared(found), in_vain(found)
+    held, special = inputs_of(found, Kind.HELD) | static_sizes(found), inputs_of(found, Kind.ONE)
+    many = counting(found)
+    compiled_here = {(c.file, _last(c.original)) for c in all_compiles(facts.session)}
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
             continue
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
-        if _of(one, lead) in in_vain:
+        if of_input(one, lead) in vain:
             lead = replace(lead, now_dynamic=False)
-            if subject_about(lead).kind in _NUMBERS:  # what the code does with it needs the value
+            if subject_about(lead).kind in NUMBERS:  # what the code does with it needs the value
                 lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
-        if lead.kind == "size" and _of(one, lead) in held:  # then nothing makes it dynamic
+        if lead.kind == "size" and of_input(one, lead) in held:  # then nothing makes it dynamic
             lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
         resumed = one.compiled.function if one.compiled.line_of_resume else ""
         named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
-        title, why, fix = remedy(lead, producer, named_so, sizes, at)
+        begins = one.compiled.file, one.compiled.line
+        called = _is_called(one.compiled, compiled_here)
+        marked = marks(one, lead)
+        title, why, fix = remedy(lead, producer, named_so, sizes, at, begins, called, marked)
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
-            fix = tuple(text for text in fix if recipe_of(text) not in (FEW, SIDES))
-        if _of(one, lead) in counting:
+            fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
+        if of_input(one, lead) in many:
             fix = tuple(text for text in fix if recipe_of(text) is not FEW)
-        if _of(one, lead) in special:  # to mark a size of 0 or 1 as dynamic is an error
+        if of_input(one, lead) in special or not marked:  # to mark a size of 0 or 1 is an error
             fix = tuple(text for text in fix if recipe_of(text) is not MARK)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
             fix = ()
@@ -386,43 +432,27 @@ def recompiled(facts: Facts) -> list[Event]:
     return _at_one_place(made)
 
 
-def _of(one: Recompile, cause: Cause) -> tuple[int, str, str]:
-    return one.compiled.lane.index, one.compiled.frame_id, cause.source
+#: there is something to do where a function reached the limit
+_NOT_AT_LIMIT: Final = (FEW, SIDES, STRUCTURES, RANGES)
 
 
-def _in_vain(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
-    """Return the inputs that were made dynamic and are compiled for again all the same.
+def _is_called(compiled: Compile, known: Set[tuple[str, str]]) -> bool:
+    """Whether a compile is of library code that a function which is compiled as well calls.
 
-    Not those of which a condition failed: they stay dynamic, on the other side of it.
+    It then is a frame of its own because its caller runs in Python at that call.
+
+    Args:
+        known: (file, function) of all that was compiled.
     """
-    dynamic: set[tuple[int, str, str]] = set()
-    again: set[tuple[int, str, str]] = set()
-    for one in found:
-        again |= {_of(one, cause) for cause in one.causes
-                  if subject_about(cause).kind is not Kind.CONDITION} & dynamic  # fmt: skip
-        dynamic |= {_of(one, cause) for cause in one.causes if cause.now_dynamic}
-    return again
+    if not LIBRARY.search(compiled.file):
+        return False
+    callers = {(one.file, _last(plain_function(one.name))) for one in compiled.frames}
+    return any(one in known and not LIBRARY.search(one[0]) for one in callers)
 
 
-def _sizes_of(found: Sequence[Recompile], kind: Kind) -> set[tuple[int, str, str]]:
-    """Return the inputs that any recompile of their frames shows to be of a kind."""
-    causes = ((one, cause) for one in found for cause in one.causes)
-    return {_of(one, cause) for one, cause in causes if subject_about(cause).kind is kind}
-
-
-#: half of the limit of recompiles: what took more values is no switch, a number counts
-_FEW_VALUES: Final = 4
-
-
-def _counting(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
-    """Return the inputs that took more values than what is worth a graph each."""
-    taken: dict[tuple[int, str, str], set[str]] = {}
-    for one in found:
-        for cause in one.causes:
-            subject = subject_about(cause)
-            if subject.kind in _NUMBERS or FEW in recipes(subject.kind, subject.place):
-                taken.setdefault(_of(one, cause), set()).update((cause.old, cause.new))
-    return {of for of, some in taken.items() if len(some) > _FEW_VALUES}
+def _last(function: str) -> str:
+    """The name of a function without those of what it stands in."""
+    return function.rpartition(".")[2]
 
 
 def _at_one_place(events: list[Event]) -> list[Event]:
@@ -463,6 +493,9 @@ def _lead(one: Recompile, shared: Mapping[str, Counter[str]]) -> Cause:
     if not one.causes:
         return Cause("an input", "", "", "other")
     named = shared[one.compiled.frame_id]
+    parts = [one for one in one.causes if subject_about(one).kind is Kind.STRUCTURE]
+    if parts:  # other sizes follow those of the module's parameters
+        return parts[0]
     are_free = free_inputs([(cause.source, cause.new) for cause in one.causes])
     free = [cause for cause, is_free in zip(one.causes, are_free, strict=True)
             if is_free and not cause.now_dynamic]  # fmt: skip

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tc.trace.branches import is_tested
+from tc.trace.branches import is_made, is_tested, is_used_as_index
 from tc.trace.findings.model import Cause
-from tc.trace.recipes import Kind, Subject, advice, subject_of
+from tc.trace.ids import is_resumed
+from tc.trace.recipes import Kind, Place, Subject, advice, subject_of
 from tc.trace.words import grouped
 
 Words = tuple[str, str, tuple[str, ...]]
@@ -20,6 +21,9 @@ def remedy(
     function: str = "",
     together: Sequence[str] = (),
     at: tuple[str, int] = ("", 0),
+    begins: tuple[str, int] = ("", 0),
+    called: bool = False,
+    marked: tuple[tuple[str, str], ...] = (),
 ) -> Words:
     """Return (title, why, fixes).
 
@@ -28,19 +32,35 @@ def remedy(
         function: the compiled function.
         together: the inputs of this kind that changed at the same time.
         at: file and line of the function, or of a line in it.
+        begins: file and first line of the function that was compiled.
+        called: it is library code, whose caller runs in Python.
+        marked: (input, dimension) of the sizes that would have to be marked dynamic.
     """
     subject = subject_about(cause, function)
-    if subject.kind in (Kind.NUMBER, Kind.ONE_NUMBER) and is_tested(*at, subject.name):
-        subject = replace(subject, kind=Kind.SIDES if cause.now_dynamic else Kind.TESTED)
+    if subject.kind in (Kind.NUMBER, Kind.ONE_NUMBER):
+        if is_tested(*at, subject.name):
+            subject = replace(subject, kind=Kind.SIDES if cause.now_dynamic else Kind.TESTED)
+        elif is_used_as_index(*at, subject.name):
+            subject = replace(subject, kind=Kind.INDEXED if cause.now_dynamic else Kind.INDEXES)
+    if called and subject.place is not Place.PROCESS:
+        subject = replace(subject, kind=Kind.CALLED)
+    subject = replace(subject, marked=marked)
+    made = is_resumed(function) and (
+        is_made(*begins, subject.name)
+        or (subject.kind is Kind.HELD_NUMBER and is_used_as_index(*begins, subject.name))
+    )
     title, why = _ROWS[subject.kind](subject, cause)
     if subject.kind is Kind.GROWS and len(together) > 1:
         title = f"{grouped(together)} grow together"
-    return title, why, advice(subject, producer)
+    return title, why, advice(subject, producer, made)
 
 
 def subject_about(cause: Cause, function: str = "") -> Subject:
     """Return what changed, and where."""
-    return subject_of(cause.source, cause.old, cause.new, cause.kind, cause.guard, function)
+    subject = subject_of(cause.source, cause.old, cause.new, cause.kind, cause.guard, function)
+    if subject.kind is Kind.LENGTH and not cause.of_tensors:
+        return replace(subject, kind=Kind.COUNT)
+    return subject
 
 
 def _size(subject: Subject, cause: Cause) -> tuple[str, str]:
@@ -102,7 +122,7 @@ def _sides(subject: Subject, cause: Cause) -> tuple[str, str]:
 def _none(subject: Subject, cause: Cause) -> tuple[str, str]:
     change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
     return (
-        f"{cause.source} is None on some calls only",
+        f"{subject.name} is None on some calls only",
         f"with and without it are different graphs{change}",
     )
 
@@ -157,6 +177,22 @@ def _shape(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"a branch on {cause.source} took the other side",
         f"the compiled code holds only where {cause.old}",
+    )
+
+
+def _range(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} left its range",
+        f"the compiled code holds only where {cause.old}: what it indexes is so long",
+    )
+
+
+def _called(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
+    return (
+        f"{cause.source} changes",
+        f"library code is compiled by itself where its caller runs in Python, once for each of its "
+        f"users that differ{change}",
     )
 
 
@@ -218,6 +254,8 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.CONSTANT: _constant, Kind.NONE: _none, Kind.TRAINING: _training,
     Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor, Kind.DEVICE: _tensor,
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
+    Kind.INDEXES: _constant, Kind.INDEXED: _constant, Kind.NO_TENSOR: _none, Kind.COUNT: _length,
+    Kind.GONE: _none, Kind.RANGE: _range, Kind.CALLED: _called,
     Kind.LENGTH: _length, Kind.KEYS: _type, Kind.TYPE: _type, Kind.STRUCTURE: _type,
     Kind.OBJECT: _type, Kind.HOOKS: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.BACKEND: _global,

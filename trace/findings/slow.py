@@ -67,6 +67,19 @@ def started_over(facts: Facts) -> list[Event]:
     return found
 
 
+_CACHED: Final = "keep the caches on, so that the second compile of a graph is a hit"
+_SEVERAL: Final = (
+    "let one compiled function serve them all: compile it once, outside of the loop or the "
+    "constructor that makes the copies",
+    _CACHED,
+)
+_ONE_FUNCTION: Final = (
+    "mend what has it compiled again (its other findings say what changed): the graph does not "
+    "depend on that",
+    _CACHED,
+)
+
+
 @finding(
     Code(
         "TC302",
@@ -94,14 +107,13 @@ def compiled_alike(facts: Facts) -> list[Event]:
         lost = sum(one.seconds for one in others)
         if lost < least:
             continue
+        frames = {one.frame_id for one in (first[key], *others)}
+        fix = _ONE_FUNCTION if len(frames) == 1 else _SEVERAL
         slugs = ", ".join(f"[{one.slug}]" for one in others[:5])
         found.append(_event(
             others[0], "TC302", f"the same graph was compiled {len(others) + 1} times",
             f"{slugs} made the graph that [{first[key].slug}] had made before",
-            ("let one compiled function serve them all: compile it once, outside of the loop or "
-             "the constructor that makes the copies",
-             "keep the caches on, so that the second compile of a graph is a hit"),
-            lost, "same graph",
+            fix, lost, "same graph",
         ))  # fmt: skip
     return found
 

@@ -169,7 +169,9 @@ def cached_resume_code(
     name = resume_name(code, offset)
     emitted = _resumption(code, offset, stack, locals, inner, raises)
     made = _assembled(code, emitted, name)
-    _ORIGINS.set(made, Origin(ref(code), _offsets(made, emitted.instructions), broke, emitted.exits))
+    _ORIGINS.set(
+        made, Origin(ref(code), _offsets(made, emitted.instructions), broke, emitted.exits)
+    )
     return made
 
 

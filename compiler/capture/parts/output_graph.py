@@ -6,7 +6,7 @@ import operator
 import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import fx
@@ -256,7 +256,8 @@ class OutputGraph:
                         return _called_with(target, fakes, named, method)
         except DataDependentOutputException as error:
             called = _called(target, text, method)
-            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{called}()", str(error)) from None
+            why = breaks.TENSOR_INDEX if called in _INDEXING else breaks.TENSOR_ITEM
+            raise breaks.GraphBreak(why, f"{called}()", str(error)) from None
         except DynamicOutputShapeException as error:
             raise breaks.GraphBreak(breaks.DYNAMIC_SHAPE, _named(text), str(error)) from None
         except GuardOnDataDependentSymNode as error:
@@ -432,6 +433,9 @@ class OutputGraph:
         node.meta["stack_trace"] = "\n".join(
             f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}' for p in places
         )
+
+
+_INDEXING: Final = ("getitem", "setitem", "Tensor.__getitem__", "Tensor.__setitem__")
 
 
 def _called(target: Any, text: str, method: bool) -> str:

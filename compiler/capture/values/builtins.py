@@ -118,7 +118,7 @@ class BuiltinValue(KnownObject):
             if special is not None:
                 return special(t, owner, *bound_arguments(t, self.obj, args, kwargs))
             if name not in PURE_CLASS_METHODS:  # unlike `datetime.now` and `__subclasses__`
-                self.cannot(breaks.BUILTIN_CALL, f"{self.describe()}()")
+                self.cannot(breaks.of_call(self.describe()), f"{self.describe()}()")
             return self._fold(t, args, kwargs)
         if module in ("_operator", "operator") or id(self.obj) in OPERATORS:
             args, kwargs = bound_arguments(t, self.obj, args, kwargs)
@@ -138,7 +138,7 @@ class BuiltinValue(KnownObject):
             return t.values.known(answer)
         if id(self.obj) in PURE or module in PURE_MODULES:
             return self._fold(t, args, kwargs)
-        self.cannot(breaks.BUILTIN_CALL, f"{self.describe()}()")
+        self.cannot(breaks.of_call(self.describe()), f"{self.describe()}()")
 
     def _fold(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if any(isinstance(a, TensorValue) for a in args):

@@ -79,6 +79,9 @@ def _slice(b: Builder, call: Call) -> Tensor:
     step = number(call["step"])
     start = slice_start(call["start"], source.sizes[dim])
     sizes = call.sizes
+    known = [source.sizes[dim], start, *map(ix.as_index, filter(None, [call["end"]]))]
+    if not sizes[dim].atoms() <= frozenset().union(*(one.atoms() for one in known)):
+        raise NotLowered("a size that only the result has")  # bounds that depend on data
     variables = loop_vars(sizes)
     index = list(variables)
     index[dim] = variables[dim] * step + start

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import time
 
 import pytest
@@ -546,3 +547,19 @@ def test_a_recursion_without_end_in_a_backend_is_a_failed_compile():
 
     with pytest.raises(BackendError, match="too deep"):
         tc.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("called", "code", "fix"),
+    [
+        (lambda x: x * random.random(), "TC104", "call it outside of the compiled function"),
+        (lambda x: x * min(time.perf_counter(), 1.0), "TC104", "call it outside"),
+        (lambda x: x[x.long()[0, 0]], "TC101", "gather in place of indexing"),
+    ],
+)  # fmt: skip
+def test_advice_follows_what_is_called(called, code, fix):
+    with trace.capture_events() as found:
+        tc.compile(called)(torch.zeros(2, 2))
+    broke = [one for one in found if isinstance(one, trace.GraphBreak)]
+    assert broke and broke[0].code == code and broke[0].fix[0].startswith(fix)
+    assert not any("is_compiling" in text for text in broke[0].fix)

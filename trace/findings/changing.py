@@ -1,0 +1,104 @@
+"""The recompiles of a run go in; what they show together of inputs that keep changing comes out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from tc.trace.branches import is_made
+from tc.trace.findings.model import Cause, Recompile
+from tc.trace.findings.remedies import subject_about
+from tc.trace.ids import is_resumed
+from tc.trace.recipes import FEW, Kind, Place, recipes
+
+Input = tuple[int, str, str]
+"""(rank, frame, source) of an input."""
+NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
+
+
+def of_input(one: Recompile, cause: Cause) -> Input:
+    """Return which input of which frame a cause is about."""
+    return one.compiled.lane.index, one.compiled.frame_id, cause.source
+
+
+def in_vain(found: Sequence[Recompile]) -> set[Input]:
+    """Return the inputs that were made dynamic and are compiled for again all the same.
+
+    Not those of which a condition failed: they stay dynamic, on the other side of it.
+    """
+    dynamic: set[Input] = set()
+    again: set[Input] = set()
+    for one in found:
+        again |= {of_input(one, cause) for cause in one.causes
+                  if subject_about(cause).kind not in _STAY_DYNAMIC} & dynamic  # fmt: skip
+        dynamic |= {of_input(one, cause) for cause in one.causes if cause.now_dynamic}
+    return again
+
+
+_STAY_DYNAMIC: Final = (Kind.CONDITION, Kind.RANGE)
+
+
+def inputs_of(found: Sequence[Recompile], kind: Kind) -> set[Input]:
+    """Return the inputs that any recompile of their frames shows to be of a kind."""
+    causes = ((one, cause) for one in found for cause in one.causes)
+    return {of_input(one, cause) for one, cause in causes if subject_about(cause).kind is kind}
+
+
+def static_sizes(found: Sequence[Recompile]) -> set[Input]:
+    """Return the sizes that torch.compile could not make dynamic, as it does when one changes.
+
+    A size that a second recompile finds held to a number was made dynamic in the first, and what
+    the code does with it needs the number. The log has the settings by which it would not try.
+    """
+    changed: Counter[Input] = Counter()
+    for one in found:
+        settings = str(one.compiled.metrics.get("dynamo_config") or "")
+        if _TRIES.search(settings) and not one.compiled.noted("tc_recompile"):
+            changed.update({of_input(one, cause) for cause in one.causes
+                            if not cause.now_dynamic and cause.new == one.values.get(cause.source)
+                            and subject_about(cause).kind is Kind.SIZE})  # fmt: skip
+    return {of for of, times in changed.items() if times > 1}
+
+
+_TRIES: Final = re.compile(r'"automatic_dynamic_shapes": true')
+
+
+#: half of the limit of recompiles: what took more values is no switch, a number counts
+_FEW_VALUES: Final = 4
+
+
+def counting(found: Sequence[Recompile]) -> set[Input]:
+    """Return the inputs that took more values than what is worth a graph each."""
+    taken: dict[Input, set[str]] = {}
+    for one in found:
+        for cause in one.causes:
+            subject = subject_about(cause)
+            if subject.kind in NUMBERS or FEW in recipes(subject.kind, subject.place):
+                taken.setdefault(of_input(one, cause), set()).update((cause.old, cause.new))
+    return {of for of, some in taken.items() if len(some) > _FEW_VALUES}
+
+
+def marks(one: Recompile, lead: Cause) -> tuple[tuple[str, str], ...]:
+    """Return (input, dimension) of all that has to be marked so that a recompile does not happen.
+
+    A size that changed along with others may have to be equal to one of them, and marking it alone
+    is an error then. Empty where one of them cannot be marked: it is made by the function itself,
+    is no argument, or was 0 or 1.
+    """
+    function = one.compiled.alias or one.compiled.function
+    begins = one.compiled.file, one.compiled.line
+    found = []
+    for cause in (lead, *(other for other in one.causes if other.source != lead.source)):
+        if cause.kind != "size":
+            continue
+        subject = subject_about(cause, function)
+        made = is_resumed(function) and is_made(*begins, subject.name)
+        if subject.kind is not Kind.SIZE or subject.place is not Place.LOCAL or made:
+            return ()
+        found.append((subject.name, subject.index))
+    return tuple(found) if len(found) <= _MOST_MARKS else ()
+
+
+_MOST_MARKS: Final = 4
