@@ -150,7 +150,7 @@ class World:
     def watched(self) -> Any:
         """Return what the text wants looked at after a call, by its name ``watch``."""
         found = self.space.get("watch")
-        return found() if callable(found) else found
+        return found() if isinstance(found, types.FunctionType) else found
 
     # -- what texts may call -------------------------------------------------------------------
     def patch(self, owner: Any, name: str, value: Any = _ABSENT) -> None:
