@@ -14,6 +14,7 @@ from tc.compiler.aot.artifact import is_mutable, memory_of
 from tc.compiler.aot.decompositions import draws_random_numbers
 from tc.compiler.aot.layouts import elements_apart, layout_key
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.origins import OF_CHECK
 
 aten = torch.ops.aten
 
@@ -125,7 +126,10 @@ def share_common_subexpressions(graph: fx.Graph) -> None:
         if node.op == "get_attr":
             key: Hashable = ("get_attr", node.target)
         elif node.op == "call_function" and may_share(node):
-            key = (node.target, _freeze(node.args), _freeze(node.kwargs))
+            of_check = node.meta.get(
+                OF_CHECK
+            )  # such a node has no fake value that others could use
+            key = (node.target, _freeze(node.args), _freeze(node.kwargs), of_check)
         else:
             continue
         first = seen.setdefault(key, node)

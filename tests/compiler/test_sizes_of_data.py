@@ -197,14 +197,20 @@ def test_what_rests_on_a_check_stays_behind_it(monkeypatch) -> None:
     assert sum(len(slot.members) for slot in slots[2:]) == 2
 
 
-def test_a_slice_whose_size_only_its_result_has() -> None:
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_a_slice_whose_size_only_its_result_has(is_trained: bool) -> None:
     def sliced_behind(w, i):
         kept = w[: 2 + int(i.sum())]
         return torch.cat([kept, kept[:1]])
 
+    def run(function, n):
+        w = W.clone().requires_grad_(is_trained)
+        result = function(w, torch.tensor(n))
+        if is_trained:
+            result.square().sum().backward()
+        return result, w.grad
+
     with tc.config.patch(capture_scalar_outputs=True):
         compiled = tc.compile(sliced_behind, fullgraph=True)
         for n in (0, 3, 9, -1):
-            torch.testing.assert_close(
-                compiled(W, torch.tensor(n)), sliced_behind(W, torch.tensor(n))
-            )
+            torch.testing.assert_close(run(compiled, n), run(sliced_behind, n))
