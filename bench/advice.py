@@ -290,6 +290,11 @@ def did_it(row: Sequence[str]) -> bool:
     return row[5].startswith("gone") or " → " in row[5]
 
 
+def _cell(text: str) -> str:
+    """Return a text as a cell of a table; what is in brackets is no link there."""
+    return text.replace("|", "\\|").replace("[", "\\[")
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Return the table of the page: totals for each compiler, then the edits that were tried."""
     lines = ["", "| compiler | programs | findings with an edit that was tried | edits | did what "
@@ -315,7 +320,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     for program, side, where, finding, edit, happened in rows:
         if "<br>" in edit:
             cells = program, side, f"{where}: {finding}", edit.partition("<br>")[0], happened
-            lines.append("| " + " | ".join(one.replace("|", "\\|") for one in cells) + " |")
+            lines.append("| " + " | ".join(map(_cell, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -334,7 +339,7 @@ def main() -> None:
         for side in ("torch", "tc"):
             if options.side in (None, side):
                 for row in _serve(chosen, side, Path(options.keep or temporary)):
-                    print("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |",
+                    print("| " + " | ".join(map(_cell, row)) + " |",
                           flush=True)  # fmt: skip
                     rows.append(row)
     tried = [row for row in rows if was_tried(row)]
