@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tc
-from tc.compiler.capture.bytecode.by_code import cached_by_code
+from tc.compiler.capture.bytecode.by_code import ByCode, cached_by_code
 from tc.compiler.capture.frame import program_of
 from tc.trace import Recompile, capture_events
 
@@ -76,4 +76,16 @@ def test_a_cache_tells_equal_code_apart(tmp_path: Path) -> None:
     for _ in range(2):
         assert [Path(name(code)).name for code in codes] == ["of_2.py", "of_5.py"]
     assert len(asked) == 2
-    assert program_of(codes[0]).code is codes[0] and program_of(codes[1]).code is codes[1]
+    assert program_of(codes[0]) is program_of(codes[0]) is not program_of(codes[1])
+
+
+def test_entries_end_with_their_code_and_the_oldest_are_evicted() -> None:
+    codes = [compile(f"lambda: {number}", "<here>", "eval") for number in range(5)]
+    table: ByCode[int] = ByCode(maxsize=3)
+    for number, code in enumerate(codes):
+        table.set(code, number)
+    assert [table.get(code) for code in codes] == [None, None, 2, 3, 4]
+    del code, codes[3]
+    table.set(codes[0], 7)
+    assert [table.get(code) for code in codes] == [7, None, 2, 4]
+    assert len(table._values) == 3
