@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -11,6 +10,7 @@ from typing import Any
 
 from torch import fx
 
+from tc.compiler.core.once import loaded
 from tc.compiler.core.settings import nearest, require_callable
 from tc.compiler.core.table import Table
 from tc.compiler.errors import OptionError
@@ -134,7 +134,7 @@ def _of_program(name: str) -> Backend | None:
 
     PyTorch's registry is only looked at where the program has loaded it.
     """
-    registry: Any = sys.modules.get("torch._dynamo.backends.registry")
+    registry = loaded("torch._dynamo.backends.registry")
     found = None if registry is None else registry._COMPILER_FNS.get(name)
     return None if found is None or _is_of_torch(found) else found
 

@@ -14,7 +14,8 @@ def as_tensor(array: Any) -> torch.Tensor:
     Scalars and read-only arrays are copied.
     """
     memory = array if array.flags.writeable else array.copy()
-    with torch._C.DisableTorchFunction():  # function modes of the program must not see this call
+    # Neither modes of the program may see this call, nor has one to be there where keys say so.
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         return torch.as_tensor(memory, device="cpu")
 
 

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Protocol
 
 from tc.compiler.capture.bytecode.by_code import ByCode
 from tc.compiler.capture.bytecode.resume_functions import user_code
+from tc.compiler.core.once import loaded
 from tc.compiler.errors import StageError
 
 
@@ -150,8 +151,7 @@ def introduce(code: CodeType | None, name: str) -> None:
     Args:
         code: the code of an entry; None is the code of an emptied entry.
     """
-    loaded = sys.modules.get("torch._dynamo.utils")
-    originals = getattr(loaded, "orig_code_map", None)
+    originals = getattr(loaded("torch._dynamo.utils"), "orig_code_map", None)
     if originals is None:
         return
     originals.values[id(None)] = name  # None allows no weak references

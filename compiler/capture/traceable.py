@@ -5,7 +5,6 @@ from __future__ import annotations
 import dis
 import functools
 import math
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tc.compiler.capture.bytecode.linetable import encode_locations
+from tc.compiler.core.once import loaded
 from tc.compiler.errors import CALL_OF
 
 
@@ -32,7 +32,7 @@ def breaks_are_errors() -> bool | None:
     """
     if _STRICTNESS.on is not None:
         return _STRICTNESS.on
-    torchs = sys.modules.get("torch._dynamo.utils")
+    torchs = loaded("torch._dynamo.utils")
     return True if torchs is not None and torchs._get_error_on_graph_break() else None
 
 

@@ -1,14 +1,25 @@
-"""`once`: what a process makes once, whatever number of threads ask for it first."""
+"""What a process makes once, whatever number of threads ask for it first: objects and modules."""
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def loaded(name: str) -> Any:
+    """Return a module that the program has imported; None if it has not, or is still doing so.
+
+    In `sys.modules` a module is found as soon as some thread begins to import it, without names.
+    """
+    module = sys.modules.get(name)
+    is_begun = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return None if is_begun else module
 
 
 class _Lock:

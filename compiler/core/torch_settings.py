@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 import functools
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
+from tc.compiler.core.once import loaded
 from tc.compiler.errors import OptionError
 
 Part = Literal["_dynamo", "_inductor"]
@@ -84,7 +84,7 @@ def set_for_torch_only(own: Mapping[str, tuple[Any, Any]]) -> Iterator[tuple[str
         own: tc's settings of the same names: the value of each, and its default. One that the
             program has set here, too, or that is the same for both, is left out.
     """
-    theirs = sys.modules.get("torch._dynamo.config")
+    theirs = loaded("torch._dynamo.config")
     is_default = getattr(theirs, "_is_default", None)
     if theirs is None or is_default is None:
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.const import is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.core.once import loaded
 from tc.compiler.errors import ForbiddenCall
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def annotation_of(function: Any) -> Annotation | None:
     found = _ANNOTATIONS.get(id(function))
     if found is not None:
         return found[1]
-    rules = sys.modules.get("torch._dynamo.trace_rules")
+    rules = loaded("torch._dynamo.trace_rules")
     if rules is None or not rules.is_callable_allowed(function):
         return None
     return LEAF if id(function) in getattr(rules, "_leaf_function_ids", ()) else ALLOWED

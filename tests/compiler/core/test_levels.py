@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -50,3 +51,22 @@ def test_calls_under_a_dispatch_mode_have_one_compile_of_their_own(name: str, fi
             else:
                 compiled(x)
     assert len(list(events.of(trace.FrameStart))) == 2
+
+
+def test_arrays_are_compared_under_a_dispatch_mode() -> None:
+    seen: list[Any] = []
+
+    class Notes(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    compiled = tc.compile(lambda x, a: (x * 2, a.sum()), backend="eager")
+    for _ in range(3):
+        seen.clear()
+        with Notes():
+            found = compiled(torch.ones(3), np.arange(3))
+        assert torch.equal(found[0], torch.full((3,), 2.0)) and found[1] == 3
+        assert seen.count(torch.ops.aten.lift_fresh.default) == 0
