@@ -303,16 +303,16 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     for side in ("torch", "tc"):
         mine = [row for row in rows if row[1] == side]
         tried = [row for row in mine if was_tried(row)]
-        told = [row[5] for row in mine]
+        outcomes = [row[5] for row in mine]
         counts = (
             len({row[0] for row in mine}),
             len({row[:1] + row[2:4] for row in tried}),
             len(tried),
             sum(map(did_it, tried)),
-            sum(one.startswith("NO HELP") for one in told),
-            sum(one.startswith(("FAILED", "DIFFERS", "ERROR")) for one in told),
-            sum(one in ("asks for nothing", "about the run") for one in told),
-            told.count("not tried"),
+            sum(one.startswith("NO HELP") for one in outcomes),
+            sum(one.startswith(("FAILED", "DIFFERS", "ERROR")) for one in outcomes),
+            sum(one in ("asks for nothing", "about the run") for one in outcomes),
+            outcomes.count("not tried"),
         )
         lines.append(f"| `{side}.compile` | " + " | ".join(map(str, counts)) + " |")
     lines += ["", "| program | compiler | finding | the edit it asks for | what happened |",

@@ -19,6 +19,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+from tc.trace.ids import is_resumed
+
 
 class Does(Enum):
     """What a branch does with its condition."""
@@ -310,13 +312,17 @@ def _is_position(file: str, line: int) -> bool:
     return any(_reads(part, tuple(names)) for part in slices)
 
 
-def is_made(file: str, line: int, name: str) -> bool:
-    """Return whether the function at a line makes what a name begins with, or does not know it.
+def is_made_before_break(compiled: str, file: str, line: int, name: str) -> bool:
+    """Return whether an input of a resume function was made by the user's function itself.
 
-    Then it is no input that a caller could change: a variable, or one of a function that was
-    called. Only where the source is at hand.
+    Then no caller could change it: it is a local variable, or one of a callee, whose name the
+    function does not have. False where the source is not at hand.
+
+    Args:
+        compiled: the name of the compiled function.
+        line: the first line of the user's function.
     """
-    function = _function(file, line)
+    function = _function(file, line) if is_resumed(compiled) else None
     root = _ROOT.match(_original.get()(name))
     if function is None or root is None:
         return False

@@ -7,6 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+#: modules and classes whose functions return what comes from outside of the program
+FROM_OUTSIDE: Final = ("random", "Random", "time", "datetime", "uuid", "secrets", "os")
+#: what to do about a graph break at a call of one
+CALL_OUTSIDE: Final = (
+    "call it outside of the compiled function, and pass in what it returns where that is needed"
+)
 _ONE_OF_MANY: Final = re.compile(r"\[(?:\d+|'[^']*'|\"[^\"]*\")\](?!$)|\.\d+(?=\.)")
 _HISSING: Final = ("s", "x", "ch", "sh")
 

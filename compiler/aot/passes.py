@@ -126,9 +126,8 @@ def share_common_subexpressions(graph: fx.Graph) -> None:
         if node.op == "get_attr":
             key: Hashable = ("get_attr", node.target)
         elif node.op == "call_function" and may_share(node):
-            of_check = node.meta.get(
-                OF_CHECK
-            )  # such a node has no fake value that others could use
+            # A node of a check has no fake value: what computes with the number needs its own.
+            of_check = node.meta.get(OF_CHECK)
             key = (node.target, _freeze(node.args), _freeze(node.kwargs), of_check)
         else:
             continue

@@ -14,7 +14,8 @@ def as_tensor(array: Any) -> torch.Tensor:
     Scalars and read-only arrays are copied.
     """
     memory = array if array.flags.writeable else array.copy()
-    # Neither modes of the program may see this call, nor has one to be there where keys say so.
+    # The program's modes must not see this call. Where a guard is checked while compiling, dispatch
+    # keys say that there is a mode (`levels.dispatch_keys_of_program`), but none is in force.
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         return torch.as_tensor(memory, device="cpu")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dis
 from dataclasses import dataclass
-from typing import Final
 
 from tc.compiler.core.table import Table
 from tc.trace import StackFrame
+from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ OUTSIDE_VALUE = _row(
     "TC104",
     "call of {} while tracing",
     "what it returns comes from outside of the program and differs from call to call",
-    "call it outside of the compiled function, and pass in what it returns where that is needed",
+    CALL_OUTSIDE,
 )
 USER_BREAK = _row(
     "explicit",
@@ -219,17 +219,13 @@ SEQUENCE_LENGTH = _row(
 )
 
 
-#: modules and classes whose functions return what comes from outside of the program
-_OUTSIDE: Final = frozenset(("random", "Random", "time", "datetime", "uuid", "secrets", "os"))
-
-
 def of_call(called: str) -> Reason:
     """Return the row for a call of a function that the tracer does not follow.
 
     Args:
-        called: its name with those of what it stands in, `random.Random.random`.
+        called: its qualified name, `random.Random.random`.
     """
-    return OUTSIDE_VALUE if called.partition(".")[0] in _OUTSIDE else BUILTIN_CALL
+    return OUTSIDE_VALUE if called.partition(".")[0] in FROM_OUTSIDE else BUILTIN_CALL
 
 
 class GraphBreak(Exception):

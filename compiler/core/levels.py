@@ -130,7 +130,8 @@ KEYS_OF_MODES = torch._C.DispatchKeySet(torch._C.DispatchKey.Python) | torch._C.
 def dispatch_keys_of_program() -> AbstractContextManager[Any]:
     """Return a block in which C++ sees the keys of tensors as it does where the program runs.
 
-    Its dispatch modes are not in force there, so nothing may compute with tensors.
+    Its dispatch modes are not in force there: code that computes with tensors has to disable
+    dispatch to Python.
     """
     if not _DISPATCH_MODES.get():
         return noop()

@@ -1,4 +1,4 @@
-"""What a process makes once, whatever number of threads ask for it first: objects and modules."""
+"""What a process makes once however many threads ask for it first; which modules it has loaded."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def loaded(name: str) -> Any:
     """Return a module that the program has imported; None if it has not, or is still doing so.
 
-    In `sys.modules` a module is found as soon as some thread begins to import it, without names.
+    `sys.modules` has a module as soon as some thread begins to import it, when it is still empty.
     """
     module = sys.modules.get(name)
-    is_begun = getattr(getattr(module, "__spec__", None), "_initializing", False)
-    return None if is_begun else module
+    is_being_imported = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return None if is_being_imported else module
 
 
 class _Lock:

@@ -137,12 +137,18 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
     if func in SHAPES:
         SHAPES[func](*args)
     _keep_in_range(func, args, kwargs, result)
-    if _is_of_nothing(func, args, kwargs):
+    if not _has_no_effect(func):
+        return
+    pairs = _named(func, args, kwargs)
+    tensors = [one for _, value in pairs for one in _leaves(value) if isinstance(one, torch.Tensor)]
+    if not _is_small(pairs, tensors):
+        return
+    if tensors and all(map(_is_empty, tensors)):
         raised = _tried(func, _described(func, args, kwargs, _real))
         if isinstance(raised, str):
             raise RuntimeError(raised)
         return
-    if not _can_be_tried(func) or not _needs_trying(func, args, kwargs, result):
+    if not _can_be_tried(func) or not _needs_trying(func, pairs, tensors, result):
         return
     for sizes in (_few, _real) if _takes_any_sizes(func) else (_real,):
         try:
@@ -241,16 +247,15 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _needs_trying(
-    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    func: torch._ops.OpOverload,
+    pairs: Sequence[tuple[Any, Any]],
+    tensors: Sequence[torch.Tensor],
+    result: Any,
 ) -> bool:
-    """Return whether a call may be refused, and is small enough to be tried.
+    """Return whether a call may be refused.
 
     Every kernel has code for tensors of one ordinary type, with positive numbers that fit.
     """
-    pairs = _named(func, args, kwargs)
-    tensors = _tensors(pairs)
-    if not _is_small(pairs, tensors):
-        return False
     if _writes_to_repeated(func, pairs):
         return True
     kinds = {one.dtype for one in tensors}
@@ -262,14 +267,9 @@ def _needs_trying(
     )
 
 
-def _is_of_nothing(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether no tensor of a call has elements, so that eager can be asked about it."""
-    if not _has_no_effect(func):
-        return False
-    pairs = _named(func, args, kwargs)
-    tensors = _tensors(pairs)
-    is_empty = bool(tensors) and all(0 in _hints(one.shape) for one in tensors)
-    return is_empty and _is_small(pairs, tensors)
+def _is_empty(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor evidently has no elements."""
+    return 0 in _hints(tensor.shape)
 
 
 def of_nothing_with_sizes(operands: Any) -> Any:
@@ -285,7 +285,7 @@ def of_nothing_with_sizes(operands: Any) -> Any:
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not any(leaf._has_symbolic_sizes_strides for leaf in tensors):
         return None
-    if not all(any(type(size) is int and size == 0 for size in leaf.shape) for leaf in tensors):
+    if not all(map(_is_empty, tensors)):
         return None
     at_hand = [_at_hand(leaf) for leaf in leaves]
     if any(new is None and old is not None for old, new in zip(leaves, at_hand, strict=True)):
@@ -301,10 +301,6 @@ def _at_hand(value: Any) -> Any:
     if None in (*sizes, *strides):
         return None
     return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
-
-
-def _tensors(pairs: Sequence[tuple[Any, Any]]) -> list[torch.Tensor]:
-    return [leaf for _, value in pairs for leaf in _leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _is_small(pairs: Sequence[tuple[Any, Any]], tensors: Sequence[torch.Tensor]) -> bool:

@@ -28,11 +28,10 @@ from tc.compiler.errors import (
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame, cells
-from tc.trace.branches import fixes_at, is_made
+from tc.trace.branches import fixes_at, is_made_before_break
 from tc.trace.commands import command
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
-from tc.trace.ids import is_resumed
 from tc.trace.recipes import advice, sort_of, subject_of
 
 #: guard kind -> what the guarded input was to the compiled code
@@ -367,7 +366,8 @@ def fix_of(failure: Failure, kind: str, code: CodeType) -> str:
     sort = sort_of(source, role_of(kind, failure.source))
     old = failure.text if sort == "shape" else failure.old
     subject = subject_of(source, old, failure.new, sort, failure.text, code.co_name)
-    made = is_resumed(code.co_name) and is_made(code.co_filename, code.co_firstlineno, subject.name)
+    begins = code.co_filename, code.co_firstlineno
+    made = is_made_before_break(code.co_name, *begins, subject.name)
     known = advice(subject, "tc", made)
     return known[0] if known else NO_FIX
 

@@ -10,7 +10,7 @@ from tc.trace.branches import (
     FIXES,
     Does,
     fixes_at,
-    is_made,
+    is_made_before_break,
     is_tested,
     is_used_as_index,
     what_it_does,
@@ -129,8 +129,10 @@ def test_numbers_that_index_or_count(tmp_path: Path, line: int, name: str, index
 def test_what_a_function_makes_itself(tmp_path: Path, name: str, made: bool) -> None:
     file = tmp_path / "ring.py"
     file.write_text(MODEL)
-    assert is_made(str(file), 2, name) is made
-    assert not is_made(str(tmp_path / "none.py"), 2, name)
+    resumed = "torch_dynamo_resume_in_f_at_3"
+    assert is_made_before_break(resumed, str(file), 2, name) is made
+    assert not is_made_before_break(resumed, str(tmp_path / "none.py"), 2, name)
+    assert not is_made_before_break("f", str(file), 2, name)
 
 
 def test_a_number_read_beside_a_test_is_no_branch(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -249,9 +251,8 @@ ROWS: Final = (
 #: in the compiler's words
 INSTEAD: Final = (
     (
-        re.compile(r"builtin `[^`]*\b(?:[Rr]andom|time|datetime|uuid|secrets|os)\.[\w.]+`"),
-        "call it outside of the compiled function, and pass in what it returns where that is "
-        "needed",
+        re.compile(rf"builtin `[^`]*\b(?:{'|'.join(FROM_OUTSIDE)})\.[\w.]+`"),
+        CALL_OUTSIDE,
     ),
     (
         re.compile(r"\bDistributedDataParallel\b|nn[/\\]parallel[/\\]distributed\.py"),

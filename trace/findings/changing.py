@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from tc.trace.branches import is_made
+from tc.trace.branches import is_made_before_break
 from tc.trace.findings.model import Cause, Recompile
 from tc.trace.findings.remedies import subject_about
-from tc.trace.ids import is_resumed
 from tc.trace.recipes import FEW, Kind, Place, recipes
 
 Input = tuple[int, str, str]
@@ -94,7 +93,7 @@ def marks(one: Recompile, lead: Cause) -> tuple[tuple[str, str], ...]:
         if cause.kind != "size":
             continue
         subject = subject_about(cause, function)
-        made = is_resumed(function) and is_made(*begins, subject.name)
+        made = is_made_before_break(function, *begins, subject.name)
         if subject.kind is not Kind.SIZE or subject.place is not Place.LOCAL or made:
             return ()
         found.append((subject.name, subject.index))

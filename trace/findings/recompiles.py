@@ -93,11 +93,11 @@ def recompiles(session: Session) -> list[Recompile]:
     earlier: dict[tuple[int, str], list[Recompile]] = {}
     for compiled in sorted(all_compiles(session), key=lambda c: (c.lane.index, c.order)):
         before = earlier.setdefault((compiled.lane.index, compiled.frame_id), [])
-        told = compiled.noted("recompile_reasons", *_OURS[: 1 if compiled.started else 2])
+        reasons = compiled.noted("recompile_reasons", *_OURS[: 1 if compiled.started else 2])
         this = Recompile(compiled, refused=not compiled.started)
-        if before or told:
+        if before or reasons:
             this.values = guard_values(session, compiled)
-        if told and not _is_beside_tc(compiled, before):
+        if reasons and not _is_beside_tc(compiled, before):
             _explain(session, this, before)
             found.append(this)
         if compiled.started:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tc.trace.branches import is_made, is_tested, is_used_as_index
+from tc.trace.branches import is_made_before_break, is_tested, is_used_as_index
 from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
 from tc.trace.recipes import Kind, Place, Subject, advice, subject_of
@@ -45,9 +45,10 @@ def remedy(
     if called and subject.place is not Place.PROCESS:
         subject = replace(subject, kind=Kind.CALLED)
     subject = replace(subject, marked=marked)
-    made = is_resumed(function) and (
-        is_made(*begins, subject.name)
-        or (subject.kind is Kind.HELD_NUMBER and is_used_as_index(*begins, subject.name))
+    made = is_made_before_break(function, *begins, subject.name) or (
+        is_resumed(function)
+        and subject.kind is Kind.HELD_NUMBER
+        and is_used_as_index(*begins, subject.name)
     )
     title, why = _ROWS[subject.kind](subject, cause)
     if subject.kind is Kind.GROWS and len(together) > 1:

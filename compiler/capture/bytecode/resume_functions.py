@@ -128,7 +128,6 @@ def origin_of(code: CodeType, offset: int) -> tuple[CodeType, int]:
 
     A break in a resume function is resumed by code made of the user's code: a loop that breaks in
     each iteration gets the same code each time, not the resumption of a resumption.
-
     """
     origin = _ORIGINS.get(code)
     user = None if origin is None else origin.code()

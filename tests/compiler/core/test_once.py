@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from pathlib import Path
 
+import tc
 from tc.compiler.core.once import loaded, once
 
 
@@ -28,6 +30,14 @@ def test_a_module_that_another_thread_still_imports_is_not_loaded(tmp_path: Path
         importing.join()
     assert loaded("imported_slowly") is module
     assert loaded("imported_slowly").last == 1
+
+
+def test_torchs_modules_are_looked_up_by_loaded_alone():
+    looks = re.compile(r"""sys\.modules(?:\.get\(|\[)["']torch""")
+    root = Path(tc.__file__).resolve().parent / "compiler"
+    texts = {file.name: file.read_text("utf-8") for file in root.rglob("*.py")}
+    assert len(texts) > 100 and looks.search('sys.modules.get("torch._dynamo.utils")')
+    assert not [name for name, text in texts.items() if looks.search(text)]
 
 
 def test_threads_that_ask_at_once_get_one_object():
