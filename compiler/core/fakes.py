@@ -22,6 +22,7 @@ import torch
 from torch._prims_common import infer_size, make_contiguous_strides_for, suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tc.compiler.core import iteration_order, refusals
 
@@ -71,8 +72,13 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
             self._asks_eager = asking
 
     def _run(self, call: Call, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if func in VIEWS and _is_symbolic_and_contiguous(*args):
-            return _view_of_contiguous(call, *args)
+        if func in VIEWS:
+            if 0 in args[0].shape and infer_size(tuple(args[1]), 0) == tuple(args[0].shape):
+                return call(aten.alias.default, args[0])  # other shapes get new strides
+            if _is_narrow(args[0]):
+                return _view_of_narrow(call, *args)
+            if _is_symbolic_and_contiguous(*args):
+                return _view_of_contiguous(call, *args)
         written = args[0] if _keeps_shape(func) else None
         shape = written.shape if written is not None else None
         result = call(func, *args, **kwargs)
@@ -89,9 +95,10 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
             first = row(call, first, args)
             if func in ALIKE:
                 return tuple(row(call, each, args) for each in result)
-        elif row is None and iteration_order.may_be_narrow(first):
+        elif row is None:
             operands = iteration_order.operands_of(func, args, kwargs)
-            first = _with_strides(call, first, iteration_order.strides(call, first, operands))
+            if iteration_order.may_be_narrow(first) or iteration_order.are_unlike(operands):
+                first = _with_strides(call, first, iteration_order.strides(call, first, operands))
         return (first, *result[1:]) if isinstance(result, tuple) else first
 
 
@@ -119,6 +126,29 @@ def _is_elementwise(func: Any) -> bool:
 
 #: ops that give the elements of a tensor another shape where they are
 VIEWS = frozenset([aten.view.default, aten._unsafe_view.default])
+
+
+def _is_narrow(tensor: torch.Tensor) -> bool:
+    """Return whether sizes are numbers, one of them 1 or 0, and strides not those of a new tensor.
+
+    torch's shape function gives views of such tensors other strides than eager.
+    """
+    if any(type(number) is not int for number in (*tensor.shape, *tensor.stride())):
+        return False
+    return min(tensor.shape, default=2) < 2 and (
+        tensor.stride() != make_contiguous_strides_for(tensor.shape)
+    )
+
+
+def _view_of_narrow(call: Call, tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
+    """View a tensor as eager does, which a tensor without memory shows; raises as eager does."""
+    if not all(type(size) is int for size in shape):
+        return call(aten.view.default, tensor, shape)
+    with _disable_current_modes():
+        like = torch.empty_strided(tensor.shape, tensor.stride(), device="meta").view(*shape)
+    offset = tensor.storage_offset()
+    made: torch.Tensor = call(aten.as_strided.default, tensor, like.shape, like.stride(), offset)
+    return made
 
 
 def _is_symbolic_and_contiguous(tensor: torch.Tensor, shape: Sequence[Any]) -> bool:
@@ -225,6 +255,8 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.masked_fill.Scalar: _contiguous,
     aten.masked_fill.Tensor: _contiguous,
     aten.diag_embed.default: _contiguous,
+    aten.tril.default: _contiguous,
+    aten.triu.default: _contiguous,
     aten.aminmax.default: _contiguous_where_empty,
     aten.var_mean.correction: _contiguous_where_empty,
     **dict.fromkeys(

@@ -61,12 +61,25 @@ def _is_parameter(func: Any, argument: Any) -> bool:
 
 
 def may_be_narrow(tensor: torch.Tensor) -> bool:
-    """Return whether a dimension of a tensor of two or more has size 1 or 0, or may have."""
+    """Return whether a dimension of a tensor has size 1 or 0, or may have."""
     unknown = [size for size in tensor.shape if type(size) is not int]
-    if tensor.dim() < 2 or (unknown and free_unbacked_symbols([*tensor.shape, *tensor.stride()])):
+    if not tensor.dim() or (unknown and free_unbacked_symbols([*tensor.shape, *tensor.stride()])):
         return False
     return any(type(size) is int and size < 2 for size in tensor.shape) or any(
         not statically_known_true(size > 1) for size in unknown
+    )
+
+
+def are_unlike(operands: Sequence[Any]) -> bool:
+    """Return whether operands of known layouts differ in them, so that kernels sort dimensions.
+
+    Symbols are left to torch's shape functions: comparing them would add guards.
+    """
+    tensors = [o for o in operands if isinstance(o, torch.Tensor) and o.dim()]
+    if any(type(n) is not int for t in tensors for n in (*t.shape, *t.stride())):
+        return False
+    return len({(t.shape, t.stride()) for t in tensors}) > 1 and not all(
+        t.is_contiguous() for t in tensors
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import sympy
 import torch
@@ -198,3 +200,35 @@ def test_masks_of_dropout_are_eagers_whatever_was_computed_before(layout, grad):
     got = tc.compile(dropped)(x)
     differ = [name for name, a, b in zip(BEFORE_DROPOUT, got, want, strict=True) if (a != b).any()]
     assert not differ
+
+
+#: views of any tensor, and calls of two tensors whose kernels sort dimensions
+OF_NARROW = {
+    "the same": lambda x, y: x.view(x.shape),
+    "as another": lambda x, y: x.view_as(y),
+    "one size left out": lambda x, y: x.reshape(-1, *x.shape[1:]) if x.numel() else x,
+    "one more behind": lambda x, y: x.reshape(*x.shape, 1),
+    "one more before": lambda x, y: x.reshape(1, *x.shape),
+    "heaviside": torch.heaviside,
+    "xlogy": torch.special.xlogy,
+    "logical_xor": torch.logical_xor,
+    "clone": lambda x, y: x.clone(),
+    "tril": lambda x, y: x.tril() if x.dim() > 1 else x,
+}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", OF_NARROW)
+def test_odd_strides_of_ones_and_of_no_elements_are_eagers(name):
+    dice = random.Random(name)
+
+    def odd(shape):
+        return torch.zeros(3000).as_strided(shape, dice.choices([1, 2, 4, 7, 12, 20], k=len(shape)))
+
+    for _ in range(60):
+        shape = dice.choices([0, 1, 1, 2, 3], k=dice.randint(1, 4))
+        x, y = odd(shape), odd(shape)
+        mode = EagerLayouts()
+        with mode:
+            found = OF_NARROW[name](mode.from_tensor(x), mode.from_tensor(y))
+        assert found.stride() == OF_NARROW[name](x, y).stride(), (shape, x.stride(), y.stride())
