@@ -83,3 +83,16 @@ def test_what_a_graph_holds_dies_with_the_function() -> None:
     space.clear()
     gc.collect()
     assert held() is None
+
+
+def test_reset_lets_functions_end_that_their_namespace_holds() -> None:
+    # The guards hold the namespace, which holds the function: a cycle through C's entries.
+    space: dict[str, Any] = {"held": torch.ones(3)}
+    exec("def f(x): return x * held", space)
+    tc.compile(space["f"], backend="eager")(torch.ones(3))
+    held = weakref.ref(space["held"])
+    del space
+    tc.reset()
+    gc.collect()  # frees the guards
+    gc.collect()  # and what only they held
+    assert held() is None
