@@ -195,7 +195,7 @@ def in_thread(run: Callable[[], None]) -> None:
         except BaseException as error:
             errors.append(error)
 
-    worker = threading.Thread(target=guarded)
+    worker = threading.Thread(target=guarded, name="worker")  # numbers differ from run to run
     worker.start()
     worker.join()
     if errors:

@@ -22,7 +22,6 @@ import torch
 from torch._prims_common import infer_size, make_contiguous_strides_for, suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.utils._python_dispatch import _disable_current_modes
 
 from tc.compiler.core import iteration_order, refusals
 
@@ -64,6 +63,8 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
 
         asking, self._asks_eager = self._asks_eager, False  # ops inside of this one are torch's
         try:
+            if asking:
+                refusals.check_before(func, args)
             result = self._run(call, func, args, kwargs)
             if asking:
                 refusals.check(func, args, kwargs, result)
@@ -144,8 +145,7 @@ def _view_of_narrow(call: Call, tensor: torch.Tensor, shape: Sequence[Any]) -> t
     """View a tensor as eager does, which a tensor without memory shows; raises as eager does."""
     if not all(type(size) is int for size in shape):
         return call(aten.view.default, tensor, shape)
-    with _disable_current_modes():
-        like = torch.empty_strided(tensor.shape, tensor.stride(), device="meta").view(*shape)
+    like = refusals.view_without_memory(tensor.shape, tensor.stride(), shape)
     offset = tensor.storage_offset()
     made: torch.Tensor = call(aten.as_strided.default, tensor, like.shape, like.stride(), offset)
     return made

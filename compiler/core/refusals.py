@@ -111,8 +111,29 @@ def _check_view(tensor: torch.Tensor, shape: Sequence[Any], *_: Any) -> None:
     """Check by torch's own rule that memory can be seen in another shape, for the sizes at hand."""
     sizes, strides, wanted = map(_hints, (tensor.shape, tensor.stride(), shape))
     if None not in (*sizes, *strides, *wanted):
-        with _disable_current_modes(), torch._C._DisablePythonDispatcher():
-            torch.empty_strided(sizes, strides, device="meta").view(wanted)
+        view_without_memory(sizes, strides, wanted)
+
+
+def view_without_memory(
+    sizes: Sequence[int], strides: Sequence[int], wanted: Sequence[int]
+) -> torch.Tensor:
+    """View a meta tensor, by torch's own rule; raises RuntimeError as eager does."""
+    with _disable_current_modes(), torch._C._DisablePythonDispatcher():
+        return torch.empty_strided(sizes, strides, device="meta").view(wanted)
+
+
+def _check_as_strided(
+    tensor: torch.Tensor, shape: Sequence[Any], strides: Sequence[Any], offset: Any = None
+) -> None:
+    """Check that a storage has all elements of the view, for the sizes at hand."""
+    start = tensor.storage_offset() if offset is None else offset
+    sizes, steps = _hints(shape), _hints(strides)
+    first, held = _hints((start, tensor.untyped_storage().nbytes()))
+    if None in (*sizes, *steps, first, held) or 0 in sizes:
+        return
+    last = first + sum((size - 1) * step for size, step in zip(sizes, steps, strict=False))
+    if (last + 1) * tensor.element_size() > held:
+        raise RuntimeError(f"a view of {last + 1} elements of a storage of {held} bytes")
 
 
 #: shape functions that lack a check of shapes
@@ -123,9 +144,20 @@ SHAPES: dict[Any, Callable[..., None]] = {
     aten.slice_scatter.default: _check_slice,
     aten.select_scatter.default: _check_select,
     aten.view.default: _check_view,
+    aten.as_strided.default: _check_as_strided,
     aten.index_put.default: _check_values,
     aten.index_put_.default: _check_values,
 }
+
+
+def check_before(func: Any, args: Sequence[Any]) -> None:
+    """Check a call before fake tensors run it, which may resize a storage.
+
+    Raises:
+        RuntimeError, IndexError: eager refuses it.
+    """
+    if func in SHAPES:
+        SHAPES[func](*args)
 
 
 def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
@@ -134,8 +166,6 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
     Raises:
         RuntimeError, IndexError: eager refuses it.
     """
-    if func in SHAPES:
-        SHAPES[func](*args)
     _keep_in_range(func, args, kwargs, result)
     if not _has_no_effect(func):
         return

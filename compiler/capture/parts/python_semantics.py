@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tc.compiler.capture import breaks
@@ -18,7 +19,7 @@ from tc.compiler.capture.values.base import (
     Raised,
     Value,
 )
-from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import (
     ListValue,
     TupleValue,
@@ -45,12 +46,24 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 
+@dataclass
+class _Sample:
+    @reprlib.recursive_repr()
+    def __str__(self) -> str:
+        return ""
+
+
+#: the wrappers that end recursion in text of objects: that of dataclasses, and the public one
+_ENDS_RECURSION = frozenset([_Sample.__repr__.__code__, _Sample.__str__.__code__])
+
+
 class PythonSemantics:
     """Does with values what Python does with objects."""
 
     def __init__(self, t: Interpreter) -> None:
         self.t = t
         self.operators = Operators(t, self)
+        self._being_written: list[Value] = []
 
     # -- constants -----------------------------------------------------------------------------
     def fold(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -127,6 +140,8 @@ class PythonSemantics:
             return value.key(self.t)
         if isinstance(value, MethodValue):
             return MethodKey(self._identity_key(value.owner), self.key(value.function))
+        if own_hash and isinstance(value, ObjectValue) and self._is_fixed(value):
+            return HashedKey(self, value)
         if own_hash or (isinstance(value, OpaqueValue) and not only_objects(value, "__hash__")):
             raise breaks.GraphBreak(
                 breaks.UNSUPPORTED_OP, f"{value.describe()} (own __hash__) as a key"
@@ -137,6 +152,34 @@ class PythonSemantics:
             return found
         except NotConstant:
             return self._identity_key(value)
+
+    def hashed(self, value: Value) -> Value:
+        """Apply ``hash``."""
+        if isinstance(value, ObjectValue):
+            raw = type_lookup(value.cls, "__hash__")
+            if isinstance(raw, types.FunctionType):
+                value.is_hashed = True
+                found = self.t.inline_object(raw, [value])
+                found = found.specialise(self.t) if isinstance(found, SymValue) else found
+                return self.slot_result(value.cls, "__hash__", found)
+        if isinstance(value, TupleValue) and value.python_type() is tuple:
+            items = [self.hashed(item).constant() for item in value.values(self.t)]
+            return self.folded(hash, tuple(map(_OfHash, items)))
+        return self.folded(hash, self.concrete(value))
+
+    def _is_fixed(self, value: Value) -> bool:
+        """Return whether a key's hash cannot change: the table keeps the hash of its insertion."""
+        if isinstance(value, TupleValue):
+            return all(map(self._is_fixed, value.values(self.t)))
+        if type(value) is not ObjectValue:
+            return isinstance(value, ConstValue | SymValue | TensorValue | ClassValue)
+        stored = self.t.effects.attributes_of(value)
+        if value.source is None:
+            return all(map(self._is_fixed, stored.values()))
+        params = getattr(value.cls, "__dataclass_params__", None)
+        if stored or params is None or not params.frozen:
+            return False  # it may have changed since it became a key
+        return all(is_constant_object(getattr(value.obj, one.name)) for one in fields(value.cls))
 
     @staticmethod
     def _class_of_key(value: Value) -> type:
@@ -246,7 +289,7 @@ class PythonSemantics:
             for name in names:
                 raw = type_lookup(value.cls, name)
                 if isinstance(raw, types.FunctionType):
-                    found = self.t.inline_object(raw, [value])
+                    found = self._own_text(raw, value)
                     slot = "__str__" if function is str else "__repr__"
                     text = self.slot_result(value.cls, slot, found)
                     return self.folded(_ascii, text.constant()) if function is ascii else text
@@ -255,6 +298,22 @@ class PythonSemantics:
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{function.__name__}() of a tensor")
         return self.folded(function, self.concrete(value))
+
+    def _own_text(self, method: types.FunctionType, value: Value) -> Value:
+        """Call a ``__str__`` or ``__repr__``.
+
+        A wrapper that ends recursion asks for the id of the thread; what it wraps is called here.
+        """
+        if method.__code__ not in _ENDS_RECURSION:
+            return self.t.inline_object(method, [value])
+        cells = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
+        if any(value is one for one in self._being_written):
+            return ConstValue(cells["fillvalue"].cell_contents if "fillvalue" in cells else "...")
+        self._being_written.append(value)
+        try:
+            return self.t.inline_object(cells["user_function"].cell_contents, [value])
+        finally:
+            self._being_written.pop()
 
     def format(self, value: Value, spec: str) -> Value:
         """Apply ``format(value, spec)``."""
@@ -322,6 +381,37 @@ class MethodKey:
 
     owner: IdentityKey
     function: Any
+
+
+class _OfHash:
+    """Something of a given hash: a tuple's is made of those of its items."""
+
+    def __init__(self, found: int) -> None:
+        self._found = found
+
+    def __hash__(self) -> int:
+        return self._found
+
+
+class HashedKey:
+    """A dictionary key whose class defines the hash and equality, which the tracer calls."""
+
+    def __init__(self, python: PythonSemantics, value: Value) -> None:
+        self._python = python
+        self.value = value
+        self._hash: int = python.hashed(value).constant()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, HashedKey):
+            one = other.value
+        elif is_constant_object(other):
+            one = ConstValue(other)
+        else:
+            return False  # hashed by identity, or a tuple of such
+        return self._python.equal(self.value, one)
 
 
 class IdentityKey:

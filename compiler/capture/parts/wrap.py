@@ -224,7 +224,7 @@ def _tuple_item(index: int, items: tuple[Any, ...]) -> Any:
 def _dict(t: Interpreter, obj: Any, source: Source) -> Value:
     t.guards.add("TYPE", source, type(obj))
     entries: dict[Any, tuple[Slot, Slot]] = {}
-    for index, key in enumerate(obj):
+    for index, (key, value) in enumerate(obj.items()):
         if is_constant_object(key):
             held: Slot = ConstValue(key)
             token: Any = key
@@ -241,7 +241,7 @@ def _dict(t: Interpreter, obj: Any, source: Source) -> Value:
             item = CallSource(
                 source, functools.partial(_nth_value, index), f"list({{}}.values())[{index}]"
             )
-        entries[token] = (held, Lazy(obj[key], item))
+        entries[token] = (held, Lazy(value, item))
     factory = None
     if isinstance(obj, collections.defaultdict) and obj.default_factory is not None:
         factory = t.values.wrap(obj.default_factory, AttrSource(source, "default_factory"))

@@ -21,8 +21,9 @@ from tc.compiler.capture.bytecode.instructions import Handler, Instruction
 from tc.compiler.capture.guards.memo import MakeMemo, reads
 from tc.compiler.capture.torch_api import overrides
 from tc.compiler.capture.traceable import set_error_on_graph_break
-from tc.compiler.capture.values.base import NULL, Lazy, Slot, Value
+from tc.compiler.capture.values.base import NULL, IteratorValue, Lazy, Slot, Value
 from tc.compiler.capture.values.const import LITERALS, ConstValue
+from tc.compiler.capture.values.dicts import DictView
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import Attributed
@@ -234,16 +235,45 @@ class Residual:
 
     # -- values ----------------------------------------------------------------------------
     def make_all(self) -> None:
-        """Make the registered values that are new, in locals."""
+        """Make the registered values that are new, in locals, or later where they are used."""
+        later = self._made_after_writes()
         for value in list(self._made.values()):
             reloaded = isinstance(value, NodeValue) and value.reloadable
-            if reloaded or id(value) in self._temporaries:
+            if reloaded or id(value) in self._temporaries or id(value) in later:
                 continue
             self.push(value)
             if id(value) in self._temporaries:
                 self.e.pop_top()
             else:
                 self._temporaries[id(value)] = self.store_new()
+
+    def _made_after_writes(self) -> set[int]:
+        """Return the ids of iterators over containers whose change follows, and what holds them.
+
+        An iterator's place may lie beyond the end of a list that was not extended yet, and Python
+        refuses to continue an iterator once its dict or set has another size.
+        """
+        later = {
+            key
+            for key, value in self._made.items()
+            if isinstance(value, IteratorValue)
+            and any(map(self._is_changed, value.children(self.t)))
+        }
+        found = later
+        while found:
+            found = {
+                key
+                for key, value in self._made.items()
+                if key not in later and any(id(c) in later for c in value.children(self.t))
+            }
+            later |= found
+        return later
+
+    def _is_changed(self, container: Value) -> bool:
+        """Return whether this code changes a container, or that of a view."""
+        if isinstance(container, DictView):
+            container = container.owner
+        return container.source is not None and self.t.effects.was_changed(container)
 
     def _read_by_push(self, value: Value) -> Source | None:
         """Return the source that a push of a value reads, if it reads one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import operator
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -388,6 +388,7 @@ class SequenceIterator(KnownIterator):
         self.size = len(sequence.slots)
         self.index = index
         self.source = source
+        self.has_ended = False
 
     def python_type(self) -> type:
         if isinstance(self.sequence, DequeValue):
@@ -398,8 +399,10 @@ class SequenceIterator(KnownIterator):
         if self.is_invalid(t):
             raise breaks.SkipFrame("a container changes its size while it is iterated over")
         if self.index >= len(self.sequence.slots):
-            if self.source is None:
-                self.sequence = ListValue([])  # as in Python, it does not look at the list again
+            if self.source is not None and not self.has_ended:
+                t.effects.changed(self)
+            self.has_ended = True  # as in Python, it does not look at the list again
+            self.sequence = ListValue([])
             raise Exhausted
         return self.sequence.at(t, self.count(t))
 
@@ -422,7 +425,13 @@ class SequenceIterator(KnownIterator):
             self._set_place(r)
 
     def replay(self, r: ResidualInterface) -> None:
-        """Emit code that advances an input iterator."""
+        """Emit code that advances an input iterator, or ends it."""
+        if self.has_ended:
+            r.load_callable(_end)
+            r.push(self)
+            r.e.call(1)
+            r.e.pop_top()
+            return
         r.push(self)
         self._set_place(r)
 
@@ -431,6 +440,11 @@ class SequenceIterator(KnownIterator):
         r.e.load_const(self.index)
         r.e.call(1)
         r.e.pop_top()
+
+
+def _end(iterator: Iterator[Any]) -> None:
+    """End an iterator over a list; for residual code."""
+    collections.deque(iterator, maxlen=0)
 
 
 # -- methods ---------------------------------------------------------------------------------

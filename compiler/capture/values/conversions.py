@@ -104,6 +104,15 @@ def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return TupleValue([quotient, rest])
 
 
+@builtin(hash)
+def _hash(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if kwargs or len(args) != 1:
+        return t.python.folded(
+            hash, *t.python.concrete_list(args), **t.python.concrete_dict(kwargs)
+        )
+    return t.python.hashed(args[0])
+
+
 @builtin(abs)
 def _abs(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return t.python.unary("abs", args[0])

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture.values.base import UNBOUND, Value
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import UNBOUND, IteratorValue, Value
 from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.capture.values.lookup import is_data_descriptor, type_lookup
 
@@ -81,7 +82,15 @@ class Effects:
 
     # -- attributes ------------------------------------------------------------------------
     def store_attribute(self, owner: Value, name: str, value: Value) -> None:
-        """Record ``owner.name = value``; UNBOUND means a deletion."""
+        """Record ``owner.name = value``; UNBOUND means a deletion.
+
+        Raises:
+            GraphBreak: the owner was hashed, perhaps as a key, whose hash Python keeps.
+        """
+        if getattr(owner, "is_hashed", False):
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_OP, f"a change of {owner.describe()}, which was hashed,"
+            )
         self._count(owner)
         self._owners.setdefault(id(owner), owner)
         stores = self._attributes.setdefault(id(owner), {})
@@ -183,7 +192,8 @@ class Effects:
         """
         new_cells = [v for v in made.values() if isinstance(v, CellValue) and v.held()]
         distinct = {id(value): value for value in [*self._changed.values(), *new_cells]}
-        for value in distinct.values():
+        # Places of iterators are set last: they may lie beyond the old end of a list.
+        for value in sorted(distinct.values(), key=lambda one: isinstance(one, IteratorValue)):
             new_cell = isinstance(value, CellValue) and id(value) in made
             if self._outlives(value, at_break) or new_cell:
                 value.replay(r)  # type: ignore[attr-defined]

@@ -211,6 +211,8 @@ class ObjectValue(Attributed):
     """An instance of a class written in Python: an existing one, or one made by traced code."""
 
     noun = "an object"
+    #: whether its class's ``__hash__`` was called: it must have its attributes before it is a key
+    is_hashed = False
 
     def __init__(self, cls: type, obj: Any = None, source: Source | None = None) -> None:
         self.cls = cls
@@ -278,9 +280,20 @@ class ObjectValue(Attributed):
 
     # -- the way back ----------------------------------------------------------------------
     def children(self, t: Interpreter) -> list[Value]:
-        return []
+        return [*self._at_once(t).values()]
+
+    def _at_once(self, t: Interpreter) -> dict[str, Value]:
+        """Return the attributes to make it with; others are set once everything is made."""
+        return t.effects.attributes_of(self) if self.is_hashed and self.source is None else {}
 
     def rebuild(self, r: ResidualInterface) -> None:
+        if self.is_hashed:
+            attributes = self._at_once(r.t)
+            r.load_callable(_object_with)
+            r.load_object(self.cls)
+            r.push_slots([ConstValue(tuple(attributes)), *attributes.values()])
+            r.e.call(2 + len(attributes))
+            return
         if self.cls is types.SimpleNamespace:  # which defines __new__
             r.load_callable(self.cls)
             r.e.call(0)
@@ -288,6 +301,14 @@ class ObjectValue(Attributed):
         r.load_callable(object.__new__)
         r.load_object(self.cls)
         r.e.call(1)
+
+
+def _object_with(cls: type, names: tuple[str, ...], *values: Any) -> Any:
+    """Return an object with attributes; for residual code."""
+    made = object.__new__(cls)
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(made, name, value)
+    return made
 
 
 class NNModuleValue(ObjectValue):
