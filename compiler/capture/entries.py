@@ -237,6 +237,7 @@ class Code(dict[Any, Any]):
         self.clear()
         self.prepared = ()
         self.done.clear()
+        self.settle()  # what refers to the code in a cycle would never be freed
 
     def take(self, code: CodeType) -> GuardedCode | None:
         """Return a prepared result for C to make an entry of; None: C has got the code before."""

@@ -164,14 +164,6 @@ class Frame:
         shadowed = self.module_globals
         return runs_code(program.instructions, program.index, self.current.handler, shadowed)
 
-    @property
-    def takes_values(self) -> bool:
-        """Whether a generator uses what is sent to it."""
-        instructions = self.program.instructions
-        resumed = (at + 2 for at, one in enumerate(instructions) if one.opname == "YIELD_VALUE")
-        unused = ("POP_TOP", "JUMP_BACKWARD_NO_INTERRUPT")  # a statement; a loop of ``yield from``
-        return any(instructions[at].opname not in unused for at in resumed)
-
     # -- control ---------------------------------------------------------------------------
     def jump(self, instruction: Instruction) -> None:
         """Continue at a jump's target."""

@@ -550,7 +550,6 @@ def reset(code: CodeType) -> None:
     own = _process.codes.get(id(code))
     if own is not None:
         own.start_over()
-        own.settle()  # entries that refer to the code in a cycle would never be freed
     _c.set_code_exec_strategy(code, _strategy(_DEFAULT, _DEFAULT))
 
 

@@ -195,7 +195,7 @@ class Tracer:
             )
         frame = self._callee(function, bind(self, function, args, kwargs))
         if function.code.co_flags & inspect.CO_GENERATOR:
-            return GeneratorValue(frame)
+            return GeneratorValue(frame, function, args, kwargs)
         frame.is_tail_call = is_tail_call
         frame.leaves_out = isinstance(self._calling, NNModuleValue)
         caller = self.top

@@ -74,7 +74,7 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     def _run(self, call: Call, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in VIEWS:
-            if 0 in args[0].shape and infer_size(tuple(args[1]), 0) == tuple(args[0].shape):
+            if _is_of_no_elements_and_the_same(*args):
                 return call(aten.alias.default, args[0])  # other shapes get new strides
             if _is_narrow(args[0]):
                 return _view_of_narrow(call, *args)
@@ -129,6 +129,15 @@ def _is_elementwise(func: Any) -> bool:
 VIEWS = frozenset([aten.view.default, aten._unsafe_view.default])
 
 
+def _is_of_no_elements_and_the_same(tensor: torch.Tensor, shape: Sequence[Any]) -> bool:
+    """Return whether a view has the shape of a tensor that evidently has no elements."""
+    if not any(type(size) is int and size == 0 for size in tensor.shape):
+        return False
+    if free_unbacked_symbols([*tensor.shape, *shape]):
+        return False
+    return [*map(_expression, infer_size(tuple(shape), 0))] == [*map(_expression, tensor.shape)]
+
+
 def _is_narrow(tensor: torch.Tensor) -> bool:
     """Return whether sizes are numbers, one of them 1 or 0, and strides not those of a new tensor.
 
@@ -144,10 +153,11 @@ def _is_narrow(tensor: torch.Tensor) -> bool:
 def _view_of_narrow(call: Call, tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
     """View a tensor as eager does, which a tensor without memory shows; raises as eager does."""
     if not all(type(size) is int for size in shape):
-        return call(aten.view.default, tensor, shape)
+        made: torch.Tensor = call(aten.view.default, tensor, shape)
+        return made
     like = refusals.view_without_memory(tensor.shape, tensor.stride(), shape)
     offset = tensor.storage_offset()
-    made: torch.Tensor = call(aten.as_strided.default, tensor, like.shape, like.stride(), offset)
+    made = call(aten.as_strided.default, tensor, like.shape, like.stride(), offset)
     return made
 
 

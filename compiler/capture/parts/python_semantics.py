@@ -26,7 +26,7 @@ from tc.compiler.capture.values.containers import (
 )
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.iterators import ConstIterator, StepIterator
+from tc.compiler.capture.values.iterators import ConstIterator, IndexIterator
 from tc.compiler.capture.values.lookup import (
     ITERABLE,
     MISSING,
@@ -332,17 +332,7 @@ class PythonSemantics:
     # -- iteration -----------------------------------------------------------------------------
     def iterate_by_index(self, owner: Value) -> Value:
         """Iterate over an object that only has ``__getitem__``."""
-        index = iter(range(1 << 62))
-
-        def step() -> Value:
-            try:
-                return owner.item(self.t, ConstValue(next(index)))
-            except Raised as raised:
-                if issubclass(raised.value.python_type(), IndexError):
-                    raise Exhausted from None
-                raise
-
-        return StepIterator(step, type(iter([])))
+        return IndexIterator(owner)
 
     def constant_iterator(self, obj: Any) -> Value:
         """Iterate over a known object."""

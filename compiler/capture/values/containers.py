@@ -377,6 +377,12 @@ class KnownIterator(IteratorValue):
         self.index += 1
         return self.index - 1
 
+    def _set_place(self, r: ResidualInterface) -> None:
+        r.e.load_method("__setstate__")
+        r.e.load_const(self.index)
+        r.e.call(1)
+        r.e.pop_top()
+
 
 class SequenceIterator(KnownIterator):
     """An iterator over a list or tuple; sees later changes of the list, as Python's does."""
@@ -434,12 +440,6 @@ class SequenceIterator(KnownIterator):
             return
         r.push(self)
         self._set_place(r)
-
-    def _set_place(self, r: ResidualInterface) -> None:
-        r.e.load_method("__setstate__")
-        r.e.load_const(self.index)
-        r.e.call(1)
-        r.e.pop_top()
 
 
 def _end(iterator: Iterator[Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
@@ -30,9 +30,6 @@ from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalsS
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
 
-
-#: the most items of a generator that are computed before it is used
-MAX_AHEAD = 1000
 
 
 class CellValue(Value):
@@ -376,9 +373,12 @@ class GeneratorValue(Value):
 
     noun = "a generator"
 
-    def __init__(self, frame: FrameInterface) -> None:
+    def __init__(
+        self, frame: FrameInterface, function: FunctionValue, args: Args, kwargs: Kwargs
+    ) -> None:
         self.frame = frame
-        self.rest: list[Value] | None = None
+        self.has_ended = False
+        self._call = (function, list(args), dict(kwargs))
 
     def python_type(self) -> type:
         return types.GeneratorType
@@ -398,14 +398,12 @@ class GeneratorValue(Value):
     @property
     def needs_closing(self) -> bool:
         """Return whether closing or dropping it would run a handler or a `finally`."""
-        return self.rest is None and self.frame.runs_code_if_closed
+        return not self.has_ended and self.frame.runs_code_if_closed
 
     def send(self, t: Interpreter, value: Value) -> Value:
         """Run to the next yield. Raises Exhausted at the end, with the return value as argument."""
-        if self.rest is not None:
-            if not self.rest:
-                raise Exhausted
-            return self.rest.pop(0)
+        if self.has_ended:
+            raise Exhausted
         if not self.frame.started:
             t.effects.generators.append(self)
         try:
@@ -429,47 +427,39 @@ class GeneratorValue(Value):
         if name == "close":
             if self.needs_closing:
                 self.cannot(breaks.UNSUPPORTED_CALL, "generator.close()")
-            self.rest = []
+            self.has_ended = True
             return ConstValue(None)
         return super().method(t, name, args, kwargs)
 
     def children(self, t: Interpreter) -> list[Value]:
-        if self.rest is None:
-            self.rest = self._run_ahead(t)
-        return self.rest
-
-    def _run_ahead(self, t: Interpreter) -> list[Value]:
-        """Return all items of the generator if nothing can observe that it ran ahead."""
-        writes = t.effects.writes
-        if self.frame.started and self.frame.returned is None:
+        if self.has_ended or self.frame.returned is not None:
+            return []
+        if self.frame.started:
             raise breaks.SkipFrame(f"{self.describe()} is partly consumed at a graph break")
-        if self.frame.takes_values:
-            raise breaks.SkipFrame(f"{self.describe()} may be sent values after a graph break")
-        items: list[Value] = []
-        for _ in range(MAX_AHEAD):
-            try:
-                items.append(self.advance(t))
-            except Exhausted:
-                break
-            except Raised as raised:
-                error = raised.value.describe()
-                raise breaks.SkipFrame(f"{self.describe()} raises {error} if run ahead") from None
-        else:
-            raise breaks.SkipFrame(f"{self.describe()} yields too many items to be run in advance")
-        if t.effects.writes != writes:
-            raise breaks.SkipFrame(f"{self.describe()} has effects and is used after a graph break")
-        return items
+        function, args, kwargs = self._call
+        return [function, *args, *kwargs.values()]
 
     def rebuild(self, r: ResidualInterface) -> None:
-        r.load_callable(yielding)
-        r.push_slots(list(self.rest or ()))
-        r.e.build_list(len(self.rest or ()))
-        r.e.call(1)
+        """Call the function again, which runs none of its code, or make an ended generator."""
+        function, args, kwargs = self._call
+        if not self.children(r.t):
+            r.load_callable(_ended_generator)
+            r.e.call(0)
+            return
+        r.load_callable(_called)
+        r.push_slots([function, ConstValue(tuple(kwargs)), *args, *kwargs.values()])
+        r.e.call(2 + len(args) + len(kwargs))
 
 
-def yielding(items: list[Any]) -> Generator[Any, None, None]:
-    """Yield items that were computed before; called from residual code."""
-    yield from items
+def _called(function: Callable[..., Any], names: tuple[str, ...], *values: Any) -> Any:
+    """Call a function, the last values by names; for residual code."""
+    count = len(values) - len(names)
+    return function(*values[:count], **dict(zip(names, values[count:], strict=True)))
+
+
+def _ended_generator() -> Generator[Any, None, None]:
+    """Return a generator without items; for residual code."""
+    yield from ()
 
 
 def wrap_function(t: Interpreter, obj: types.FunctionType, source: Source | None) -> FunctionValue:

@@ -67,10 +67,6 @@ class FrameInterface(Protocol):
     def runs_code_if_closed(self) -> bool:
         """Whether closing or dropping a generator where it is suspended runs code of its own."""
 
-    @property
-    def takes_values(self) -> bool:
-        """Whether a generator uses what is sent to it."""
-
     def local(self, name: str) -> Value:
         """Return a local; an unbound one raises into the traced code."""
 
@@ -379,6 +375,9 @@ class PythonInterface(Protocol):
 
     def key(self, value: Value) -> Any:
         """Return the token of a dictionary key: equal keys have equal tokens."""
+
+    def hashed(self, value: Value) -> Value:
+        """Apply ``hash``."""
 
     def is_none(self, value: Value) -> bool:
         """Return whether a value is None."""

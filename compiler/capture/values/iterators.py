@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.resume_functions import is_handed_on
 from tc.compiler.capture.values.base import (
     Args,
@@ -58,42 +56,44 @@ class LazyIterator(IteratorValue):
         r.e.call(len(parts))
 
 
-class StepIterator(Value):
-    """An iterator made of a Python function that yields values (map, zip, enumerate, count …)."""
+class IndexIterator(KnownIterator):
+    """An iterator over an object that has ``__getitem__`` and no ``__iter__``."""
 
-    noun = "an iterator"
-
-    def __init__(self, step: Callable[[], Value], kind: type) -> None:
-        self.step = step
-        self.kind = kind
-        self.rest: list[Value] | None = None
+    def __init__(self, owner: Value) -> None:
+        self.owner = owner
+        self.index = 0
+        self.has_ended = False
 
     def python_type(self) -> type:
-        return self.kind
-
-    def iterate(self, t: Interpreter) -> Value:
-        return self
+        return type(iter(_Indexed()))
 
     def advance(self, t: Interpreter) -> Value:
-        if self.rest is not None:
-            if not self.rest:
-                raise Exhausted
-            return self.rest.pop(0)
-        return self.step()
+        if self.has_ended:
+            raise Exhausted
+        try:
+            item = self.owner.item(t, ConstValue(self.index))
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), IndexError | StopIteration):
+                self.has_ended = True
+                raise Exhausted from None
+            raise
+        self.count(t)
+        return item
 
     def children(self, t: Interpreter) -> list[Value]:
-        if self.rest is None:
-            writes = t.effects.writes
-            self.rest = self.unpack(t)
-            if t.effects.writes != writes:
-                what = f"a {self.kind.__name__} has effects and is used after a graph break"
-                raise breaks.SkipFrame(what)
-        return self.rest
+        return [] if self.has_ended else [self.owner]
 
     def rebuild(self, r: ResidualInterface) -> None:
-        r.push_slots(list(self.rest or ()))
-        r.e.build_list(len(self.rest or ()))
+        r.push(TupleValue([]) if self.has_ended else self.owner)
         r.e.get_iter()
+        if self.index and not self.has_ended:
+            r.e.copy(1)
+            self._set_place(r)
+
+
+class _Indexed:
+    def __getitem__(self, index: int) -> Any:
+        raise IndexError(index)
 
 
 class ZipIterator(LazyIterator):

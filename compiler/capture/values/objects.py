@@ -305,7 +305,7 @@ class ObjectValue(Attributed):
 
 def _object_with(cls: type, names: tuple[str, ...], *values: Any) -> Any:
     """Return an object with attributes; for residual code."""
-    made = object.__new__(cls)
+    made: Any = object.__new__(cls)
     for name, value in zip(names, values, strict=True):
         object.__setattr__(made, name, value)
     return made
