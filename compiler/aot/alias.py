@@ -151,6 +151,9 @@ def _view(value: torch.Tensor, base: torch.Tensor, of: SameInput | Fresh, result
         raise Fallback("a detached tensor carries gradients that were written to it")
     if torch.is_grad_enabled() and value.requires_grad and not _views_pass_gradients(value, base):
         raise Fallback("the gradient of a view takes another way than through views")
+    if torch.is_grad_enabled() and value.requires_grad and not elements_apart(base):
+        # that of `as_strided` is shared out among the elements in one place
+        raise Fallback("a view carries gradients to a tensor whose elements share memory")
     return View(
         of,
         tuple(result.dim(size) for size in value.shape),

@@ -17,12 +17,14 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from tc.compiler.aot.artifact import Fallback, first_line
 from tc.compiler.aot.checks import Checks
 from tc.compiler.aot.decompositions import Chosen, decomposition_of, is_query
 from tc.compiler.aot.layouts import differ_in_layout_alone, form_of, is_row_major
 from tc.compiler.aot.regions import KEEP, REGION, Region
+from tc.compiler.aot.run import storage_key
 from tc.compiler.aot.symbols import SizeNodes
 from tc.compiler.core import levels
 from tc.compiler.core.gate import Gate
@@ -175,11 +177,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Give the results of a decomposition the layouts of the op's, in which eager has them.
 
         Programs see layouts by strides, and by the order in which random numbers are drawn. From
-        row-major operands decompositions make row-major results, as kernels do.
+        row-major operands decompositions make row-major results, as kernels do. They see memory,
+        too: where a decomposition has nothing to move, its result is a view of an operand.
         """
         given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
         strided = all(value.layout is torch.strided for value in given)
-        if func._schema.is_mutable or not strided or all(map(is_row_major, given)):
+        if func._schema.is_mutable or not strided:
+            return result
+        memory = {storage_key(value) for value in given}
+        views = any(map(memory.__contains__, _storages(result)))
+        if views and memory.isdisjoint(_storages(func(*args, **kwargs))):
+            with self:
+                result = tree_map_only(torch.Tensor, aten.clone.default, result)
+        if all(map(is_row_major, given)):
             return result
         wanted = func(*args, **kwargs)
         if isinstance(result, torch.Tensor):
@@ -263,6 +273,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Fallback(f"a tensor with layout {value.layout} appears")
         self._nodes[id(value)] = node
         self._kept.append(value)
+
+
+def _storages(result: Any) -> list[int]:
+    """Return the memory of each strided tensor of an op's result."""
+    values = result if isinstance(result, (list, tuple)) else [result]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return [storage_key(value) for value in tensors if value.layout is torch.strided]
 
 
 def _decomposed(func: Any, simpler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -206,11 +206,18 @@ def _contiguous(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.
 
 
 def _rolled(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
-    """Pieces put together, as in concatenation; the flat form is contiguous."""
+    """Pieces put together, as in concatenation; the flat form is contiguous.
+
+    So is a concatenation with a piece of no elements, where the shift is a multiple of the size.
+    """
     if 0 in result.shape:
         return _like(call, result, args)
     along = args[2] if len(args) > 2 else ()
-    return _as_first(call, result, args) if along and result.dim() else result
+    if not along or not result.dim():
+        return result
+    if any(shift % result.shape[dim] == 0 for shift, dim in zip(args[1], along, strict=True)):
+        return _contiguous(call, result, args)
+    return _as_first(call, result, args)
 
 
 def _like(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
@@ -265,6 +272,7 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.masked_fill.Scalar: _contiguous,
     aten.masked_fill.Tensor: _contiguous,
     aten.diag_embed.default: _contiguous,
+    aten.im2col.default: _contiguous,
     aten.tril.default: _contiguous,
     aten.triu.default: _contiguous,
     aten.aminmax.default: _contiguous_where_empty,

@@ -331,6 +331,10 @@ def _of_arrays(handler: Handler) -> Handler:
 for _function, _handled in (
     (torch._foreach_lerp_, numbers.each_lerp),
     (torch._foreach_pow, numbers.each_pow),
+    (torch._foreach_addcdiv, numbers.each_scaled("addcdiv")),
+    (torch._foreach_addcdiv_, numbers.each_scaled("addcdiv_")),
+    (torch._foreach_addcmul, numbers.each_scaled("addcmul")),
+    (torch._foreach_addcmul_, numbers.each_scaled("addcmul_")),
     (torch.addcmul, functools.partial(_with_tensor_factor, name="addcmul")),
     (torch.addcdiv, functools.partial(_with_tensor_factor, name="addcdiv")),
 ):

@@ -107,12 +107,44 @@ def each_lerp(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
     return args[0]
 
 
+def each_scaled(name: str) -> Callable[[Interpreter, Args, Kwargs], Value | None]:
+    """Return the handler of ``_foreach_addcdiv_`` and its like, whose factors may be tensors.
+
+    Eager has numbers there: optimizers leave them in tensors only while their step is compiled.
+    """
+
+    def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
+        if len(args) != 4 or kwargs or not all(isinstance(a, SequenceValue) for a in args[:3]):
+            return None
+        factors = _factors(t, args[3])
+        lists = [arg.unpack(t) for arg in args[:3]]
+        if factors is None or {*map(len, lists)} != {len(factors)}:
+            return None  # torch says what is wrong
+        results = [
+            tensor.method(t, name, [one, other], {"value": factor})
+            for tensor, one, other, factor in zip(*lists, factors, strict=True)
+        ]
+        return args[0] if name.endswith("_") else TupleValue(results)
+
+    return handler
+
+
 def each_pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
     """Trace ``_foreach_pow`` of one base and several exponents; None for other arguments."""
     if len(args) != 2 or not isinstance(args[0], TensorValue):
         return None
     base, exponents = args[0], args[1].unpack(t)
     return TupleValue([t.output.call_torch(torch.pow, [base, e], {}) for e in exponents])
+
+
+def _factors(t: Interpreter, given: Value) -> list[Value] | None:
+    """Return the factors of a list or a tensor; None if they are numbers."""
+    if isinstance(given, TensorValue):
+        return [*given.unpack_rows(t)] if given.example.dim() == 1 else None
+    if not isinstance(given, SequenceValue):
+        return None
+    factors = given.unpack(t)
+    return factors if any(isinstance(factor, TensorValue) for factor in factors) else None
 
 
 def making(function: Any) -> Callable[[Interpreter, Args, Kwargs], Value]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from aot_harness import check, check_training, gradients, with_grad
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -205,3 +206,32 @@ def test_detached_outputs_require_no_gradients_where_gradients_are_off(first):
 
 def with_history(wants_grad: bool) -> torch.Tensor:
     return torch.ones(2, 3).requires_grad_(wants_grad) * 2
+
+
+#: calls that have nothing to move, and views of a tensor whose rows are one place in memory
+MEMORY = {
+    "shuffled": lambda x: F.channel_shuffle(x, 1),
+    "shuffled one by one": lambda x: F.channel_shuffle(x, 4),
+    "windows": lambda x: F.unfold(x, 1),
+    "slice": lambda x: x[:],
+    "row": lambda x: x[0],
+    "new and view": lambda x: (x.sin(), x.unsqueeze(1)),
+}
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("expanded", [False, True])
+@pytest.mark.parametrize("name", MEMORY)
+def test_results_share_memory_and_gradients_with_inputs_as_eagers_do(name, expanded, dynamic):
+    function, seen = MEMORY[name], []
+    torch.manual_seed(0)
+    x = torch.randn(1, 4, 3, 5).expand(3, 4, 3, 5)
+    for call in (function, tc.compile(function, dynamic=dynamic)):
+        own = (x if expanded else x.clone()).detach().requires_grad_()
+        results = results if isinstance(results := call(own), tuple) else (results,)
+        torch.manual_seed(1)
+        torch.autograd.backward(results, [torch.randn(result.shape) for result in results])
+        shared = [r.untyped_storage()._cdata == own.untyped_storage()._cdata for r in results]
+        seen.append(([*results], own.grad, shared))
+    torch.testing.assert_close(*seen)

@@ -18,6 +18,8 @@ DRAWS = {
     "bernoulli": lambda n: torch.bernoulli(torch.full((n,), 0.5), generator=None),
     "multinomial": lambda n: torch.multinomial(torch.ones(n), 2, generator=None),
     "in place": lambda n: torch.zeros(n, 2).uniform_(1, 2, generator=None),
+    "whole numbers in place": lambda n: torch.zeros(n, 2).random_(3, 2**20, generator=None),
+    "whole numbers up to a bound": lambda n: torch.zeros(n, 2).random_(9),
 }
 
 

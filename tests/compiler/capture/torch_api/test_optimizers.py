@@ -24,6 +24,14 @@ OPTIMIZERS = [
     (optim.Adamax, {}, 1),
     (optim.NAdam, {}, 1),
     (optim.Rprop, {}, 1),
+    (optim.AdamW, {"foreach": True, "maximize": True}, 1),
+    (optim.RMSprop, {"foreach": True, "centered": True}, 1),
+    (optim.Adagrad, {"foreach": True}, 1),
+    (optim.Adadelta, {"foreach": True}, 1),
+    (optim.Adamax, {"foreach": True}, 1),
+    (optim.Adamax, {"foreach": True, "weight_decay": 0.1, "maximize": True}, 1),
+    (optim.NAdam, {"foreach": True}, 1),
+    (optim.Rprop, {"foreach": True}, 1),
 ]
 
 

@@ -146,6 +146,18 @@ def test_foreach_with_a_tensor_for_a_number():
     check(lambda a: torch._foreach_pow(a, 2), [x(), x()])
 
 
+@pytest.mark.parametrize("name", ["addcmul", "addcdiv", "addcmul_", "addcdiv_"])
+def test_foreach_with_numbers_that_are_tensors_while_code_is_compiled(name):
+    def scaled(a, b, c, step):
+        number = step if torch.compiler.is_compiling() else step.item()
+        result = getattr(torch, f"_foreach_{name}")(a, b, c, [0.3 / (number + 1), number * 2])
+        return list(a if name.endswith("_") else result)
+
+    check(scaled, [x(), x()], [x() + 1, x() + 2], [x() + 3, x() + 4], torch.tensor(2.0))
+    each = getattr(torch, f"_foreach_{name}")
+    check(lambda a, b: list(each(a, b, b, [0.5, 2.0]) or a), [x(), x()], [x() + 3, x() + 4])
+
+
 @pytest.mark.parametrize(
     "items",
     [
