@@ -160,11 +160,13 @@ class PythonSemantics:
             if isinstance(raw, types.FunctionType):
                 value.is_hashed = True
                 found = self.t.inline_object(raw, [value])
-                found = found.specialise(self.t) if isinstance(found, SymValue) else found
+                if isinstance(found, SymValue):
+                    found = found.specialise(self.t)
                 return self.slot_result(value.cls, "__hash__", found)
         if isinstance(value, TupleValue) and value.python_type() is tuple:
-            items = [self.hashed(item).constant() for item in value.values(self.t)]
-            return self.folded(hash, tuple(map(_OfHash, items)))
+            items = value.values(self.t)
+            hashes = [self.hashed(item).constant() for item in items]
+            return self.folded(hash, tuple(map(_OfHash, hashes)))
         return self.folded(hash, self.concrete(value))
 
     def _is_fixed(self, value: Value) -> bool:
@@ -176,10 +178,11 @@ class PythonSemantics:
         stored = self.t.effects.attributes_of(value)
         if value.source is None:
             return all(map(self._is_fixed, stored.values()))
-        params = getattr(value.cls, "__dataclass_params__", None)
-        if stored or params is None or not params.frozen:
+        params = type_lookup(value.cls, "__dataclass_params__")
+        if stored or params is MISSING or not params.frozen:
             return False  # it may have changed since it became a key
-        return all(is_constant_object(getattr(value.obj, one.name)) for one in fields(value.cls))
+        held = [value.attr(self.t, field.name) for field in fields(value.cls)]
+        return all(map(self._is_fixed, held))
 
     @staticmethod
     def _class_of_key(value: Value) -> type:
@@ -306,12 +309,16 @@ class PythonSemantics:
         """
         if method.__code__ not in _ENDS_RECURSION:
             return self.t.inline_object(method, [value])
-        cells = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
+        names = method.__code__.co_freevars
+        held = [cell.cell_contents for cell in method.__closure__ or ()]
+        around = dict(zip(names, held, strict=True))
         if any(value is one for one in self._being_written):
-            return ConstValue(cells["fillvalue"].cell_contents if "fillvalue" in cells else "...")
+            dots = around.get("fillvalue", "...")
+            return ConstValue(dots)
         self._being_written.append(value)
         try:
-            return self.t.inline_object(cells["user_function"].cell_contents, [value])
+            wrapped = around["user_function"]
+            return self.t.inline_object(wrapped, [value])
         finally:
             self._being_written.pop()
 

@@ -253,20 +253,21 @@ class Residual:
         An iterator's place may lie beyond the end of a list that was not extended yet, and Python
         refuses to continue an iterator once its dict or set has another size.
         """
-        later = {
-            key
-            for key, value in self._made.items()
-            if isinstance(value, IteratorValue)
-            and any(map(self._is_changed, value.children(self.t)))
-        }
-        found = later
-        while found:
-            found = {
-                key
-                for key, value in self._made.items()
-                if key not in later and any(id(c) in later for c in value.children(self.t))
-            }
-            later |= found
+        later: set[int] = set()
+        for key, value in self._made.items():
+            if not isinstance(value, IteratorValue):
+                continue
+            parts = value.children(self.t)
+            if any(map(self._is_changed, parts)):
+                later.add(key)
+
+        count = 0
+        while len(later) > count:
+            count = len(later)
+            for key, value in self._made.items():
+                parts = value.children(self.t)
+                if any(id(part) in later for part in parts):
+                    later.add(key)
         return later
 
     def _is_changed(self, container: Value) -> bool:

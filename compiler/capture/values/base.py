@@ -77,6 +77,8 @@ class Value:
     trail: tuple[tuple[int, StackFrame, dis.Positions | None], ...] = ()
     #: the order in which traced code made its mutable objects; 0: it existed before
     creation_index = 0
+    #: whether its class's ``__hash__`` was called: a key must have its attributes before it is one
+    is_hashed = False
 
     @staticmethod
     def next_creation_index() -> int:

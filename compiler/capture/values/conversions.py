@@ -106,11 +106,11 @@ def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(hash)
 def _hash(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if kwargs or len(args) != 1:
-        return t.python.folded(
-            hash, *t.python.concrete_list(args), **t.python.concrete_dict(kwargs)
-        )
-    return t.python.hashed(args[0])
+    if len(args) == 1 and not kwargs:
+        return t.python.hashed(args[0])
+    given = t.python.concrete_list(args)
+    named = t.python.concrete_dict(kwargs)
+    return t.python.folded(hash, *given, **named)
 
 
 @builtin(abs)

@@ -87,10 +87,9 @@ class Effects:
         Raises:
             GraphBreak: the owner was hashed, perhaps as a key, whose hash Python keeps.
         """
-        if getattr(owner, "is_hashed", False):
-            raise breaks.GraphBreak(
-                breaks.UNSUPPORTED_OP, f"a change of {owner.describe()}, which was hashed,"
-            )
+        if owner.is_hashed:
+            what = f"a change of {owner.describe()}, which was hashed,"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what)
         self._count(owner)
         self._owners.setdefault(id(owner), owner)
         stores = self._attributes.setdefault(id(owner), {})

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
 
 
-
 class CellValue(Value):
     """A closure cell.
 
@@ -378,7 +377,10 @@ class GeneratorValue(Value):
     ) -> None:
         self.frame = frame
         self.has_ended = False
-        self._call = (function, list(args), dict(kwargs))
+        self._function = function
+        self._args = list(args)
+        self._names = tuple(kwargs)
+        self._args += kwargs.values()
 
     def python_type(self) -> type:
         return types.GeneratorType
@@ -436,25 +438,27 @@ class GeneratorValue(Value):
             return []
         if self.frame.started:
             raise breaks.SkipFrame(f"{self.describe()} is partly consumed at a graph break")
-        function, args, kwargs = self._call
-        return [function, *args, *kwargs.values()]
+        return [self._function, *self._args]
 
     def rebuild(self, r: ResidualInterface) -> None:
         """Call the function again, which runs none of its code, or make an ended generator."""
-        function, args, kwargs = self._call
         if not self.children(r.t):
             r.load_callable(_ended_generator)
             r.e.call(0)
             return
         r.load_callable(_called)
-        r.push_slots([function, ConstValue(tuple(kwargs)), *args, *kwargs.values()])
-        r.e.call(2 + len(args) + len(kwargs))
+        r.push(self._function)
+        r.load_object(self._names)
+        for value in self._args:
+            r.push(value)
+        r.e.call(2 + len(self._args))
 
 
 def _called(function: Callable[..., Any], names: tuple[str, ...], *values: Any) -> Any:
     """Call a function, the last values by names; for residual code."""
     count = len(values) - len(names)
-    return function(*values[:count], **dict(zip(names, values[count:], strict=True)))
+    named = dict(zip(names, values[count:], strict=True))
+    return function(*values[:count], **named)
 
 
 def _ended_generator() -> Generator[Any, None, None]:

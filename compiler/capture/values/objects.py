@@ -211,8 +211,6 @@ class ObjectValue(Attributed):
     """An instance of a class written in Python: an existing one, or one made by traced code."""
 
     noun = "an object"
-    #: whether its class's ``__hash__`` was called: it must have its attributes before it is a key
-    is_hashed = False
 
     def __init__(self, cls: type, obj: Any = None, source: Source | None = None) -> None:
         self.cls = cls
@@ -280,19 +278,25 @@ class ObjectValue(Attributed):
 
     # -- the way back ----------------------------------------------------------------------
     def children(self, t: Interpreter) -> list[Value]:
-        return [*self._at_once(t).values()]
+        attributes = self._at_once(t)
+        return list(attributes.values())
 
     def _at_once(self, t: Interpreter) -> dict[str, Value]:
         """Return the attributes to make it with; others are set once everything is made."""
-        return t.effects.attributes_of(self) if self.is_hashed and self.source is None else {}
+        if not self.is_hashed or self.source is not None:
+            return {}
+        return t.effects.attributes_of(self)
 
     def rebuild(self, r: ResidualInterface) -> None:
         if self.is_hashed:
             attributes = self._at_once(r.t)
+            names = tuple(attributes)
             r.load_callable(_object_with)
             r.load_object(self.cls)
-            r.push_slots([ConstValue(tuple(attributes)), *attributes.values()])
-            r.e.call(2 + len(attributes))
+            r.load_object(names)
+            for value in attributes.values():
+                r.push(value)
+            r.e.call(2 + len(names))
             return
         if self.cls is types.SimpleNamespace:  # which defines __new__
             r.load_callable(self.cls)
