@@ -59,3 +59,78 @@ def test_drawn_programs_see_what_eager_sees(kind: str) -> None:
             return y.tolist(), seen, list(container)
 
         assert run(tc.compile(space["f"], backend="eager")) == run(space["f"]), source
+
+
+# -- generators that have not started -------------------------------------------------------------
+log: list[str] = []
+
+
+def endless(n):
+    while True:
+        n += 1
+        yield n
+
+
+def with_names(a, *rest, b=2, **more):
+    yield from (a, rest, b, more)
+
+
+def with_effects(x):
+    log.append("start")
+    yield x + 1
+    log.append("end")
+
+
+def that_is_sent_to():
+    got = yield 1
+    while True:
+        got = yield got
+
+
+class Rows:
+    """Iterated by index, and by a method."""
+
+    factor = 3
+
+    def rows(self, count):
+        for i in range(count):
+            yield i * self.factor
+
+    def __getitem__(self, i):
+        if i > 3:
+            raise IndexError
+        return i * 2
+
+
+#: made before the break -> used after it
+GENERATORS = {
+    "g = endless(3)": "next(g), next(g)",
+    "g = endless(1); h = (v * 2 for v in g)": "[*itertools.islice(h, 3)], next(g)",
+    "g = with_names(1, 2, 3, b=5, q=x)": "[*g]",
+    "g = with_effects(x)": "log.append('mid'), [*g], [*log]",
+    "g = with_effects(x); made = [*g]": "made, [*g], [*log]",
+    "g = that_is_sent_to()": "next(g), g.send(5), g.send(7)",
+    "o = Rows(); g = o.rows(3)": "setattr(o, 'factor', 5), [*g]",
+    "g = iter(Rows()); first = next(g)": "first, [*g], [*g]",
+    "k = 2; g = (i * k for i in range(4)); k = 3": "[*g]",
+    "g = (t * 2 for t in [x, x + 1])": "x.add_(5), [*g]",
+    "held.append(endless(4))": "next(held[-1])",
+    "it = iter([1, 2, 3]); g = (v for v in it); next(it)": "next(it), [*g]",
+    "g = (v for v in held)": "held.append(7), [*g]",
+    "d = {'a': endless(1), 'b': (v for v in [x])}": "next(d['a']), next(d['b'])",
+    "g = endless(3); next(g)": "next(g)",
+}
+
+
+@pytest.mark.parametrize("made", GENERATORS)
+def test_generators_run_when_they_are_asked(made: str) -> None:
+    space: dict[str, Any] = {**globals()}
+    body = f"    {made}\n    tc.graph_break()\n    return {GENERATORS[made]}, x + 1\n"
+    exec(f"def f(x, held):\n{body}", space)
+
+    def run(fn: Any) -> str:
+        log.clear()
+        held = [1]
+        return repr((fn(torch.ones(2), held), len(held)))
+
+    assert run(tc.compile(space["f"], backend="eager")) == run(space["f"])
