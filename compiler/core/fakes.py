@@ -64,7 +64,7 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
         asking, self._asks_eager = self._asks_eager, False  # ops inside of this one are torch's
         try:
             if asking:
-                refusals.check_before(func, args)
+                refusals.check_before(func, args, kwargs)
             result = self._run(call, func, args, kwargs)
             if asking:
                 refusals.check(func, args, kwargs, result)

@@ -26,6 +26,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_structure, tree_unflatten
 
+from tc.compiler.core import overlaps
 from tc.compiler.core.symbolic import SYMBOLIC, hint
 
 aten = torch.ops.aten
@@ -150,7 +151,7 @@ SHAPES: dict[Any, Callable[..., None]] = {
 }
 
 
-def check_before(func: Any, args: Sequence[Any]) -> None:
+def check_before(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Check a call before fake tensors run it, which may resize a storage.
 
     Raises:
@@ -158,6 +159,7 @@ def check_before(func: Any, args: Sequence[Any]) -> None:
     """
     if func in SHAPES:
         SHAPES[func](*args)
+    overlaps.check(func, args, kwargs)
 
 
 def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:

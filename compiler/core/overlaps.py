@@ -1,0 +1,72 @@
+"""Writes to a part of the memory that the same call reads: eager refuses most of them.
+
+Functional graphs read all operands before any write, so such a call would give values there, which
+no kernel of eager's gives. Whether eager refuses one depends on the op, so it is asked about
+tensors that lie in memory as those of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+from tc.compiler.core.symbolic import hint
+
+
+def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Check a call on fake tensors, for the sizes at hand.
+
+    Raises:
+        RuntimeError: eager refuses it.
+    """
+    if not isinstance(func, torch._ops.OpOverload) or not func._schema.is_mutable:
+        return
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        return
+    tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    if not _are_apart(tensors):
+        _ask_eager(func, args, kwargs)
+
+
+def _are_apart(tensors: Iterable[torch.Tensor]) -> bool:
+    """Return whether tensors share no memory, or are the same; so where that is not known."""
+    seen: dict[int, Any] = {}
+    for tensor in tensors:
+        if tensor.layout is not torch.strided:
+            return True
+        place = _place(tensor)
+        if None in place:
+            return True
+        if seen.setdefault(tensor.untyped_storage()._cdata, place) != place:
+            return False
+    return True
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Return where the elements lie: offset, sizes and strides, None for what depends on data."""
+    return tuple(map(hint, (tensor.storage_offset(), *tensor.shape, *tensor.stride())))
+
+
+def _ask_eager(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Call with zeros that lie in memory as the tensors of the call."""
+    memory: dict[int, torch.UntypedStorage] = {}
+
+    def real(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return hint(value) if isinstance(value, torch.SymInt | torch.SymFloat) else value
+        storage = value.untyped_storage()
+        if storage._cdata not in memory:
+            zeros = torch.zeros(hint(storage.nbytes()), dtype=torch.uint8, device="cpu")
+            memory[storage._cdata] = zeros.untyped_storage()
+        offset, *numbers = _place(value)
+        sizes, strides = numbers[: value.dim()], numbers[value.dim() :]
+        made = torch.empty(0, dtype=value.dtype, device="cpu")
+        return made.set_(memory[storage._cdata], offset, sizes, strides)
+
+    with _disable_current_modes(), torch._C._DisablePythonDispatcher(), torch.no_grad():
+        given, named = tree_map(real, (list(args), dict(kwargs)))
+        func(*given, **named)
