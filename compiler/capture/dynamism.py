@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tc.compiler.core.sources import Source
+from tc.compiler.errors import OptionError
 
 if TYPE_CHECKING:
     from tc.compiler.capture.specified import Specified
@@ -109,12 +110,23 @@ def listed() -> Listed:
 
     ``L['x'], L['y']:1`` is all dimensions of ``x`` and one of ``y``; the variable
     ``TORCH_COMPILE_DYNAMIC_SOURCES`` sets it, too.
+
+    Raises:
+        OptionError: a pattern is no regular expression.
     """
     text = str(torch.compiler.config.dynamic_sources or "").replace(" ", "")
     found = []
     for entry in filter(None, text.split(",")):
         name, _, dim = entry.rpartition(":")
-        found.append((name, int(dim)) if name and dim.isdigit() else (entry, None))
+        pattern, place = (name, int(dim)) if name and dim.isdigit() else (entry, None)
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise OptionError(
+                f"torch.compiler.config.dynamic_sources lists {pattern!r}, which is neither the "
+                f"name of an input, such as \"L['x']\", nor a regular expression: {error}"
+            ) from None
+        found.append((pattern, place))
     return tuple(found)
 
 

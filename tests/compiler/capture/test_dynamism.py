@@ -7,6 +7,7 @@ import torch
 
 import tc
 from tc.compiler.capture.dynamism import listed
+from tc.compiler.errors import OptionError
 
 WEIGHT = torch.linspace(-1, 1, 15).reshape(3, 5)
 PROGRAMS = {
@@ -101,6 +102,16 @@ def test_dynamic_sources_lists_inputs():
     for size in (20, 30):
         torch.testing.assert_close(compiled(torch.ones(size), size), f(torch.ones(size), size))
     assert graphs() == 1
+
+
+@pytest.mark.parametrize("setting", ["L['x'](", "a[", "*"])
+def test_dynamic_sources_that_are_no_pattern_are_an_error_of_the_setting(setting):
+    compiled = tc.compile(lambda x: x + 1, backend="eager")
+    with (
+        torch.compiler.config.patch(dynamic_sources=setting),
+        pytest.raises(OptionError, match=r"dynamic_sources lists .* nor a regular expr"),
+    ):
+        compiled(torch.ones(3))
 
 
 def test_dynamic_sources_lists_one_dimension():
