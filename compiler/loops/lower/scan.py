@@ -38,19 +38,20 @@ def _running(b: Builder, dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if wide else compute_dtype(dtype)
 
 
-def _better_here(b: Builder, kind: str, source: Tensor, dim: int, body: Expr) -> None:
+def _better_here(b: Builder, kind: str, call: Call, dim: int, body: Expr) -> None:
     """Raise for scans that ATen's own routine does faster."""
-    if not source.sizes or source.sizes[dim] is ix.ONE:
+    sizes, dtype = call.sizes, tensor(call["self"]).dtype
+    if not sizes or sizes[dim] is ix.ONE:
         return
-    length = source.sizes[dim].constant
-    others = [extent for d, extent in enumerate(source.sizes) if d != dim]
+    length = sizes[dim].constant
+    others = [extent for d, extent in enumerate(sizes) if d != dim]
     if b.device.type != "cpu":
         rows = ix.product(others).constant
         if (length is None or length > GPU_LONG) and (rows is None or rows < GPU_ROWS):
             raise NotLowered("few long rows to scan")
         return
-    variables = [v for v in loop_vars(source.sizes) if v is not ix.ZERO]
-    scanned = loop_vars(source.sizes)[dim]
+    variables = [v for v in loop_vars(sizes) if v is not ix.ZERO]
+    scanned = loop_vars(sizes)[dim]
     reads = [use.data[1] for use in body.loads()]
     along = {v for v in variables if any(ix.coefficient(i, v) is ix.ONE for i in reads)}
     if scanned not in along:
@@ -58,7 +59,7 @@ def _better_here(b: Builder, kind: str, source: Tensor, dim: int, body: Expr) ->
         if any(extent is None or extent >= LANES for extent in wide):
             return
         raise NotLowered("a scan that runs neither along nor across memory")
-    if source.dtype not in ALONG_MEMORY.get(kind, ()) or (length is not None and length < LONG):
+    if dtype not in ALONG_MEMORY.get(kind, ()) or (length is not None and length < LONG):
         raise NotLowered(f"a scan ({kind}) along memory")
 
 
@@ -80,8 +81,9 @@ def _cumulative(b: Builder, call: Call) -> Tensor:
     if dtype is torch.bool:
         raise NotLowered("a sum of bools as a bool")
     dim = dimension(call["dim"], len(source.sizes))
-    element = b.element(source, loop_vars(source.sizes))
-    _better_here(b, kind, source, dim, element)
+    # Over the sizes of the result: one that guards have made 1 since is a symbol in the source.
+    element = b.element(source, loop_vars(call.sizes))
+    _better_here(b, kind, call, dim, element)
     body = converted(converted(element, dtype), _running(b, dtype))
     return _scan(b, kind, call, dtype, body, dim)
 
@@ -93,8 +95,8 @@ def _extreme(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     supported(source.dtype)
     dim = dimension(call["dim"], len(source.sizes))
     running = torch.uint8 if source.dtype is torch.bool else compute_dtype(source.dtype)
-    element = b.element(source, loop_vars(source.sizes))
-    _better_here(b, kind, source, dim, element)
+    element = b.element(source, loop_vars(call.sizes))
+    _better_here(b, kind, call, dim, element)
     body = converted(element, running)
     values = _scan(b, kind, call, source.dtype, body, dim)
     b.strides = b.reader.strides(call.fake[1])

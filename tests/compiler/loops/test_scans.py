@@ -136,3 +136,14 @@ def test_sums_of_one_value_have_the_sign_of_zero_that_eager_gives(
     for dim in range(-len(shape), 0) or (0,):
         want, got = (f(lambda x, d=dim: ONES[kind](x, d))(x) for f in (lambda f: f, tc.compile))
         assert torch.equal(got, want) and torch.equal(got.signbit(), want.signbit())
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_size_that_is_known_to_be_one_later_is_spelled_as_the_results(kind, dim):
+    def f(x):
+        return KINDS[kind](x[(x.size(0) + 1) // 2 :], dim)
+
+    for rows in (2, 5, 6):
+        x = torch.randn(rows, 1)
+        torch.testing.assert_close(tc.compile(f, dynamic=True)(x), f(x))
