@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from tc.minifier.case import Call, Case, Fact, Input, Step
+from tc.trace.words import spelled
 
 BINARY = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
@@ -332,7 +333,7 @@ def name_of(function: Any) -> str:
     if known:
         return known
     if isinstance(function, torch._ops.OpOverload):
-        return f"torch.ops.{function}".removesuffix(".default")
+        return spelled(f"torch.ops.{function}".removesuffix(".default"))
     if isinstance(function, torch._ops.OpOverloadPacket):
         return f"torch.ops.{str(function).replace('::', '.')}"
     if isinstance(function, torch._ops.HigherOrderOperator):

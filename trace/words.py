@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -61,6 +62,14 @@ def did_you_mean(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:
     import difflib  # here, because few processes need it
 
     return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=cutoff)), "")
+
+
+def spelled(target: str) -> str:
+    """Return an op's dotted name as Python takes it: ``aten.random.from`` holds a keyword."""
+    text, *names = target.split(".")
+    for name in names:
+        text = f"getattr({text}, {name!r})" if keyword.iskeyword(name) else f"{text}.{name}"
+    return text
 
 
 def file_size(size: int) -> str:

@@ -185,13 +185,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._schema.is_mutable or not strided:
             return result
         memory = {storage_key(value) for value in given}
-        views = any(map(memory.__contains__, _storages(result)))
-        if views and memory.isdisjoint(_storages(func(*args, **kwargs))):
-            with self:
-                result = tree_map_only(torch.Tensor, aten.clone.default, result)
-        if all(map(is_row_major, given)):
+        is_view = not memory.isdisjoint(_storages(result))
+        if not is_view and all(map(is_row_major, given)):
             return result
         wanted = func(*args, **kwargs)
+        if is_view and memory.isdisjoint(_storages(wanted)):
+            with self:
+                result = tree_map_only(torch.Tensor, aten.clone.default, result)
         if isinstance(result, torch.Tensor):
             return self._in_layout_of(wanted, result)
         if not isinstance(result, (list, tuple)):

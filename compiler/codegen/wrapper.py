@@ -5,7 +5,6 @@ In: a `Plan` and the arguments each kernel takes. Out: Python source defining ``
 
 from __future__ import annotations
 
-import keyword
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,6 +29,7 @@ from tc.compiler.loops.ir import (
 )
 from tc.compiler.routines import ROUTINES
 from tc.compiler.schedule.plan import Allocate, BumpVersions, Free, Kernel, Plan, Step
+from tc.trace.words import spelled
 
 LARGE_BYTES = 32 << 20
 # ATen ops whose results always have the layout of the fake result.
@@ -350,7 +350,7 @@ class Wrapper:
             return QUICK[step.target]
         parts = step.path[2:] if step.path[:2] == ("torch", "ops") else step.path
         parts = parts[:-1] if parts[-1] == "default" else parts
-        return self.bound.setdefault(_spelled(step.path), "_".join(parts))
+        return self.bound.setdefault(spelled(step.target), "_".join(parts))
 
     # ------------------------------------------------------------ values
 
@@ -427,15 +427,6 @@ def _covers(view: View, buffer: Buffer) -> bool:
             step *= extent
     known = all(n is not None and s is not None for n, s in pairs)
     return known and view.offset is ix.ZERO and step == buffer.numel.constant
-
-
-def _spelled(path: Sequence[str]) -> str:
-    """Spell an op in Python, where some names are keywords: ``aten.random.from``."""
-    text, *names = path
-    for name in names:
-        word = keyword.iskeyword(name)
-        text = f"getattr({text}, {name!r})" if word else f"{text}.{name}"
-    return text
 
 
 def python_index(index: Index) -> str:

@@ -76,7 +76,7 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
         if func in VIEWS:
             if _is_of_no_elements_and_the_same(*args):
                 return call(aten.alias.default, args[0])  # other shapes get new strides
-            if _is_narrow(args[0]):
+            if _is_narrow(*args):
                 return _view_of_narrow(call, *args)
             if _is_symbolic_and_contiguous(*args):
                 return _view_of_contiguous(call, *args)
@@ -138,12 +138,12 @@ def _is_of_no_elements_and_the_same(tensor: torch.Tensor, shape: Sequence[Any]) 
     return [*map(_expression, infer_size(tuple(shape), 0))] == [*map(_expression, tensor.shape)]
 
 
-def _is_narrow(tensor: torch.Tensor) -> bool:
+def _is_narrow(tensor: torch.Tensor, shape: Sequence[Any]) -> bool:
     """Return whether sizes are numbers, one of them 1 or 0, and strides not those of a new tensor.
 
     torch's shape function gives views of such tensors other strides than eager.
     """
-    if any(type(number) is not int for number in (*tensor.shape, *tensor.stride())):
+    if any(type(number) is not int for number in (*tensor.shape, *tensor.stride(), *shape)):
         return False
     return min(tensor.shape, default=2) < 2 and (
         tensor.stride() != make_contiguous_strides_for(tensor.shape)
@@ -152,12 +152,9 @@ def _is_narrow(tensor: torch.Tensor) -> bool:
 
 def _view_of_narrow(call: Call, tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
     """View a tensor as eager does, which a tensor without memory shows; raises as eager does."""
-    if not all(type(size) is int for size in shape):
-        made: torch.Tensor = call(aten.view.default, tensor, shape)
-        return made
     like = refusals.view_without_memory(tensor.shape, tensor.stride(), shape)
     offset = tensor.storage_offset()
-    made = call(aten.as_strided.default, tensor, like.shape, like.stride(), offset)
+    made: torch.Tensor = call(aten.as_strided.default, tensor, like.shape, like.stride(), offset)
     return made
 
 
@@ -215,7 +212,9 @@ def _rolled(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tens
     along = args[2] if len(args) > 2 else ()
     if not along or not result.dim():
         return result
-    if any(shift % result.shape[dim] == 0 for shift, dim in zip(args[1], along, strict=True)):
+    if suggest_memory_format(args[0]) is torch.contiguous_format or any(
+        shift % result.shape[dim] == 0 for shift, dim in zip(args[1], along, strict=True)
+    ):  # in this order: the second question adds a guard to sizes that are symbols
         return _contiguous(call, result, args)
     return _as_first(call, result, args)
 

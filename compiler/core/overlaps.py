@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-from tc.compiler.core.symbolic import hint
+from tc.compiler.core.symbolic import SYMBOLIC, hint
 
 
 def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -33,16 +33,26 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
 
 
 def _are_apart(tensors: Iterable[torch.Tensor]) -> bool:
-    """Return whether tensors share no memory, or are the same; so where that is not known."""
-    seen: dict[int, Any] = {}
+    """Return whether no two tensors share memory but those that are the same; so if unknown.
+
+    What lies between the first and the last element of a tensor counts as its memory.
+    """
+    seen: dict[int, set[tuple[int, ...]]] = {}
     for tensor in tensors:
         if tensor.layout is not torch.strided:
             return True
         place = _place(tensor)
         if None in place:
             return True
-        if seen.setdefault(tensor.untyped_storage()._cdata, place) != place:
-            return False
+        seen.setdefault(tensor.untyped_storage()._cdata, set()).add(
+            (*_ends(tensor), tensor.element_size(), *place)
+        )
+    for places in seen.values():
+        reached = 0
+        for first, end, *_ in sorted(places):
+            if first < min(end, reached):
+                return False
+            reached = max(reached, end)
     return True
 
 
@@ -51,13 +61,22 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tuple(map(hint, (tensor.storage_offset(), *tensor.shape, *tensor.stride())))
 
 
+def _ends(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the first byte of a tensor of known sizes in its storage, and that after its last."""
+    offset, *numbers = _place(tensor)
+    sizes, strides = numbers[: tensor.dim()], numbers[tensor.dim() :]
+    last = sum((size - 1) * step for size, step in zip(sizes, strides, strict=True))
+    count = 0 if 0 in sizes else last + 1
+    return offset * tensor.element_size(), (offset + count) * tensor.element_size()
+
+
 def _ask_eager(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Call with zeros that lie in memory as the tensors of the call."""
     memory: dict[int, torch.UntypedStorage] = {}
 
     def real(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
-            return hint(value) if isinstance(value, torch.SymInt | torch.SymFloat) else value
+            return hint(value) if isinstance(value, SYMBOLIC) else value
         storage = value.untyped_storage()
         if storage._cdata not in memory:
             zeros = torch.zeros(hint(storage.nbytes()), dtype=torch.uint8, device="cpu")

@@ -85,6 +85,11 @@ def test_functions_are_named_as_users_name_them(function: Any, name: str) -> Non
     assert graphs.name_of(function) == name
 
 
+def test_ops_whose_name_is_a_keyword_are_found_by_their_text() -> None:
+    op = getattr(torch.ops.aten.random_, "from")
+    assert eval(graphs.name_of(op), {"torch": torch}) is op
+
+
 def test_what_has_no_text_is_refused() -> None:
     with pytest.raises(graphs.Unprintable):
         graphs.name_of(lambda x: x)

@@ -32,6 +32,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.lookup import is_frozen_dataclass
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.records import StorageValue
 from tc.compiler.capture.values.slices import SliceValue
@@ -57,9 +58,8 @@ WANTS_GRAD = "tc_wants_grad"
 
 
 def is_record(cls: type) -> bool:
-    """Return whether a class is a frozen dataclass, whose fields never change."""
-    params = getattr(cls, "__dataclass_params__", None)
-    return params is not None and params.frozen and not hasattr(cls, "__slots__")
+    """Return whether a class is a frozen dataclass, whose objects keep their fields by name."""
+    return is_frozen_dataclass(cls) and not hasattr(cls, "__slots__")
 
 
 class Record:

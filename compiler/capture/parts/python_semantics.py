@@ -32,6 +32,7 @@ from tc.compiler.capture.values.lookup import (
     MISSING,
     full_name,
     has_any,
+    is_frozen_dataclass,
     type_lookup,
 )
 from tc.compiler.capture.values.numbers import known_number
@@ -178,8 +179,7 @@ class PythonSemantics:
         stored = self.t.effects.attributes_of(value)
         if value.source is None:
             return all(map(self._is_fixed, stored.values()))
-        params = type_lookup(value.cls, "__dataclass_params__")
-        if stored or params is MISSING or not params.frozen:
+        if stored or not is_frozen_dataclass(value.cls):
             return False  # it may have changed since it became a key
         held = [value.attr(self.t, field.name) for field in fields(value.cls)]
         return all(map(self._is_fixed, held))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,8 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.lookup import is_frozen_dataclass
+from tc.compiler.capture.values.objects import ObjectValue, object_with
 from tc.compiler.capture.values.tensor import NodeValue
 
 if TYPE_CHECKING:
@@ -42,14 +43,7 @@ class PytreeNode:
         known = pytree.SUPPORTED_NODES.get(self.kind)
         if known is not None:
             return known.unflatten_fn(children, self.context)
-        made: Any = object.__new__(self.kind)
-        for name, child in zip(self.context, children, strict=True):
-            object.__setattr__(made, name, child)
-        return made
-
-
-def _is_frozen(kind: type) -> bool:
-    return is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        return object_with(self.kind, self.context, *children)
 
 
 class WholeCall:
@@ -153,7 +147,7 @@ def _shape(t: Interpreter, value: Value, leaves: list[NodeValue]) -> Any:
 def _made(t: Interpreter, value: Value, leaves: list[NodeValue]) -> PytreeNode:
     kind = value.python_type()
     known = pytree.SUPPORTED_NODES.get(kind)
-    if known is None and _is_frozen(kind):
+    if known is None and is_frozen_dataclass(kind):
         names = tuple(field.name for field in fields(kind))
         held = [value.attr(t, name) for name in names]
         return PytreeNode(kind, names, [_shape(t, one, leaves) for one in held])

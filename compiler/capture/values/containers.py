@@ -369,6 +369,7 @@ class KnownIterator(IteratorValue):
     """Base of iterators over known items, which have a position."""
 
     index: int
+    has_ended = False  # then it does not look at what it went over again, as in Python
 
     def count(self, t: Interpreter) -> int:
         """Advance and return the old position; an input iterator is changed by it."""
@@ -394,7 +395,6 @@ class SequenceIterator(KnownIterator):
         self.size = len(sequence.slots)
         self.index = index
         self.source = source
-        self.has_ended = False
 
     def python_type(self) -> type:
         if isinstance(self.sequence, DequeValue):
@@ -407,7 +407,7 @@ class SequenceIterator(KnownIterator):
         if self.index >= len(self.sequence.slots):
             if self.source is not None and not self.has_ended:
                 t.effects.changed(self)
-            self.has_ended = True  # as in Python, it does not look at the list again
+            self.has_ended = True
             self.sequence = ListValue([])
             raise Exhausted
         return self.sequence.at(t, self.count(t))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
@@ -379,8 +379,7 @@ class GeneratorValue(Value):
         self.has_ended = False
         self._function = function
         self._args = list(args)
-        self._names = tuple(kwargs)
-        self._args += kwargs.values()
+        self._kwargs = kwargs
 
     def python_type(self) -> type:
         return types.GeneratorType
@@ -438,7 +437,7 @@ class GeneratorValue(Value):
             return []
         if self.frame.started:
             raise breaks.SkipFrame(f"{self.describe()} is partly consumed at a graph break")
-        return [self._function, *self._args]
+        return [self._function, *self._args, *self._kwargs.values()]
 
     def rebuild(self, r: ResidualInterface) -> None:
         """Call the function again, which runs none of its code, or make an ended generator."""
@@ -446,19 +445,11 @@ class GeneratorValue(Value):
             r.load_callable(_ended_generator)
             r.e.call(0)
             return
-        r.load_callable(_called)
+        r.e.before_callable()
         r.push(self._function)
-        r.load_object(self._names)
-        for value in self._args:
-            r.push(value)
-        r.e.call(2 + len(self._args))
-
-
-def _called(function: Callable[..., Any], names: tuple[str, ...], *values: Any) -> Any:
-    """Call a function, the last values by names; for residual code."""
-    count = len(values) - len(names)
-    named = dict(zip(names, values[count:], strict=True))
-    return function(*values[:count], **named)
+        r.e.after_callable()
+        r.push_slots([*self._args, *self._kwargs.values()])
+        r.e.call(len(self._args), tuple(self._kwargs))
 
 
 def _ended_generator() -> Generator[Any, None, None]:

@@ -62,7 +62,6 @@ class IndexIterator(KnownIterator):
     def __init__(self, owner: Value) -> None:
         self.owner = owner
         self.index = 0
-        self.has_ended = False
 
     def python_type(self) -> type:
         return type(iter(_Indexed()))

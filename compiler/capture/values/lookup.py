@@ -30,6 +30,12 @@ def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
     return MISSING
 
 
+def is_frozen_dataclass(cls: type) -> bool:
+    """Return whether a class is a dataclass whose fields never change."""
+    params = type_lookup(cls, "__dataclass_params__")
+    return params is not MISSING and bool(params.frozen)
+
+
 def has_any(cls: type, names: tuple[str, ...]) -> bool:
     """Return whether a class defines one of several names."""
     return any(type_lookup(cls, name) is not MISSING for name in names)

@@ -291,7 +291,7 @@ class ObjectValue(Attributed):
         if self.is_hashed:
             attributes = self._at_once(r.t)
             names = tuple(attributes)
-            r.load_callable(_object_with)
+            r.load_callable(object_with)
             r.load_object(self.cls)
             r.load_object(names)
             for value in attributes.values():
@@ -307,8 +307,8 @@ class ObjectValue(Attributed):
         r.e.call(1)
 
 
-def _object_with(cls: type, names: tuple[str, ...], *values: Any) -> Any:
-    """Return an object with attributes; for residual code."""
+def object_with(cls: type, names: tuple[str, ...], *values: Any) -> Any:
+    """Return an object with attributes, past its class's own ``__init__`` and ``__setattr__``."""
     made: Any = object.__new__(cls)
     for name, value in zip(names, values, strict=True):
         object.__setattr__(made, name, value)

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import tc
+from tc.compiler.core import overlaps
+from tc.compiler.core.fakes import EagerLayouts
 
 CALLS = {
     "copy": lambda x: x[1:].copy_(x[:-1]),
@@ -16,6 +18,7 @@ CALLS = {
     "the same": lambda x: x.mul_(x),
     "between": lambda x: x[::2].add_(x[1::2]),
     "another shape": lambda x: x[:4].view(2, 2).add_(x[1:5].view(2, 2)),
+    "apart": lambda x: x[4:8].add_(x[:4]),
     "expanded": lambda x: x[:1].expand(4).copy_(x[:4]),
     "result": lambda x: torch.add(x[:-1], 1, out=x[1:]),
     "result in place": lambda x: torch.exp(x[:2], out=x[:2]),
@@ -52,3 +55,21 @@ def test_as_in_eager(name: str, dynamic: bool) -> None:
     compiled = tc.compile(f, dynamic=dynamic)
     for size in (8, 9):
         assert run(compiled, size) == run(f, size)
+
+
+def test_eager_is_not_asked_where_no_memory_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(overlaps, "_ask_eager", lambda func, *_: asked.append(func))
+    flat = torch.zeros(1000, 4)
+
+    def step(rows: list[torch.Tensor]) -> None:
+        torch._foreach_add_(rows[:500], rows[500:])
+        rows[0].mul_(rows[0])
+
+    mode = EagerLayouts()
+    with mode, mode.asking_eager():
+        step(list(mode.from_tensor(flat)))
+        assert not asked
+        fake = mode.from_tensor(flat)
+        fake[1:].add_(fake[:-1])
+    assert len(asked) == 1
