@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._prims_common import infer_size, make_contiguous_strides_for, suggest_memory_format
@@ -74,12 +74,7 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     def _run(self, call: Call, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in VIEWS:
-            if _is_of_no_elements_and_the_same(*args):
-                return call(aten.alias.default, args[0])  # other shapes get new strides
-            if _is_narrow(*args):
-                return _view_of_narrow(call, *args)
-            if _is_symbolic_and_contiguous(*args):
-                return _view_of_contiguous(call, *args)
+            return _viewed(call, args[0], args[1], op=func)
         written = args[0] if _keeps_shape(func) else None
         shape = written.shape if written is not None else None
         result = call(func, *args, **kwargs)
@@ -129,6 +124,21 @@ def _is_elementwise(func: Any) -> bool:
 VIEWS = frozenset([aten.view.default, aten._unsafe_view.default])
 
 
+def _viewed(
+    call: Call, tensor: torch.Tensor, shape: Sequence[Any], op: Any = aten.view.default
+) -> torch.Tensor:
+    """View a tensor in another shape, which symbols may be part of; raises as eager does."""
+    if _is_of_no_elements_and_the_same(tensor, shape):
+        made = call(aten.alias.default, tensor)  # other shapes get new strides
+    elif _is_narrow(tensor, shape):
+        made = _view_of_narrow(call, tensor, shape)
+    elif _is_symbolic_and_contiguous(tensor, shape):
+        made = _view_of_contiguous(call, tensor, shape)
+    else:
+        made = call(op, tensor, shape)
+    return cast(torch.Tensor, made)
+
+
 def _is_of_no_elements_and_the_same(tensor: torch.Tensor, shape: Sequence[Any]) -> bool:
     """Return whether a view has the shape of a tensor that evidently has no elements."""
     if not any(type(size) is int and size == 0 for size in tensor.shape):
@@ -166,6 +176,10 @@ def _is_symbolic_and_contiguous(tensor: torch.Tensor, shape: Sequence[Any]) -> b
     symbolic = [size for size in tensor.shape if isinstance(size, torch.SymInt)]
     if not symbolic or free_unbacked_symbols([*symbolic, *shape]):
         return False
+    return _is_evidently_contiguous(tensor)
+
+
+def _is_evidently_contiguous(tensor: torch.Tensor) -> bool:
     wanted = make_contiguous_strides_for(tensor.shape)
     return [*map(_expression, wanted)] == [*map(_expression, tensor.stride())]
 
@@ -239,6 +253,33 @@ def _elementwise(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch
     return _with_strides(call, result, iteration_order.strides(call, result, args[:2]))
 
 
+def _indexed(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """As the iteration over the tensor, still in its indexed dimensions, and over its indices.
+
+    Masks are left to torch: how many elements they choose is not known here.
+    """
+    tensor, indices = args
+    given = [index for index in indices if index is not None]
+    if any(index.dtype in (torch.bool, torch.uint8) for index in given):
+        return result
+    if free_unbacked_symbols([n for t in (result, *given) for n in (*t.shape, *t.stride())]):
+        return result
+    if not iteration_order.may_be_narrow(result) and all(map(_is_evidently_contiguous, given)):
+        return result
+    indexed = [dim for dim, index in enumerate(indices) if index is not None]
+    others = [dim for dim in range(tensor.dim()) if dim not in indexed]
+    together = indexed[-1] - indexed[0] + 1 == len(indexed)
+    before = indexed[0] if together else 0  # apart, dimensions of the indices come first
+    shapes = [index.shape for index in given]
+    inner = list(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+    steps = [tensor.stride(dim) for dim in others]
+    steps = [*steps[:before], *[0] * len(inner), *steps[before:]]
+    operands = [call(aten.as_strided.default, tensor, [*result.shape], steps)]
+    sizes = [*[1] * before, *inner, *[1] * (len(others) - before)]
+    operands += [_viewed(call, call(aten.expand.default, index, inner), sizes) for index in given]
+    return _with_strides(call, result, iteration_order.strides_over(result.shape, operands))
+
+
 def _with_strides(call: Call, result: torch.Tensor, strides: Sequence[Any]) -> torch.Tensor:
     """Return a new tensor of the shape and dtype of a result, or the result if it lies so."""
     if [*map(_expression, strides)] == [*map(_expression, result.stride())]:
@@ -271,6 +312,7 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.masked_fill.Scalar: _contiguous,
     aten.masked_fill.Tensor: _contiguous,
     aten.diag_embed.default: _contiguous,
+    aten.index.Tensor: _indexed,
     aten.im2col.default: _contiguous,
     aten.tril.default: _contiguous,
     aten.triu.default: _contiguous,

@@ -91,11 +91,22 @@ def strides(call: Call, result: torch.Tensor, operands: Sequence[Any]) -> list[A
         result: has the shape and the dtype of the result.
         operands: tensors and numbers, in the order of the kernel's operands.
     """
-    shape = list(result.shape)
     tensors = [o for o in cast(call, result, operands) if isinstance(o, torch.Tensor)]
-    alike = len(tensors) == len(operands) and all(
-        t.dim() == len(shape) and _equal(t.shape, shape) for t in tensors
-    )
+    return strides_over(list(result.shape), tensors, numbers=len(tensors) < len(operands))
+
+
+def strides_over(
+    shape: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: bool = False
+) -> list[Any]:
+    """Return the strides of a new tensor that is made by iterating over others.
+
+    Args:
+        shape: of the new tensor.
+        tensors: what is iterated over, in the order of the kernel's operands.
+        numbers: whether a number is among the operands.
+    """
+    shape = list(shape)
+    alike = not numbers and all(t.dim() == len(shape) and _equal(t.shape, shape) for t in tensors)
     if alike:
         if all(t.is_contiguous() for t in tensors):
             return list(make_contiguous_strides_for(tuple(shape)))

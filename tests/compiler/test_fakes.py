@@ -235,3 +235,34 @@ def test_odd_strides_of_ones_and_of_no_elements_are_eagers(name):
         with mode:
             found = OF_NARROW[name](mode.from_tensor(x), mode.from_tensor(y))
         assert found.stride() == OF_NARROW[name](x, y).stride(), (shape, x.stride(), y.stride())
+
+
+def odd_indices(dice, shape):
+    """Draw index tensors for some dimensions: broadcast, transposed, with sizes of 1; None else."""
+    sizes = dice.choices([1, 1, 2, 3], k=dice.randint(1, 2))
+    found = [None] * len(shape)
+    for dim in dice.sample(range(len(shape)), dice.randint(1, len(shape))):
+        of_index = [size if dice.random() < 0.7 else 1 for size in sizes[dice.randrange(2) :]]
+        index = torch.randint(0, shape[dim], of_index or [1])
+        if index.dim() == 2 and dice.random() < 0.4:
+            index = torch.randint(0, shape[dim], of_index[::-1]).t()
+        found[dim] = index
+    return found
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("seed", range(8))
+def test_elements_chosen_by_indices_are_laid_out_as_eagers(seed):
+    """Kernels iterate over the tensor and its indices, whose strides take part in the order."""
+    dice = random.Random(seed)
+    for _ in range(60):
+        shape = dice.choices([1, 1, 2, 3, 4], k=dice.randint(1, 5))
+        steps = dice.choices([0, 1, 2, 5, 7, 12, 48], k=len(shape))
+        x, indices = torch.zeros(3000).as_strided(shape, steps), odd_indices(dice, shape)
+        mode = EagerLayouts()
+        with mode:
+            faked = [index if index is None else mode.from_tensor(index) for index in indices]
+            found = torch.ops.aten.index.Tensor(mode.from_tensor(x), faked)
+        want = torch.ops.aten.index.Tensor(x, indices)
+        seen = [index if index is None else (index.shape, index.stride()) for index in indices]
+        assert found.stride() == want.stride(), (shape, steps, seen)
