@@ -29,7 +29,6 @@ CALLS = {
     "index_add": lambda x: x[1:].index_add_(0, torch.tensor([0]), x[:1]),
     "scatter": lambda x: x[1:].scatter_(0, torch.tensor([0, 1]), x[:2]),
     "index_put": lambda x: x[1:].index_put_((torch.tensor([0, 1]),), x[:2]),
-    "product": lambda x: torch.mm(x[:4].view(2, 2), x[:4].view(2, 2), out=x[2:6].view(2, 2)),
     "list": lambda x: torch._foreach_add_([x[1:], x[:2]], [x[:-1], x[2:4]]),
 }
 
