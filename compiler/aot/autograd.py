@@ -15,6 +15,7 @@ from tc.compiler.aot.layouts import dim_key
 from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward, wrap_contract
 from tc.compiler.core import levels
 from tc.compiler.core.frozen_graph import ADDRESSING
+from tc.compiler.core.memory import share_storage
 
 if TYPE_CHECKING:
     from tc.compiler.aot.training import Training
@@ -257,8 +258,7 @@ def on_its_own(value: torch.Tensor, kept: Sequence[Any]) -> torch.Tensor:
 
     A view of memory that is saved for backward stays a view: a write to it has to be an error.
     """
-    memory = value.untyped_storage()._cdata
-    if any(isinstance(t, torch.Tensor) and t.untyped_storage()._cdata == memory for t in kept):
+    if any(isinstance(t, torch.Tensor) and share_storage(t, value) for t in kept):
         return value
     result: torch.Tensor = aten._unsafe_view.default(value, value.shape)
     return result

@@ -28,6 +28,7 @@ from tc.compiler.aot.decompositions import STAND_INS, is_composite
 from tc.compiler.aot.layouts import elements_apart, extent, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.core import levels, modes
+from tc.compiler.core.memory import storage_id
 from tc.compiler.core.origins import line_in
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 from tc.compiler.errors import TcError
@@ -56,7 +57,7 @@ def storage_key(tensor: torch.Tensor) -> int:
     """
     if tensor.layout != torch.strided:
         raise Fallback(f"a tensor with layout {tensor.layout} appears")
-    return int(tensor.untyped_storage()._cdata)
+    return storage_id(tensor)
 
 
 def reads_what_it_wrote(func: torch._ops.OpOverload, args: tuple[Any, ...]) -> bool:

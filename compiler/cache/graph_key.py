@@ -25,6 +25,7 @@ from torch.fx.node import _get_qualified_name
 
 from tc.compiler.core import levels
 from tc.compiler.core.conditions import Sizes, sizes_of, text_of
+from tc.compiler.core.memory import storage_id
 from tc.compiler.runtime.build import cpu_identity
 from tc.compiler.runtime.tuned import gpu_identity
 
@@ -268,7 +269,7 @@ def input_lines(examples: Sequence[Any]) -> list[str]:
         if type(value) is not FakeTensor:
             raise Uncached(f"an input is a {type(value).__name__}")
         layout = _layout(value)
-        shared = memory.setdefault(int(value.untyped_storage()._cdata), i)
+        shared = memory.setdefault(storage_id(value), i)
         flags = (
             value.requires_grad, value.is_leaf, value._is_view(), value.is_inference(),
             value.is_conj(), value.is_neg(), value._is_zerotensor(),

@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from tc.compiler.core.memory import storage_id
 from tc.compiler.core.symbolic import SYMBOLIC, hint
 
 
@@ -44,7 +45,7 @@ def _are_apart(tensors: Iterable[torch.Tensor]) -> bool:
         place = _place(tensor)
         if None in place:
             return True
-        seen.setdefault(tensor.untyped_storage()._cdata, set()).add(
+        seen.setdefault(storage_id(tensor), set()).add(
             (*_ends(tensor), tensor.element_size(), *place)
         )
     for places in seen.values():
@@ -77,14 +78,15 @@ def _ask_eager(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Non
     def real(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return hint(value) if isinstance(value, SYMBOLIC) else value
-        storage = value.untyped_storage()
-        if storage._cdata not in memory:
-            zeros = torch.zeros(hint(storage.nbytes()), dtype=torch.uint8, device="cpu")
-            memory[storage._cdata] = zeros.untyped_storage()
+        storage = storage_id(value)
+        if storage not in memory:
+            size = hint(value.untyped_storage().nbytes())
+            zeros = torch.zeros(size, dtype=torch.uint8, device="cpu")
+            memory[storage] = zeros.untyped_storage()
         offset, *numbers = _place(value)
         sizes, strides = numbers[: value.dim()], numbers[value.dim() :]
         made = torch.empty(0, dtype=value.dtype, device="cpu")
-        return made.set_(memory[storage._cdata], offset, sizes, strides)
+        return made.set_(memory[storage], offset, sizes, strides)
 
     with _disable_current_modes(), torch._C._DisablePythonDispatcher(), torch.no_grad():
         given, named = tree_map(real, (list(args), dict(kwargs)))

@@ -13,8 +13,9 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils._pytree import tree_leaves
 
 from tc.compiler.core.levels import Autocast
+from tc.compiler.core.memory import storage_id
 from tc.compiler.sentinel import rounding
-from tc.compiler.sentinel.copies import RandomState, Skipped, copied, memory_of, unseen
+from tc.compiler.sentinel.copies import RandomState, Skipped, copied, unseen
 from tc.compiler.sentinel.graph import Graph
 from tc.compiler.sentinel.rounding import Difference, Reference, is_equal, same_layout
 
@@ -204,7 +205,7 @@ class Call:
         self, program: Callable[[Sequence[Any]], list[Any]], ended: RandomState
     ) -> list[Any] | None:
         """Return the results in float64; None if it cannot run so, or draws other numbers."""
-        memory = [memory_of(v) for v in self.inputs if isinstance(v, torch.Tensor)]
+        memory = [storage_id(v) for v in self.inputs if isinstance(v, torch.Tensor)]
         if len(set(memory)) < len(memory):  # writes to one are seen through others
             return None
         self.rewind()

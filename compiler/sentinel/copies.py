@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc.compiler.core import levels
+from tc.compiler.core.memory import storage_id
 from tc.compiler.sentinel.rounding import same_layout
 
 #: bytes that a check needs for each byte of inputs: two copies, one of them in float64
@@ -21,11 +22,6 @@ PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 class Skipped(Exception):
     """A call that cannot be compared; the text is the reason, the same for calls of a kind."""
-
-
-def memory_of(tensor: torch.Tensor) -> int:
-    """Return what tells the memory of tensors apart."""
-    return int(tensor.untyped_storage()._cdata)
 
 
 def require_comparable(inputs: Sequence[Any], limit: int) -> None:
@@ -56,13 +52,13 @@ def require_comparable(inputs: Sequence[Any], limit: int) -> None:
 def copied(inputs: Sequence[Any]) -> list[Any]:
     """Return inputs with the same layouts, in memory of their own; shared memory stays shared."""
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-    users = Counter(map(memory_of, tensors))
+    users = Counter(map(storage_id, tensors))
     storages: dict[int, torch.UntypedStorage] = {}
 
     def copy(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        memory = memory_of(value)
+        memory = storage_id(value)
         if users[memory] == 1 or value.is_conj() or value.is_neg():
             made = same_layout(value)
         else:

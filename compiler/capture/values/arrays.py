@@ -31,6 +31,7 @@ from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import OFF
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
+from tc.compiler.core.memory import share_storage
 from tc.compiler.core.sources import CallSource, Source
 from tc.compiler.core.symbolic import hint
 
@@ -414,7 +415,9 @@ class _Results:
     def _with_memory(self, value: TensorValue, result: Any) -> TensorValue:
         """Return a tensor that shares memory with what numpy's result does, and no other."""
         viewed = self.said.views(result)
-        shared = [i for i, one in enumerate(self.held) if _shares(one.tensor, value)]
+        shared = [
+            i for i, one in enumerate(self.held) if share_storage(one.tensor.example, value.example)
+        ]
         if set(viewed) - set(shared) and result.size:
             self._refuse("a view that no tensor can be")
         if shared and not viewed:
@@ -425,11 +428,6 @@ class _Results:
 
     def _refuse(self, why: str) -> NoReturn:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{self.text}() ({why})")
-
-
-def _shares(one: TensorValue, other: TensorValue) -> bool:
-    memory = one.example.untyped_storage()._cdata, other.example.untyped_storage()._cdata
-    return bool(memory[0] == memory[1])
 
 
 def _as_arrays(t: Interpreter, value: Value, scalars: bool) -> Value:

@@ -18,6 +18,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.core.memory import share_storage
 from tc.compiler.core.sources import Source
 from tc.compiler.core.user_kernels import (
     Bound,
@@ -124,9 +125,8 @@ class LaunchValue(Value):
         written = parameters_written(self.kernel.obj) & frozenset(tensors)
         for name in written:
             mine = tensors[name]
-            memory = mine.example.untyped_storage()._cdata
             for other in tensors.values():
-                if other is not mine and other.example.untyped_storage()._cdata == memory:
+                if other is not mine and share_storage(other.example, mine.example):
                     what = f"{self.kernel.describe()} on tensors that share memory"
                     self.cannot(breaks.UNSUPPORTED_CALL, what)
             if mine.example.requires_grad:
