@@ -146,6 +146,13 @@ def dispatch_modes() -> int:
 
 
 @contextmanager
+def eager_itself() -> Iterator[None]:
+    """Let torch's own kernels and shape rules answer, with no mode and no Python kernel."""
+    with _disable_current_modes(), torch._C._DisablePythonDispatcher():
+        yield
+
+
+@contextmanager
 def own_tensors() -> Iterator[None]:
     """Keep the program's default device from tensors that a block makes for the compiler's use."""
     token = _MODES.set(_MODES.get() or modes_in_force())

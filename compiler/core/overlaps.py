@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from tc.compiler.core import levels
 from tc.compiler.core.memory import storage_id
 from tc.compiler.core.symbolic import SYMBOLIC, hint
 
@@ -88,6 +88,6 @@ def _ask_eager(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Non
         made = torch.empty(0, dtype=value.dtype, device="cpu")
         return made.set_(memory[storage], offset, sizes, strides)
 
-    with _disable_current_modes(), torch._C._DisablePythonDispatcher(), torch.no_grad():
+    with levels.eager_itself(), torch.no_grad():
         given, named = tree_map(real, (list(args), dict(kwargs)))
         func(*given, **named)

@@ -23,10 +23,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_structure, tree_unflatten
 
-from tc.compiler.core import overlaps
+from tc.compiler.core import levels, overlaps
 from tc.compiler.core.symbolic import SYMBOLIC, hint
 
 aten = torch.ops.aten
@@ -119,7 +118,7 @@ def view_without_memory(
     sizes: Sequence[int], strides: Sequence[int], wanted: Sequence[int]
 ) -> torch.Tensor:
     """View a meta tensor, by torch's own rule; raises RuntimeError as eager does."""
-    with _disable_current_modes(), torch._C._DisablePythonDispatcher():
+    with levels.eager_itself():
         return torch.empty_strided(sizes, strides, device="meta").view(wanted)
 
 
@@ -490,7 +489,7 @@ def _try(func: torch._ops.OpOverload, given: Given) -> str | Dtypes:
     text = ""
     for fill in (1, 0):
         try:
-            with _disable_current_modes(), torch._C._DisablePythonDispatcher():
+            with levels.eager_itself():
                 return _dtypes(func(**{name: _made(form, fill) for name, form in given}))
         except Exception as error:
             text = text or str(error).partition("\n")[0] or type(error).__name__
