@@ -352,8 +352,7 @@ class Runner(fx.Interpreter):
     def _reshaped(self, n: fx.Node) -> torch.Tensor | None:
         """Return the view that takes the place of a tensor which a call reshapes, or None."""
         target = self.env.get(n.args[0]) if n.args and isinstance(n.args[0], fx.Node) else None
-        make = as_view(n, target) if isinstance(target, torch.Tensor) else None
-        if make is None:
+        if not isinstance(target, torch.Tensor) or (make := as_view(n, target)) is None:
             return None
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         view = make(*args, **kwargs)

@@ -42,7 +42,8 @@ def make_kernel(
         release_gil: whether other Python threads may run meanwhile; pays for slow kernels.
         on_fault: called with the function's result if that is not 0.
 
-    The extension calls functions of up to 96 pointers and integers and 8 numbers, ctypes all others.
+    The extension calls functions of up to 96 pointers and integers and 8 numbers, ctypes the
+    others.
     """
     extension = launcher()
     if extension is not None:
