@@ -167,8 +167,8 @@ def _views_pass_gradients(value: torch.Tensor, base: torch.Tensor) -> bool:
     """Return whether a view's gradient reaches what it views through torch's own views alone.
 
     A view made again by `as_strided` has the gradient of a view. That of an autograd.Function has
-    the one that its class defines, and a view that was detached first has its own, or none, whatever
-    was written to it since.
+    the one that its class defines, and a view that was detached first has its own, or none,
+    whatever was written to it since.
     """
     if value is base:
         return True
@@ -189,7 +189,7 @@ def _views_pass_gradients(value: torch.Tensor, base: torch.Tensor) -> bool:
 
 
 def _viewed(value: torch.Tensor) -> torch.Tensor:
-    """Return the tensor of which autograd knows that a value is a view; the value for all others."""
+    """Return the tensor that a value is a view of, as autograd sees it; itself if it is none."""
     return value if value._base is None else value._base
 
 

@@ -125,8 +125,11 @@ def grown(q):
 def detached_and_written(q):
     r = q * 2
     s = r.detach()
+    flat = s.view(-1)
     s.add_(r.sum())
-    return (s[1:],)
+    part = flat[::2]
+    part.mul_(1.5)
+    return (part,)
 
 
 def inside_of_a_checkpoint(q):
