@@ -167,10 +167,13 @@ def _views_pass_gradients(value: torch.Tensor, base: torch.Tensor) -> bool:
     """Return whether a view's gradient reaches what it views through torch's own views alone.
 
     A view made again by `as_strided` has the gradient of a view. That of an autograd.Function has
-    the one that its class defines, and a view that was detached first has its own, or none.
+    the one that its class defines, and a view that was detached first has its own, or none,
+    whatever was written to it since.
     """
     if value is base:
         return True
+    if _viewed(value) is not _viewed(base):
+        return False
     try:
         node = value.grad_fn
     except RuntimeError:  # one of several views made at once, of memory that was written to since
@@ -183,6 +186,11 @@ def _views_pass_gradients(value: torch.Tensor, base: torch.Tensor) -> bool:
         before = [before for before, _ in node.next_functions if before is not None]
         node = before[0] if len(before) == 1 else None
     return False
+
+
+def _viewed(value: torch.Tensor) -> torch.Tensor:
+    """Return the tensor that a value is a view of, as autograd sees it; itself if it is none."""
+    return value if value._base is None else value._base
 
 
 def _position_of(value: Any, among: Iterable[Any]) -> int | None:

@@ -6,7 +6,6 @@ so this run is the reference that the functional trace is checked against.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from tc.compiler.aot.alias import Outputs, analyse_outputs, check_inputs, layout_of
 from tc.compiler.aot.artifact import Fallback, first_line
 from tc.compiler.aot.layouts import wants_grad
+from tc.compiler.aot.reshaped import reshapes_in_place
 from tc.compiler.aot.run import PASSED_ON, RAISED, Made, Observer, Runner, run_watched, storage_key
 from tc.compiler.core.fakes import fake_mode_of
 from tc.compiler.core.origins import line_in
@@ -231,18 +231,3 @@ def _refuse_opaque(gm: fx.GraphModule) -> None:
             raise Fallback("it makes a tensor that requires gradients", line_in(node.meta))
         if getattr(node.target, "__module__", "") == OPAQUE_HOME:
             raise Fallback(f"{node.target.__name__} reads which tensors require gradients")
-
-
-def reshapes_in_place(node: fx.Node) -> bool:
-    """Return whether a call changes its first argument's shape, strides or history in place."""
-    if node.op not in ("call_method", "call_function") or not node.args:
-        return False
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return isinstance(node.args[0], fx.Node) and _is_inplace_view(name)
-
-
-@functools.cache
-def _is_inplace_view(name: str) -> bool:
-    packet = getattr(torch.ops.aten, name, None) if name.endswith("_") else None
-    overloads = () if packet is None else packet.overloads()
-    return any(torch.Tag.inplace_view in getattr(packet, one).tags for one in overloads)

@@ -27,6 +27,7 @@ from tc.compiler.aot.checks import name_as_captured
 from tc.compiler.aot.decompositions import STAND_INS, is_composite
 from tc.compiler.aot.layouts import elements_apart, extent, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
+from tc.compiler.aot.reshaped import as_view, put_in_place
 from tc.compiler.core import levels, modes
 from tc.compiler.core.memory import storage_id
 from tc.compiler.core.origins import line_in
@@ -284,6 +285,7 @@ class Runner(fx.Interpreter):
         made: storage -> the first value of the captured graph in it.
         layouts_differ: whether some value has other strides than in the earlier run.
         ends: node -> how many ops an `Observer` had seen when it was done.
+        reshaped: node -> its first value, where that was reshaped in place later.
         region: the checkpointed region whose body this is.
         inner: node of a checkpoint call -> the run of its body.
     """
@@ -299,6 +301,7 @@ class Runner(fx.Interpreter):
         self.region: Region | None = None
         self.inner: dict[fx.Node, Runner] = {}
         self.ends: dict[fx.Node, int] = {}
+        self.reshaped: dict[fx.Node, Any] = {}
         self._twins: dict[int, int] = {}
         self._first_twins: dict[int, int] = {}
         self._at: fx.Node | None = None
@@ -331,7 +334,9 @@ class Runner(fx.Interpreter):
         first_autograd_node = torch._C._autograd._get_sequence_nr()
         self.watcher.origins_by_sequence.append((first_autograd_node, meta))
         with levels.default_device():
-            result = as_computed(super().run_node(n))
+            result = self._reshaped(n)
+            if result is None:
+                result = as_computed(super().run_node(n))
         if n.op == "output":
             return result
         self.watcher.node_done(name_as_captured(n, result, self.watcher.fake_mode))
@@ -345,6 +350,16 @@ class Runner(fx.Interpreter):
             self._compare(n, result, self.before)
         return result
 
+    def _reshaped(self, n: fx.Node) -> torch.Tensor | None:
+        """Return the view that takes the place of a tensor which a call reshapes, or None."""
+        target = self.env.get(n.args[0]) if n.args and isinstance(n.args[0], fx.Node) else None
+        if not isinstance(target, torch.Tensor) or (make := as_view(n, target)) is None:
+            return None
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        view = make(*args, **kwargs)
+        put_in_place(self.env, self.reshaped, target, view)
+        return view
+
     def _compare(self, n: fx.Node, result: Any, before: Runner) -> None:
         """Check that values share memory exactly as in the earlier run, as far as writes can tell.
 
@@ -354,7 +369,9 @@ class Runner(fx.Interpreter):
         """
         assert isinstance(before.watcher, Observer)
         last_write = before.watcher.last_write
-        for (_, ours), (_, theirs) in zip(_tensors(result), _tensors(before.env[n]), strict=True):
+        for (_, ours), (_, theirs) in zip(
+            _tensors(result), _tensors(before._value_of(n)), strict=True
+        ):
             key = storage_key(ours)
             twin = storage_key(theirs)
             parted = self._first_twins.setdefault(twin, key) != key
@@ -371,7 +388,7 @@ class Runner(fx.Interpreter):
     def _value_of(self, node: fx.Node) -> Any:
         """Return the value of a node of this graph or of a body in it."""
         if node in self.env:
-            return self.env[node]
+            return self.reshaped.get(node, self.env[node])
         found = (inner._value_of(node) for inner in self.inner.values())
         return next((value for value in found if value is not None), None)
 

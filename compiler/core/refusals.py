@@ -68,6 +68,7 @@ class NotTried(Exception):
 
 Given = tuple[tuple[str, Any], ...]
 Dtypes = tuple[torch.dtype, ...]
+Settings = tuple[torch.dtype, bool]
 
 
 def _hints(numbers: Iterable[Any]) -> tuple[Any, ...]:
@@ -175,7 +176,7 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
     if not _is_small(pairs, tensors):
         return
     if tensors and all(map(_is_empty, tensors)):
-        raised = _tried(func, _described(func, args, kwargs, _real))
+        raised = _tried(func, _described(func, args, kwargs, _real), _settings())
         if isinstance(raised, str):
             raise RuntimeError(raised)
         return
@@ -183,7 +184,7 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
         return
     for sizes in (_few, _real) if _takes_any_sizes(func) else (_real,):
         try:
-            tried = _refused_or_tried(func, _described(func, args, kwargs, sizes))
+            tried = _refused_or_tried(func, _described(func, args, kwargs, sizes), _settings())
         except NotTried:
             return
         if isinstance(tried, str):
@@ -413,13 +414,20 @@ def _form(argument: Any, value: Any, sizes: Sizes) -> Any:
     return Number(type(value), value) if is_number else value
 
 
+def _settings() -> Settings:
+    """Return the settings of the process that what eager returns and refuses depends on."""
+    return torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+
+
 @lru_cache(4096)
-def _refused_or_tried(func: torch._ops.OpOverload, given: Given) -> str | Dtypes | None:
+def _refused_or_tried(
+    func: torch._ops.OpOverload, given: Given, settings: Settings
+) -> str | Dtypes | None:
     """Return why eager refuses a call and accepts one like it; or the types of what it returns.
 
     If it refuses both, None: the sizes may be why.
     """
-    tried = _tried(func, given)
+    tried = _tried(func, given, settings)
     refused = isinstance(tried, str)
     if refused and all(isinstance(_try(func, other), str) for other in _ordinary(given)):
         return None
@@ -479,8 +487,8 @@ def _mapped(form: Any, types: TypeMap) -> Any:
 
 
 @lru_cache(4096)
-def _tried(func: torch._ops.OpOverload, given: Given) -> str | Dtypes:
-    """Return what `_try` does, once for each call."""
+def _tried(func: torch._ops.OpOverload, given: Given, settings: Settings) -> str | Dtypes:
+    """Return what `_try` does, once for each call and the settings that it is made under."""
     return _try(func, given)
 
 

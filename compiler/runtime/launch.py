@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,17 +42,17 @@ def make_kernel(
         release_gil: whether other Python threads may run meanwhile; pays for slow kernels.
         on_fault: called with the function's result if that is not 0.
 
-    Raises:
-        StageError: more arguments than a kernel can have.
+    The extension calls functions of up to 96 pointers and integers and 8 numbers, ctypes the
+    others.
     """
     extension = launcher()
-    if extension is None:
-        return ctypes_kernel(name, address, signature, release_gil=release_gil, on_fault=on_fault)
-    try:
-        kernel: Kernel = extension.Kernel(name, address, tuple(signature), release_gil, on_fault)
-    except ValueError as error:
-        raise StageError("runtime.launch", str(error)) from error
-    return kernel
+    if extension is not None:
+        with suppress(ValueError):
+            kernel: Kernel = extension.Kernel(
+                name, address, tuple(signature), release_gil, on_fault
+            )
+            return kernel
+    return ctypes_kernel(name, address, signature, release_gil=release_gil, on_fault=on_fault)
 
 
 @once

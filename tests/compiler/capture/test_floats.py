@@ -172,3 +172,14 @@ def test_symbolic_floats_round_as_floats_do(place, backend, dynamic):
     for number in numbers:
         got = compiled(torch.ones(1), number)[1]
         assert repr(got) == repr(function(torch.ones(1), number)), number
+
+
+@pytest.mark.parametrize("count", [8, 9, 40])
+def test_one_kernel_takes_any_number_of_floats(count):
+    def table(x, numbers):
+        return torch.tensor(numbers) + torch.stack([x * number for number in numbers])
+
+    compiled = tc.compile(table, dynamic=True, fullgraph=True)
+    for start in (0.5, 1.25):
+        numbers = [start + place for place in range(count)]
+        assert torch.equal(compiled(torch.ones(1), numbers), table(torch.ones(1), numbers))

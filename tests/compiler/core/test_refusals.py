@@ -348,6 +348,29 @@ def test_changing_floats_are_asked_about_as_floats(dtype):
         assert found.dtype == expected.dtype and torch.equal(found, expected)
 
 
+BY_SETTING: dict[str, Callable[[], Any]] = {
+    "arange": lambda: torch.arange(0, 1, 0.5),
+    "full": lambda: torch.full((2,), 0.5),
+    "mean of integers": lambda: torch.true_divide(long, 3),
+    "sqrt of integers": lambda: long.sqrt() + small.sin(),
+    "nonzero result": lambda: torch.ones(2, 2).index_put((at,), torch.ones(1, 2), accumulate=True),
+    "kthvalue": lambda: torch.ones(3).cumsum(0).kthvalue(1)[0],
+}
+
+
+@pytest.mark.parametrize("name", BY_SETTING)
+def test_settings_are_those_of_the_call(name: str) -> None:
+    function = BY_SETTING[name]
+    compiled = tc.compile(lambda: function(), backend="eager", fullgraph=True)
+    try:
+        for dtype in (torch.float32, torch.float64, torch.float16, torch.float32):
+            torch.set_default_dtype(dtype)
+            found, expected = compiled(), function()
+            assert found.dtype == expected.dtype and torch.equal(found, expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 REPEATED: dict[str, Callable[[T], Any]] = {
     "add_": lambda y: y.add_(1),
     "fill_": lambda y: y.fill_(2),

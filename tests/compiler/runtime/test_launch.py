@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tc.compiler.errors import StageError
 from tc.compiler.runtime import extension, launch
 from tc.compiler.runtime.build import build_kernels
 from tc.compiler.runtime.launch import ctypes_kernel, make_kernel, share_openmp
@@ -42,7 +41,7 @@ def recorder(name: str, signature: tuple[str, ...]) -> str:
 def signatures() -> list[tuple[str, ...]]:
     rng = random.Random(0)
     found: list[tuple[str, ...]] = [("p",), ("p", "p"), ("p", "i64"), ("p", "f64")]
-    for ints, doubles in itertools.product((1, 4, 5, 8, 9, 16, 17, 32, 33, 95), (0, 1, 8)):
+    for ints, doubles in itertools.product((1, 4, 5, 8, 9, 33, 95, 96, 300), (0, 1, 8, 9, 50)):
         rest = [rng.choice(["p", "i64"]) for _ in range(ints)] + ["f64"] * doubles
         rng.shuffle(rest)
         found.append(("p", *rest))
@@ -125,11 +124,6 @@ def test_wrong_kinds_are_refused():
         kernel(torch.zeros(2), 1.5)
     with pytest.raises(OverflowError):
         kernel(torch.zeros(2), 2**63)
-
-
-def test_too_many_arguments_is_a_stage_error():
-    with pytest.raises(StageError, match="cannot take argument 96"):
-        make_kernel("k", 0, ("p",) * 97)
 
 
 @pytest.mark.skipif(launch.launcher() is None, reason="the launcher cannot be built here")
