@@ -24,6 +24,20 @@ def extent(tensor: torch.Tensor) -> int:
     return 1 + sum((size - 1) * stride for size, stride in steps)
 
 
+def holds(tensor: torch.Tensor, view: torch.Tensor) -> bool:
+    """Return whether a tensor has all elements of a view of its storage; no if that is unknown.
+
+    Symbolic sizes have their values in this call, with a guard where that proves nothing in
+    general.
+    """
+    if any(guard_or_false(size == 0) for size in view.shape):
+        return True
+    if not dense(tensor):
+        return False
+    before = view.storage_offset() - tensor.storage_offset()
+    return guard_or_false(before >= 0) and guard_or_false(before + extent(view) <= tensor.numel())
+
+
 def elements_apart(tensor: torch.Tensor) -> bool:
     """Return whether no two elements share a memory location; there may be gaps between them.
 

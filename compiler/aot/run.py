@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
 from tc.compiler.aot.checks import name_as_captured
 from tc.compiler.aot.decompositions import STAND_INS, is_composite
-from tc.compiler.aot.layouts import elements_apart, extent, layout_key
+from tc.compiler.aot.layouts import elements_apart, extent, holds, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.aot.reshaped import as_view, put_in_place
 from tc.compiler.core import levels, modes
@@ -188,13 +188,16 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _note_windows(
         self, func: torch._ops.OpOverload, args: tuple[Any, ...], result: Any
     ) -> None:
-        """Record views made by `unfold`, and those by `as_strided` that see an element twice.
+        """Record views made by `unfold`, and those by `as_strided` that are no selection.
 
-        A write through one by functionalisation leaves zeros at elements outside of all windows, or
-        writes an element again, with its old value.
+        Those see an element twice, or elements that the tensor itself has not. A write through one
+        by functionalisation leaves zeros at elements outside of all windows, writes an element
+        again, with its old value, or loses elements that the tensor has not.
         """
-        twice = func is aten.as_strided.default and not elements_apart(result)
-        if func is aten.unfold.default or twice or (args and id(args[0]) in self._windows):
+        strided = func is aten.as_strided.default and not (
+            elements_apart(result) and holds(args[0], result)
+        )
+        if func is aten.unfold.default or strided or (args and id(args[0]) in self._windows):
             if not any(out.alias_info for out in func._schema.returns):
                 return
             for view in result if isinstance(result, (list, tuple)) else [result]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from tc.compiler.errors import StageError
 from tc.compiler.loops import index as ix
@@ -53,8 +54,12 @@ class SizeReader:
         return Buffer(name, fake.dtype, self.sizes(fake), self.strides(fake))
 
     def sizes(self, fake: torch.Tensor) -> tuple[Index, ...]:
-        """Return sizes of a fake tensor."""
-        return tuple(self.number(extent) for extent in fake.shape)
+        """Return sizes of a fake tensor: `ix.ONE` for each that is 1 wherever the guards hold.
+
+        Broadcasting reads an operand whose size is 1 at one place. Which sizes are, the expression
+        of a size may not show: a guard that was added later can say so.
+        """
+        return tuple(ix.ONE if _is_one(extent) else self.number(extent) for extent in fake.shape)
 
     def strides(self, fake: torch.Tensor) -> tuple[Index, ...]:
         """Return strides of a fake tensor."""
@@ -111,6 +116,12 @@ class SizeReader:
         if max(factor.numerator, factor.denominator) > 2**10:
             return None
         return self.expression(size.args[0]), factor
+
+
+def _is_one(extent: int | torch.SymInt) -> bool:
+    if isinstance(extent, int) or not extent.node.has_hint() or extent.node.hint != 1:
+        return False
+    return bool(statically_known_true(extent == 1))
 
 
 def size_hints(graph: fx.GraphModule) -> dict[str, int]:

@@ -165,3 +165,25 @@ def test_changing_sizes():
         found, _ = run(tc.compile(adds, dynamic=True), made)
         for one, other in zip(found[:2], expected[:2], strict=True):
             torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("steps", [(3, 1), (6, 2), (6, 1), (1, 5)])
+@pytest.mark.parametrize(
+    "view", [(6, 2, 2, 1, 0), (15, 1, 1, 1, 0), (2, 2, 3, 1, 4), (4, 1, 1, 1, 6)]
+)
+def test_a_write_through_as_strided_reaches_memory_that_the_tensor_has_not(view, steps, dynamic):
+    rows, columns, *strides, offset = view
+
+    def write(x):
+        seen = x.as_strided((rows, columns), strides, offset)
+        seen[: x.size(0)].add_(1)
+        return seen, x * 2
+
+    compiled = tc.compile(write, dynamic=dynamic)
+    for size in (5, 7):
+        memory, others = torch.arange(300.0), torch.arange(300.0)
+        got = compiled(memory.as_strided((size, 3), steps))
+        want = write(others.as_strided((size, 3), steps))
+        assert torch.equal(memory, others)
+        assert all(map(torch.equal, got, want))
