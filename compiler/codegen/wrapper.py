@@ -5,6 +5,7 @@ In: a `Plan` and the arguments each kernel takes. Out: Python source defining ``
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,9 +42,12 @@ EXACT = (
     *(call for _, row in ROUTINES.rows() for call in row.calls),
 )
 
+NN = "torch._C._nn"
 # Python bindings that are faster than the same op called through `torch.ops`: by 1 microsecond,
 # for convolutions by 4.
 QUICK = {"aten.bernoulli.p": "torch.bernoulli"}
+QUICK |= {f"aten.{name}.Tensor": f"torch.{name}" for name in ("add", "sub", "mul", "div")}
+QUICK |= {"aten.sum.dim_IntList": "torch.sum", "aten.mean.dim": "torch.mean"}
 QUICK |= {
     f"aten.{name}.default": f"torch.{name}"
     for name in (
@@ -346,8 +350,9 @@ class Wrapper:
         """Return the name of a global for an op, so that calls do not look the op up."""
         # The bindings accept no list with None in it.
         gaps = any(isinstance(value, list | tuple) and None in value for value in step.args)
-        if step.target in QUICK and not gaps:
-            return QUICK[step.target]
+        quick = None if gaps else _binding(step.target)
+        if quick is not None:
+            return quick
         parts = step.path[2:] if step.path[:2] == ("torch", "ops") else step.path
         parts = parts[:-1] if parts[-1] == "default" else parts
         return self.bound.setdefault(spelled(step.target), "_".join(parts))
@@ -399,6 +404,28 @@ class Wrapper:
             return view.buffer
         size, stride = tuple_text(view.sizes), tuple_text(view.strides)
         return f"window({view.buffer}, {size}, {stride}, {python_index(view.offset)})"
+
+
+@functools.cache
+def _binding(target: str) -> str | None:
+    """Return the Python binding that calls an op: that of an op with one overload is no other's."""
+    if target in QUICK:
+        return QUICK[target]
+    space, name, overload = (*target.split("."), "", "")[:3]
+    packet = getattr(torch.ops.aten, name, None) if space == "aten" else None
+    if packet is None or overload != "default" or "default" not in packet.overloads():
+        return None
+    if packet.default._schema.is_mutable:
+        return None
+    schemas = [getattr(packet, other)._schema for other in packet.overloads()]
+    taken = [s for s in schemas if any("Tensor" in str(a.type) for a in s.arguments)]
+    if sum(not any(a.is_out for a in s.arguments) for s in taken) != 1:
+        return None
+    for module, spelled_so in ((torch._C._VariableFunctions, "torch"), (torch._C._nn, NN)):
+        if getattr(module, name, None) is not None:
+            same = spelled_so == NN or getattr(torch, name, None) is getattr(module, name)
+            return f"{spelled_so}.{name}" if same else None
+    return None
 
 
 def _strides_agree(buffer: Buffer, view: View) -> bool:

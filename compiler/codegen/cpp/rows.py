@@ -14,6 +14,7 @@ from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.halves import halves, in_runs, narrow, widen
 from tc.compiler.codegen.cpp.positions import LONGEST as LONGEST_OFFSETS
 from tc.compiler.codegen.cpp.positions import offsets
+from tc.compiler.codegen.cpp.rests import in_vectors
 from tc.compiler.codegen.cpp.stream import beyond_caches
 from tc.compiler.codegen.cpp.writer import (
     OMP,
@@ -361,10 +362,7 @@ class RowWriter(Writer):
         if runs:
             in_runs(self, runs, section.statements, last, start, stop, mark)
         else:
-            mark()
-            self.loop(last, start, stop)
-            self.statements(section.statements)
-            self.close()
+            in_vectors(self, section.statements, last, start, stop, mark, not plain)
         self.hoisted = {}
 
     def _offsets_first(

@@ -443,12 +443,17 @@ class Writer(Block):
             self.parallel(simd=True)
         self.loop(last)
 
+    def is_parallel(self) -> bool:
+        """Return whether threads may share the loops."""
+        known = self.work().constant
+        return self.threads > 1 and (known is None or known >= PARALLEL_WORK)
+
     def parallel(self, clause: str = "", simd: bool = False) -> None:
         """Mark the next loop parallel if there is enough work."""
         total = self.work()
         known = total.constant
         vector = " simd" if simd else ""
-        if self.threads > 1 and (known is None or known >= PARALLEL_WORK):
+        if self.is_parallel():
             guard = f" if({c_index(total)} >= {PARALLEL_WORK})" if known is None else ""
             if simd and guard:
                 guard = f" if(parallel: {c_index(total)} >= {PARALLEL_WORK})"
