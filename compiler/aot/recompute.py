@@ -19,6 +19,8 @@ from tc.compiler.aot.regions import KEEP, REGION
 from tc.compiler.core.gate import Gate
 
 aten = torch.ops.aten
+#: mark of nodes that stay calls of ATen, which backward does not repeat
+CALLED = "tc_called"
 
 
 class Formula:
@@ -27,7 +29,7 @@ class Formula:
     def __init__(self, op: fx.Node, result: fx.Node) -> None:
         self.op = op
         self.name = f"{result.name}_again"
-        self.meta = {key: value for key, value in result.meta.items() if key not in (KEEP, "val")}
+        self.meta = {key: value for key, value in result.meta.items() if key not in (KEEP, CALLED, "val")}
         parts = [user for user in op.users if user.target is operator.getitem]
         self.parts = {user.args[1]: user for user in parts}
         self.made: list[fx.Node] = []
