@@ -350,7 +350,8 @@ class Wrapper:
         """Return the name of a global for an op, so that calls do not look the op up."""
         # The bindings accept no list with None in it.
         gaps = any(isinstance(value, list | tuple) and None in value for value in step.args)
-        quick = None if gaps else _binding(step.target)
+        named = frozenset(name for name, _ in step.kwargs)
+        quick = None if gaps else _binding(step.target, len(step.args), named)
         if quick is not None:
             return quick
         parts = step.path[2:] if step.path[:2] == ("torch", "ops") else step.path
@@ -407,15 +408,26 @@ class Wrapper:
 
 
 @functools.cache
-def _binding(target: str) -> str | None:
-    """Return the Python binding that calls an op: that of an op with one overload is no other's."""
+def _binding(target: str, given: int, named: frozenset[str] = frozenset()) -> str | None:
+    """Return the Python binding that calls an op; None if it may compute something else.
+
+    An op with one overload has a binding that is no other's. Of numbers that are left out the
+    binding may know another value than the schema: ``at::Reduction::Mean`` is 0 there.
+
+    Args:
+        target: the op, ``aten.cumsum.default``.
+        given: the number of positional arguments.
+        named: the names of the others.
+    """
     if target in QUICK:
         return QUICK[target]
     space, name, overload = (*target.split("."), "", "")[:3]
     packet = getattr(torch.ops.aten, name, None) if space == "aten" else None
     if packet is None or overload != "default" or "default" not in packet.overloads():
         return None
-    if packet.default._schema.is_mutable:
+    schema = packet.default._schema
+    omitted = [a for a in schema.arguments[given:] if a.name not in named]
+    if schema.is_mutable or any(type(a.default_value) not in (type(None), bool) for a in omitted):
         return None
     schemas = [getattr(packet, other)._schema for other in packet.overloads()]
     taken = [s for s in schemas if any("Tensor" in str(a.type) for a in s.arguments)]

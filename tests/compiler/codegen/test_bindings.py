@@ -31,7 +31,7 @@ def test_bindings_take_the_arguments_of_their_schemas() -> None:
     """A call without arguments names those that are missing, in order."""
     compared = 0
     for name, schema in SCHEMAS.items():
-        spelled = _binding(f"aten.{name}.default")
+        spelled = _binding(f"aten.{name}.default", len(schema.arguments))
         if spelled is None or f"aten.{name}.default" in QUICK or name in OTHERWISE:
             continue
         wanted = [a.name for a in schema.arguments if not a.has_default_value()]
@@ -47,10 +47,19 @@ def test_bindings_take_the_arguments_of_their_schemas() -> None:
 
 
 def test_an_op_with_a_rival_overload_has_none() -> None:
-    assert _binding("aten.upsample_bilinear2d.default") is None
-    assert _binding("aten.kthvalue.values") is None
-    assert _binding("aten.index_reduce_.default") is None
-    assert _binding("prims.add.default") is None
+    assert _binding("aten.upsample_bilinear2d.default", 9) is None
+    assert _binding("aten.kthvalue.values", 9) is None
+    assert _binding("aten.index_reduce_.default", 9) is None
+    assert _binding("prims.add.default", 9) is None
+
+
+def test_defaults_of_a_binding_are_not_relied_on() -> None:
+    """The binding of a loss takes the mean for 0, which is none."""
+    assert _binding("aten.mse_loss.default", 2) is None
+    assert _binding("aten.mse_loss.default", 3) == "torch._C._nn.mse_loss"
+    assert _binding("aten.mse_loss.default", 2, frozenset(("reduction",))) is not None
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    assert torch._C._nn.mse_loss(x, y).shape != torch.ops.aten.mse_loss(x, y).shape
 
 
 PROGRAMS: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
