@@ -29,7 +29,9 @@ class Formula:
     def __init__(self, op: fx.Node, result: fx.Node) -> None:
         self.op = op
         self.name = f"{result.name}_again"
-        self.meta = {key: value for key, value in result.meta.items() if key not in (KEEP, CALLED, "val")}
+        self.meta = {
+            key: value for key, value in result.meta.items() if key not in (KEEP, CALLED, "val")
+        }
         parts = [user for user in op.users if user.target is operator.getitem]
         self.parts = {user.args[1]: user for user in parts}
         self.made: list[fx.Node] = []

@@ -42,7 +42,7 @@ EXACT = (
     *(call for _, row in ROUTINES.rows() for call in row.calls),
 )
 
-NN = "torch._C._nn"
+ATEN, NN = ("torch", "ops", "aten"), "torch._C._nn"
 # Python bindings that are faster than the same op called through `torch.ops`: by 1 microsecond,
 # for convolutions by 4.
 QUICK = {"aten.bernoulli.p": "torch.bernoulli"}
@@ -351,7 +351,8 @@ class Wrapper:
         # The bindings accept no list with None in it.
         gaps = any(isinstance(value, list | tuple) and None in value for value in step.args)
         named = frozenset(name for name, _ in step.kwargs)
-        quick = None if gaps else _binding(step.target, len(step.args), named)
+        quick = QUICK.get(step.target) or _binding(step.path, len(step.args), named)
+        quick = None if gaps else quick
         if quick is not None:
             return quick
         parts = step.path[2:] if step.path[:2] == ("torch", "ops") else step.path
@@ -408,23 +409,20 @@ class Wrapper:
 
 
 @functools.cache
-def _binding(target: str, given: int, named: frozenset[str] = frozenset()) -> str | None:
+def _binding(path: tuple[str, ...], given: int, named: frozenset[str] = frozenset()) -> str | None:
     """Return the Python binding that calls an op; None if it may compute something else.
 
     An op with one overload has a binding that is no other's. Of numbers that are left out the
     binding may know another value than the schema: ``at::Reduction::Mean`` is 0 there.
 
     Args:
-        target: the op, ``aten.cumsum.default``.
+        path: of the op: ``("torch", "ops", "aten", "cumsum", "default")``.
         given: the number of positional arguments.
         named: the names of the others.
     """
-    if target in QUICK:
-        return QUICK[target]
-    space, name, overload = (*target.split("."), "", "")[:3]
-    packet = getattr(torch.ops.aten, name, None) if space == "aten" else None
-    if packet is None or overload != "default" or "default" not in packet.overloads():
+    if path[:3] != ATEN or path[-1] != "default":
         return None
+    name, packet = path[3], getattr(torch.ops.aten, path[3])
     schema = packet.default._schema
     omitted = [a for a in schema.arguments[given:] if a.name not in named]
     if schema.is_mutable or any(type(a.default_value) not in (type(None), bool) for a in omitted):

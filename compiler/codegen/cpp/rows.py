@@ -326,7 +326,10 @@ class RowWriter(Writer):
         Adding up those of each turn of the loops around would take longer than the loop.
         """
         *around, last = self.kernel.inner
-        length, turns = ix.extent(last).constant, ix.product([ix.extent(v) for v in around]).constant
+        length, turns = (
+            ix.extent(last).constant,
+            ix.product([ix.extent(v) for v in around]).constant,
+        )
         only = all(isinstance(s, Accumulate | Let) for s in section.statements)
         short = length is not None and WIDE // 4 <= length <= LANES_OF_SUMS
         few = bool(around) and turns is not None and 1 < turns <= BLOCK

@@ -23,6 +23,10 @@ SCHEMAS = {
 OTHERWISE = ("ldexp", "frexp")
 
 
+def path_of(name: str, overload: str = "default") -> tuple[str, ...]:
+    return ("torch", "ops", "aten", name, overload)
+
+
 def given(name: str) -> str:
     return {"self": "input"}.get(name, name)
 
@@ -31,7 +35,7 @@ def test_bindings_take_the_arguments_of_their_schemas() -> None:
     """A call without arguments names those that are missing, in order."""
     compared = 0
     for name, schema in SCHEMAS.items():
-        spelled = _binding(f"aten.{name}.default", len(schema.arguments))
+        spelled = _binding(path_of(name), len(schema.arguments))
         if spelled is None or f"aten.{name}.default" in QUICK or name in OTHERWISE:
             continue
         wanted = [a.name for a in schema.arguments if not a.has_default_value()]
@@ -47,17 +51,17 @@ def test_bindings_take_the_arguments_of_their_schemas() -> None:
 
 
 def test_an_op_with_a_rival_overload_has_none() -> None:
-    assert _binding("aten.upsample_bilinear2d.default", 9) is None
-    assert _binding("aten.kthvalue.values", 9) is None
-    assert _binding("aten.index_reduce_.default", 9) is None
-    assert _binding("prims.add.default", 9) is None
+    assert _binding(path_of("upsample_bilinear2d"), 9) is None
+    assert _binding(path_of("kthvalue", "values"), 9) is None
+    assert _binding(path_of("index_reduce_"), 9) is None
+    assert _binding(("torch", "ops", "prims", "add", "default"), 9) is None
 
 
 def test_defaults_of_a_binding_are_not_relied_on() -> None:
     """The binding of a loss takes the mean for 0, which is none."""
-    assert _binding("aten.mse_loss.default", 2) is None
-    assert _binding("aten.mse_loss.default", 3) == "torch._C._nn.mse_loss"
-    assert _binding("aten.mse_loss.default", 2, frozenset(("reduction",))) is not None
+    assert _binding(path_of("mse_loss"), 2) is None
+    assert _binding(path_of("mse_loss"), 3) == "torch._C._nn.mse_loss"
+    assert _binding(path_of("mse_loss"), 2, frozenset(("reduction",))) is not None
     x, y = torch.randn(3, 4), torch.randn(3, 4)
     assert torch._C._nn.mse_loss(x, y).shape != torch.ops.aten.mse_loss(x, y).shape
 

@@ -1,4 +1,4 @@
-"""Reductions over dimensions apart from each other: elements of a short loop have their own sums."""
+"""Reductions over dimensions apart: elements of a short loop have their own sums."""
 
 from __future__ import annotations
 
