@@ -21,6 +21,9 @@ from tc.compiler.schedule.plan import Accumulate, Statement, Store
 
 #: bytes of the longest vectors
 VECTOR = 64
+#: what stands for elements beyond the row, whose results nothing reads: 1, which no function of
+#: ours computes in a slow way
+ONES = {torch.bfloat16: "0x3f80", torch.float16: "0x3c00"}
 #: operations whose operands gcc does not compute for elements that are masked
 CHOOSING = frozenset(("at", "into", "select", "scalar"))
 
@@ -60,24 +63,45 @@ def in_vectors(
     mark()
     writer.count(f"d_{variable}", "0", count, kind="int")
     writer.declare("const long long", str(variable), f"{whole} + d_{variable}")
-    writer.open(f"if ({variable} < {stop})")
-    writer.statements(statements)
-    writer.close(2 if known else 3)
+    writer.mask = f"in_{variable}"
+    writer.declare("const int", writer.mask, f"{variable} < {stop}")
+    writer.statements(_read(writer, statements, f"{writer.mask} ? {{}} : {{}}"))
+    writer.mask = ""
+    writer.close(1 if known else 2)
 
 
 def _steady_first(
     writer: Writer, statements: Sequence[Statement], variable: Index
 ) -> Sequence[Statement]:
     """Read what is the same in a whole row before its rest, as gcc does not where it may not be."""
-    read: dict[Expr, Expr] = {}
     stored = {s.buffer for s in statements if isinstance(s, Store)}
-    for use in dict.fromkeys(use for s in statements for use in s.value.loads()):
-        if use.data[0] not in stored and ix.coefficient(use.data[1], variable) is ix.ZERO:
-            writer.names[0] += 1
-            name = f"t{writer.names[0]}"
-            place = f"{use.data[0]}[{c_index(use.data[1])}]"
-            writer.declare(f"const {c_type(use.dtype)}", name, place)
-            read[use] = Expr("local", (), use.dtype, (name,))
+
+    def steady(use: Expr) -> bool:
+        return use.data[0] not in stored and ix.coefficient(use.data[1], variable) is ix.ZERO
+
+    return _read(writer, statements, "{}", steady)
+
+
+def _read(
+    writer: Writer,
+    statements: Sequence[Statement],
+    how: str,
+    which: Callable[[Expr], bool] = lambda use: True,
+) -> Sequence[Statement]:
+    """Print reads of elements; return the statements over their results.
+
+    ``how`` is C with the places of an element and of what stands for one.
+
+    All that is computed of them is computed for all elements of a vector: gcc makes no vectors of
+    functions of ours that are called under a condition.
+    """
+    read: dict[Expr, Expr] = {}
+    for use in dict.fromkeys(use for s in statements for use in s.value.loads() if which(use)):
+        writer.names[0] += 1
+        name = f"t{writer.names[0]}"
+        place = f"{use.data[0]}[{c_index(use.data[1])}]"
+        writer.declare(f"const {c_type(use.dtype)}", name, how.format(place, ONES.get(use.dtype, "1")))
+        read[use] = Expr("local", (), use.dtype, (name,))
     return replaced(statements, read)
 
 

@@ -163,7 +163,7 @@ class Writer(Block):
         self.names = [0]
         self.arrays: set[str] = set()
         self.hoisted: dict[Expr, str] = {}
-        self.branching = False
+        self.branching, self.mask = False, ""
         self.widened = {
             node
             for statement in kernel.statements()
@@ -475,7 +475,8 @@ class Writer(Block):
         text = printer.value(statement.value)
         if isinstance(statement, Store):
             plain = f"{statement.buffer}[{c_index(statement.index)}]"
-            self.emit(f"{self.waiting.get(statement.buffer, plain)} = {text};")
+            inside = f"if ({self.mask}) " if self.mask else ""
+            self.emit(f"{inside}{self.waiting.get(statement.buffer, plain)} = {text};")
         elif isinstance(statement, Let):
             if statement.name in self.arrays:
                 self.emit(f"{statement.name}[j] = {text};")
@@ -546,7 +547,11 @@ class Writer(Block):
         accumulator = self.accumulators[statement.name]
         at = self.at
         name = f"x_{statement.name}"
-        self.declare(f"const {c_type(statement.value.dtype)}", name, text)
+        kind = f"const {c_type(statement.value.dtype)}"
+        if self.mask:
+            self.declare(kind, f"all_{statement.name}", text)
+            text = f"{self.mask} ? all_{statement.name} : {accumulator.start()}"
+        self.declare(kind, name, text)
         if statement.kind in ("argmax", "argmin"):
             self._arg(accumulator, name, at)
             return
