@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.artifact import is_view
+from tc.compiler.aot.artifact import CALLED, is_view
 from tc.compiler.aot.mincut import INFINITE, FlowNetwork
 from tc.compiler.aot.passes import has_effect
-from tc.compiler.aot.recompute import CALLED, add_formulas
+from tc.compiler.aot.recompute import add_formulas
 from tc.compiler.aot.regions import KEEP, REGION
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.symbolic import SYMBOLIC

@@ -14,13 +14,12 @@ from typing import Any
 import torch
 from torch import fx
 
+from tc.compiler.aot.artifact import CALLED
 from tc.compiler.aot.passes import same_layout, share_common_subexpressions
 from tc.compiler.aot.regions import KEEP, REGION
 from tc.compiler.core.gate import Gate
 
 aten = torch.ops.aten
-#: mark of nodes that stay calls of ATen, which backward does not repeat
-CALLED = "tc_called"
 
 
 class Formula:

@@ -100,7 +100,9 @@ def _read(
         writer.names[0] += 1
         name = f"t{writer.names[0]}"
         place = f"{use.data[0]}[{c_index(use.data[1])}]"
-        writer.declare(f"const {c_type(use.dtype)}", name, how.format(place, ONES.get(use.dtype, "1")))
+        writer.declare(
+            f"const {c_type(use.dtype)}", name, how.format(place, ONES.get(use.dtype, "1"))
+        )
         read[use] = Expr("local", (), use.dtype, (name,))
     return replaced(statements, read)
 
