@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from tc import trace
-from tc.compiler.aot import Fallback
+from tc.compiler.aot import CALLED, Fallback
 from tc.compiler.aot_dispatch import Compilers, compile_graph
 from tc.compiler.cache.graph_cache import GraphCache, run
 from tc.compiler.capture import hook
@@ -326,9 +326,14 @@ def _on_several_gpus(parts: GraphSplit, kind: str, request: Request) -> Boxed:
 
 def _joint(module: fx.GraphModule, gate: Gate, options: InductorOptions) -> None:
     """Arrange forward and backward as one graph, so that what is kept has the chosen layout."""
-    from tc.compiler import library  # a graph found on disk needs none of it
+    from tc.compiler import library, loops  # a graph found on disk needs none of it
 
     library.arrange_joint(module, gate, *_tuners(options, gpu_of(module)))
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        is_complex = isinstance(value, torch.Tensor) and value.is_complex()
+        if node.op == "call_function" and (is_complex or not loops.made_of_loops(node)):
+            node.meta[CALLED] = True
 
 
 def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:

@@ -551,6 +551,9 @@ _rows(
         C(i(3), [1, 1], 7),
     ],
 )
+for _pad in ("reflection_pad{}d.default", "replication_pad{}d.default"):
+    for _k in (1, 2, 3):
+        _rows(_pad.format(_k), lambda k=_k: [C(n(2, *(5, 6, 4)[:k]), [1, 2, 0, 3, 2, 1][: 2 * k])])
 _rows(
     "slice_scatter.default",
     lambda: [C(n(6, 4), n(2, 4), 0, 1, 3), C(n(6, 4), n(6, 2), 1, 0, 4, 2), C(n(5), n(2), 0, -2)],

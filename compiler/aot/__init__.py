@@ -5,6 +5,7 @@ This package exports the parts that run compiled graphs. Those that make them ar
 """
 
 from tc.compiler.aot.artifact import (
+    CALLED,
     OUTPUTS,
     AotGraph,
     Contract,
@@ -17,6 +18,7 @@ from tc.compiler.aot.layouts import wants_grad
 from tc.compiler.aot.wrap import wrap, wrap_contract
 
 __all__ = [
+    "CALLED",
     "OUTPUTS",
     "AotGraph",
     "Contract",

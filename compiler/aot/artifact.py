@@ -16,6 +16,8 @@ from tc.compiler.core.nodetext import describe, node_line
 from tc.compiler.errors import VerifyError
 
 aten = torch.ops.aten
+#: mark of nodes that stay calls of ATen, which backward does not repeat
+CALLED = "tc_called"
 
 ORIGIN_KEYS = ("tc_origin", "stack_trace", "nn_module_stack", "source_fn_stack")
 

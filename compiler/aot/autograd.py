@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch._C._dynamo import guards as _c
 from torch.autograd.function import BackwardCFunction
 
 from tc.compiler.aot.artifact import Fresh, Output, SameInput, TrainingContract, aten
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 hooks_of_saved = torch._C._autograd._top_saved_tensors_default_hooks
 EMPTY = torch.empty(0, device="cpu")
 keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
+TensorGuards: Any = getattr(_c, "TensorGuards", None)
 is_batched = torch._C._functorch.is_legacy_batchedtensor
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
@@ -171,6 +173,7 @@ def _backward_of(
     whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
     dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
     saves = contract.saved_tensors > 0
+    as_before = SeenGradients()
     keeps = rerun is not None and not rerun.keeps_nothing
 
     def run_backward(ctx: Any, *gradients: Any) -> Any:
@@ -193,10 +196,12 @@ def _backward_of(
         if ctx.kept is not None:
             saved = [laid_out(t, *layout) for t, layout in zip(saved, ctx.kept, strict=True)]
         program: Callable[[list[Any]], Sequence[Any]] = whole
-        if any(map(is_many, tangents)):
-            program = in_parts
-        else:
-            tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
+        if not as_before(tangents, ctx.strides):
+            if any(map(is_many, tangents)):
+                program = in_parts
+            else:
+                given, tangents = tangents, list(map(laid_out, tangents, ctx.strides, dtypes))
+                as_before.remember(given, tangents, ctx.strides)
         if torch.is_grad_enabled():  # create_graph=True
             if rerun is not None:
                 return rerun.gradients(ctx.again if keeps else None, saved, tangents)
@@ -213,6 +218,34 @@ def _backward_of(
     # The engine may call it in a region of PyTorch's compiler: a whole training step.
     levels.never_traced(engine_calls)
     return run_backward
+
+
+class SeenGradients:
+    """Gradients of outputs that lay as backward was compiled for, and were plain tensors.
+
+    Torch's guards compare type, dispatch keys, dtype, device, sizes and strides in one call, where
+    `is_many` and `laid_out` ask each tensor ten questions.
+    """
+
+    #: after so many changes of layouts none are remembered any more
+    MOST = 8
+
+    def __init__(self) -> None:
+        self.seen: tuple[list[Any], Callable[..., bool]] | None = None
+        self.changes = 0
+
+    def __call__(self, tangents: Sequence[Any], strides: list[Any]) -> bool:
+        """Return whether gradients are as those that are remembered."""
+        return self.seen is not None and strides == self.seen[0] and self.seen[1](*tangents)
+
+    def remember(self, given: Sequence[Any], taken: Sequence[Any], strides: list[Any]) -> None:
+        """Remember gradients, if they were taken as they were given."""
+        same = bool(given) and all(one is other for one, other in zip(given, taken, strict=True))
+        if TensorGuards is None or not same or self.changes == self.MOST:
+            return
+        self.changes += 1
+        guards = TensorGuards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        self.seen = list(strides), guards.check
 
 
 def gradients_by(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.artifact import is_view
+from tc.compiler.aot.artifact import CALLED, is_view
 from tc.compiler.aot.mincut import INFINITE, FlowNetwork
 from tc.compiler.aot.passes import has_effect
 from tc.compiler.aot.recompute import add_formulas
@@ -178,7 +178,7 @@ class MinCutPartition:
         if REGION in node.meta and self.gate.allow(f"aot.checkpoint.{target}", node.name):
             return "it leaves a checkpoint" if self._leaves_region(node, needed) else None
         cheap = target in CHEAP or is_pointwise(target)
-        if not cheap:
+        if not cheap or CALLED in node.meta:
             return f"{target} must not be recomputed"
         allowed = self.gate.allow(f"aot.recompute.{target}", node.name)
         return None if allowed else "backward uses it"

@@ -58,9 +58,7 @@ FROM_TORCH = {
         tril triu _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
     "creation": """eye fill linspace logspace new_empty new_full new_ones new_zeros ones_like
         zeros_like zeros ones empty_like hann_window""",
-    "resampling": """reflection_pad1d reflection_pad2d reflection_pad3d reflection_pad1d_backward
-        reflection_pad2d_backward reflection_pad3d_backward replication_pad1d replication_pad2d
-        replication_pad3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d
+    "resampling": """upsample_linear1d upsample_bilinear2d upsample_trilinear3d
         affine_grid_generator""",
 }
 

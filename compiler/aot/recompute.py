@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from tc.compiler.aot.artifact import CALLED
 from tc.compiler.aot.passes import same_layout, share_common_subexpressions
 from tc.compiler.aot.regions import KEEP, REGION
 from tc.compiler.core.gate import Gate
@@ -27,7 +28,9 @@ class Formula:
     def __init__(self, op: fx.Node, result: fx.Node) -> None:
         self.op = op
         self.name = f"{result.name}_again"
-        self.meta = {key: value for key, value in result.meta.items() if key not in (KEEP, "val")}
+        self.meta = {
+            key: value for key, value in result.meta.items() if key not in (KEEP, CALLED, "val")
+        }
         parts = [user for user in op.users if user.target is operator.getitem]
         self.parts = {user.args[1]: user for user in parts}
         self.made: list[fx.Node] = []

@@ -166,7 +166,7 @@ class ExprPrinter:
         """
         same: dict[Expr, bool] = {}
         for node in self._order(root, {}):
-            steady = fixed(node) if node.op in FIXABLE else bool(node.args)
+            steady = fixed(node) if node.op in FIXABLE else bool(node.args) and node.op != "into"
             same[node] = steady and all(same.get(a, a in self.known) for a in node.args)
         for node in same:
             if node.op in ("at", "into") and not same[node]:

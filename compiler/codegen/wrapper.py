@@ -5,6 +5,7 @@ In: a `Plan` and the arguments each kernel takes. Out: Python source defining ``
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,9 +42,12 @@ EXACT = (
     *(call for _, row in ROUTINES.rows() for call in row.calls),
 )
 
+ATEN, NN = ("torch", "ops", "aten"), "torch._C._nn"
 # Python bindings that are faster than the same op called through `torch.ops`: by 1 microsecond,
 # for convolutions by 4.
 QUICK = {"aten.bernoulli.p": "torch.bernoulli"}
+QUICK |= {f"aten.{name}.Tensor": f"torch.{name}" for name in ("add", "sub", "mul", "div")}
+QUICK |= {"aten.sum.dim_IntList": "torch.sum", "aten.mean.dim": "torch.mean"}
 QUICK |= {
     f"aten.{name}.default": f"torch.{name}"
     for name in (
@@ -346,8 +350,11 @@ class Wrapper:
         """Return the name of a global for an op, so that calls do not look the op up."""
         # The bindings accept no list with None in it.
         gaps = any(isinstance(value, list | tuple) and None in value for value in step.args)
-        if step.target in QUICK and not gaps:
-            return QUICK[step.target]
+        named = frozenset(name for name, _ in step.kwargs)
+        quick = QUICK.get(step.target) or _binding(step.path, len(step.args), named)
+        quick = None if gaps else quick
+        if quick is not None:
+            return quick
         parts = step.path[2:] if step.path[:2] == ("torch", "ops") else step.path
         parts = parts[:-1] if parts[-1] == "default" else parts
         return self.bound.setdefault(spelled(step.target), "_".join(parts))
@@ -399,6 +406,36 @@ class Wrapper:
             return view.buffer
         size, stride = tuple_text(view.sizes), tuple_text(view.strides)
         return f"window({view.buffer}, {size}, {stride}, {python_index(view.offset)})"
+
+
+@functools.cache
+def _binding(path: tuple[str, ...], given: int, named: frozenset[str] = frozenset()) -> str | None:
+    """Return the Python binding that calls an op; None if it may compute something else.
+
+    An op with one overload has a binding that is no other's. Of numbers that are left out the
+    binding may know another value than the schema: ``at::Reduction::Mean`` is 0 there.
+
+    Args:
+        path: of the op: ``("torch", "ops", "aten", "cumsum", "default")``.
+        given: the number of positional arguments.
+        named: the names of the others.
+    """
+    if path[:3] != ATEN or path[-1] != "default":
+        return None
+    name, packet = path[3], getattr(torch.ops.aten, path[3])
+    schema = packet.default._schema
+    omitted = [a for a in schema.arguments[given:] if a.name not in named]
+    if schema.is_mutable or any(type(a.default_value) not in (type(None), bool) for a in omitted):
+        return None
+    schemas = [getattr(packet, other)._schema for other in packet.overloads()]
+    taken = [s for s in schemas if any("Tensor" in str(a.type) for a in s.arguments)]
+    if sum(not any(a.is_out for a in s.arguments) for s in taken) != 1:
+        return None
+    for module, spelled_so in ((torch._C._VariableFunctions, "torch"), (torch._C._nn, NN)):
+        if getattr(module, name, None) is not None:
+            same = spelled_so == NN or getattr(torch, name, None) is getattr(module, name)
+            return f"{spelled_so}.{name}" if same else None
+    return None
 
 
 def _strides_agree(buffer: Buffer, view: View) -> bool:

@@ -553,7 +553,7 @@ def _evaluate_atom(atom: Atom, values: Mapping[str, Any]) -> Any:
         return a // b
     if atom.kind == "mod":
         return a % b
-    return min(a, b) if atom.kind == "min" else max(a, b)
+    return a + (b - a) * (b < a if atom.kind == "min" else b > a)
 
 
 # ---------------------------------------------------------------- printing

@@ -11,6 +11,7 @@ from dataclasses import replace
 from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.halves import halves, in_runs
 from tc.compiler.codegen.cpp.positions import LONGEST, Offset, branches, offsets
+from tc.compiler.codegen.cpp.rests import in_vectors
 from tc.compiler.codegen.cpp.stream import LINE
 from tc.compiler.codegen.cpp.writer import SHORT, STREAM, Writer, at_least, atom_of
 from tc.compiler.codegen.printer import c_index, c_type
@@ -68,10 +69,7 @@ class PointwiseWriter(Writer):
             self._fetch_next_row(statements, rows[-1], last, start, stop)
         for statements, start, stop in ranges:
             self.hoist(statements, last, frozenset(), (c_index(start), c_index(stop)))
-            self.simd()
-            self.loop(last, c_index(start), c_index(stop))
-            self.statements(statements)
-            self.close()
+            in_vectors(self, statements, last, c_index(start), c_index(stop), self.simd)
             self.hoisted = {}
         self.close(len(rows))
 
@@ -136,6 +134,8 @@ class PointwiseWriter(Writer):
             if not around:
                 self.parallel()
             in_runs(self, runs, statements, last, *bounds[last], self.simd)
+        elif not found and (around or not self.is_parallel()):
+            in_vectors(self, statements, last, *bounds[last], self.simd)
         else:
             if around:
                 self.vectors(statements, last)

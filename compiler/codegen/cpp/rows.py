@@ -14,6 +14,7 @@ from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.halves import halves, in_runs, narrow, widen
 from tc.compiler.codegen.cpp.positions import LONGEST as LONGEST_OFFSETS
 from tc.compiler.codegen.cpp.positions import offsets
+from tc.compiler.codegen.cpp.rests import in_vectors
 from tc.compiler.codegen.cpp.stream import beyond_caches
 from tc.compiler.codegen.cpp.writer import (
     OMP,
@@ -36,6 +37,8 @@ from tc.compiler.schedule.plan import Accumulate, Let, Running, Section, Stateme
 
 BLOCK = 4096
 WIDE = 64
+# Elements of the longest inner loop each of which has its own sums.
+LANES_OF_SUMS = 256
 # Prefetch distance in elements. Measured: a sum of 29 MB takes a tenth less time.
 AHEAD = 512
 # Arrays of one row become registers if they have at most so many elements.
@@ -295,6 +298,9 @@ class RowWriter(Writer):
         self._declare(sums)
         extent = ix.extent(inner[-1]).constant
         plain = all(a.kind in OMP for a in sums)
+        if plain and self._have_lanes(section):
+            self._run_in_lanes(section, sums)
+            return
         blocked = plain and bool(sums) and (extent is None or extent > BLOCK)
         partial = plain and bool(sums) and (blocked or len(inner) > 1)
         passes = sum(s.level == "inner" for s in self.kernel.sections)
@@ -311,6 +317,49 @@ class RowWriter(Writer):
             self._join_partials(sums)
         self.running = "a"
         self.close(opened)
+        for accumulator in sums:
+            self._show(accumulator)
+
+    def _have_lanes(self, section: Section) -> bool:
+        """Return whether each element of a short inner loop has sums of its own, added up last.
+
+        Adding up those of each turn of the loops around would take longer than the loop.
+        """
+        *around, last = self.kernel.inner
+        length, turns = (
+            ix.extent(last).constant,
+            ix.product([ix.extent(v) for v in around]).constant,
+        )
+        only = all(isinstance(s, Accumulate | Let) for s in section.statements)
+        short = length is not None and WIDE // 4 <= length <= LANES_OF_SUMS
+        few = bool(around) and turns is not None and 1 < turns <= BLOCK
+        shared = self.threads > 1 and not self.kernel.outer
+        runs = halves(section.statements, last) or offsets(section.statements, atom_of(last))
+        return only and short and few and not shared and not runs
+
+    def _run_in_lanes(self, section: Section, sums: list[Accumulator]) -> None:
+        """Print a pass over a row in which each element of the last loop has its own sums."""
+        *around, last = self.kernel.inner
+        extent = c_index(ix.extent(last))
+        pairs = [
+            pair for a in sums for pair in zip(a.variables("a"), a.variables("l"), strict=True)
+        ]
+        for _, (kind, name, _, _) in pairs:
+            self.declare(kind, name, length=f"[{extent}]")
+        for _, (_, name, start, _) in pairs:
+            self.each("j", "0", extent, "", f"{name}[j] = {start};")
+        for variable in around:
+            self.loop(variable)
+        self.hoist(section.statements, last, self._row_locals(), ("0", extent))
+        self.running, self.at = "l", f"[{last}]"
+        in_vectors(self, section.statements, last, "0", extent, self.simd)
+        self.running, self.at, self.hoisted = "a", "", {}
+        self.close(len(around))
+        self.simd(clause(sums, "a"))
+        self.count("j", "0", extent)
+        for (_, total, _, op), (_, name, _, _) in pairs:
+            self.emit(joined(total, f"{name}[j]", op))
+        self.close()
         for accumulator in sums:
             self._show(accumulator)
 
@@ -361,10 +410,7 @@ class RowWriter(Writer):
         if runs:
             in_runs(self, runs, section.statements, last, start, stop, mark)
         else:
-            mark()
-            self.loop(last, start, stop)
-            self.statements(section.statements)
-            self.close()
+            in_vectors(self, section.statements, last, start, stop, mark, not plain)
         self.hoisted = {}
 
     def _offsets_first(

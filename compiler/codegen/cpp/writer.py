@@ -163,7 +163,7 @@ class Writer(Block):
         self.names = [0]
         self.arrays: set[str] = set()
         self.hoisted: dict[Expr, str] = {}
-        self.branching = False
+        self.branching, self.mask = False, ""
         self.widened = {
             node
             for statement in kernel.statements()
@@ -443,12 +443,17 @@ class Writer(Block):
             self.parallel(simd=True)
         self.loop(last)
 
+    def is_parallel(self) -> bool:
+        """Return whether threads may share the loops."""
+        known = self.work().constant
+        return self.threads > 1 and (known is None or known >= PARALLEL_WORK)
+
     def parallel(self, clause: str = "", simd: bool = False) -> None:
         """Mark the next loop parallel if there is enough work."""
         total = self.work()
         known = total.constant
         vector = " simd" if simd else ""
-        if self.threads > 1 and (known is None or known >= PARALLEL_WORK):
+        if self.is_parallel():
             guard = f" if({c_index(total)} >= {PARALLEL_WORK})" if known is None else ""
             if simd and guard:
                 guard = f" if(parallel: {c_index(total)} >= {PARALLEL_WORK})"
@@ -470,7 +475,8 @@ class Writer(Block):
         text = printer.value(statement.value)
         if isinstance(statement, Store):
             plain = f"{statement.buffer}[{c_index(statement.index)}]"
-            self.emit(f"{self.waiting.get(statement.buffer, plain)} = {text};")
+            inside = f"if ({self.mask}) " if self.mask else ""
+            self.emit(f"{inside}{self.waiting.get(statement.buffer, plain)} = {text};")
         elif isinstance(statement, Let):
             if statement.name in self.arrays:
                 self.emit(f"{statement.name}[j] = {text};")
@@ -541,7 +547,11 @@ class Writer(Block):
         accumulator = self.accumulators[statement.name]
         at = self.at
         name = f"x_{statement.name}"
-        self.declare(f"const {c_type(statement.value.dtype)}", name, text)
+        kind = f"const {c_type(statement.value.dtype)}"
+        if self.mask:
+            self.declare(kind, f"all_{statement.name}", text)
+            text = f"{self.mask} ? all_{statement.name} : {accumulator.start()}"
+        self.declare(kind, name, text)
         if statement.kind in ("argmax", "argmin"):
             self._arg(accumulator, name, at)
             return

@@ -34,19 +34,21 @@ TC_INLINE float tc_exp_f32(float x) {
 
 /* helper: tc_exp2_f32 */
 TC_INLINE float tc_exp2_f32(float x) {
-  float c = x > 129.0f ? 129.0f : x;
-  c = c < -151.0f ? -151.0f : c;
-  float n = (c + 12582912.0f) - 12582912.0f;
-  float r = (c - n) * 0.693147180559945f;
-  float p = 0.0013814464763831323f;
-  p = tc_fma_f32(p, r, 0.008368780622495624f);
-  p = tc_fma_f32(p, r, 0.041668394258952864f);
-  p = tc_fma_f32(p, r, 0.16666520105543342f);
-  p = tc_fma_f32(p, r, 0.4999999341226183f);
-  p = tc_fma_f32(p, r * r, r) + 1.0f;
-  int i = (int)n, half = i >> 1;
-  p *= tc_float_bits((unsigned)(half + 127) << 23);
-  return p * tc_float_bits((unsigned)(i - half + 127) << 23);
+  /* as tc_exp_f32, where x - n is exact */
+  int c = (int)tc_bits_f32(x);
+  c = c < 0x43010000 ? c : 0x43010000; /* 129 */
+  float t = tc_float_bits((unsigned)c) + 12583038.0f;
+  float r = (x - (t - 12583038.0f)) * 0.693147180559945f;
+  float p = 0.0027687211986631155f;
+  p = tc_fma_f32(p, r, 0.016748391091823578f);
+  p = tc_fma_f32(p, r, 0.08333601057529449f);
+  p = tc_fma_f32(p, r, 0.3333286046981812f);
+  p = tc_fma_f32(p, r, 0.9999998807907104f);
+  p = tc_fma_f32(tc_fma_f32(p, r, 2.0f), r, 2.0f);
+  unsigned power = tc_bits_f32(t) << 23;
+  float y = p * tc_float_bits(x < -125.4f ? power + (64u << 23) : power);
+  y *= x < -125.4f ? 5.42101086242752217e-20f /* 2^-64 */ : 1.0f;
+  return x < -150.0f ? 0.0f : y;
 }
 
 /* helper: tc_expm1_f32 */
@@ -169,27 +171,28 @@ TC_INLINE double tc_exp_of_part_f64(double r) {
   return tc_fma_f64(p, r * r, r);
 }
 
-/* helper: tc_scaled_f64 */
-TC_INLINE double tc_scaled_f64(double p, long long i) {
-  /* p * 2^i by halves, so that results may be denormal */
-  long long half = i >> 1;
-  p *= tc_double_bits((half + 1023) << 52);
-  return p * tc_double_bits((i - half + 1023) << 52);
+/* helper: tc_to_power_f64 */
+TC_INLINE double tc_to_power_f64(double q, double t, int tiny) {
+  /* (1 + q) * 2^n, n in the low bits of t less 6755399441056766; where that may be denormal, it is
+     made 2^64 times too large first */
+  unsigned long long power = (unsigned long long)tc_bits_f64(t) << 52;
+  double y = tc_fma_f64(q, 2.0, 2.0);
+  y *= tc_double_bits((long long)(tiny ? power + (64ULL << 52) : power));
+  return y * (tiny ? 5.42101086242752217e-20 : 1.0);
 }
 
 /* helper: tc_exp_sum_f64 */
 TC_INLINE double tc_exp_sum_f64(double x, double rest) {
-  /* e^(x + rest), the rest small beside x */
-  double c = x > 710.0 ? 710.0 : x;
-  c = c < -746.0 ? 0.0 : c;
-  double shifted = c * 1.44269504088896340736 + 6755399441055744.0;
-  double n = shifted - 6755399441055744.0;
-  double r = tc_fma_f64(n, -6.93147180369123816490e-01, c);
+  /* e^(x + rest), the rest small beside x; clamped is only what n is made of, by integers, and the
+     rest of x still is inf or NaN */
+  long long c = tc_bits_f64(x);
+  c = c < 0x4086300000000000LL ? c : 0x4086300000000000LL; /* 710 */
+  double t = tc_fma_f64(tc_double_bits(c), 1.44269504088896340736, 6755399441056766.0);
+  double n = t - 6755399441056766.0;
+  double r = tc_fma_f64(n, -6.93147180369123816490e-01, x);
   r = tc_fma_f64(n, -1.90821492927058770002e-10, r) + rest;
-  /* the low bits of the shifted value are n */
-  long long i = tc_bits_f64(shifted) - 0x4338000000000000LL;
-  double p = tc_scaled_f64(tc_exp_of_part_f64(r) + 1.0, i);
-  return x < -746.0 ? 0.0 : p;
+  double y = tc_to_power_f64(tc_exp_of_part_f64(r), t, x < -707.5);
+  return x < -746.0 ? 0.0 : y;
 }
 
 /* helper: tc_exp_f64 */
@@ -197,15 +200,15 @@ TC_INLINE double tc_exp_f64(double x) { return tc_exp_sum_f64(x, 0.0); }
 
 /* helper: tc_exp2_f64 */
 TC_INLINE double tc_exp2_f64(double x) {
-  double c = x > 1025.0 ? 1025.0 : x;
-  c = c < -1076.0 ? 0.0 : c;
-  double shifted = c + 6755399441055744.0, n = shifted - 6755399441055744.0;
-  long long i = tc_bits_f64(shifted) - 0x4338000000000000LL;
-  double d = c - n, r = d * 0.693147180559945309;
-  /* what the product loses */
-  r += tc_fma_f64(d, 0.693147180559945309, -r) + d * 2.31904681384629955e-17;
-  double p = tc_scaled_f64(tc_exp_of_part_f64(r) + 1.0, i);
-  return x < -1076.0 ? 0.0 : p;
+  long long c = tc_bits_f64(x);
+  c = c < 0x4090040000000000LL ? c : 0x4090040000000000LL; /* 1025 */
+  double t = tc_double_bits(c) + 6755399441056766.0;
+  double d = x - (t - 6755399441056766.0), r = d * 0.693147180559945309;
+  /* what the product loses, which is nothing where it is infinite */
+  double lost = tc_fma_f64(d, 0.693147180559945309, -r) + d * 2.31904681384629955e-17;
+  r += x < 1e300 ? lost : 0.0;
+  double y = tc_to_power_f64(tc_exp_of_part_f64(r), t, x < -1020.5);
+  return x < -1076.0 ? 0.0 : y;
 }
 
 /* helper: tc_expm1_f64 */

@@ -6,7 +6,7 @@ In: calls of ATen indexing, concatenation and padding ops. Out: values whose loa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from tc.compiler.loops.lower.builder import (
 from tc.compiler.loops.lower.pointwise import apply, compare
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, number, tensor
 from tc.compiler.loops.lower.views import slice_start
-from tc.compiler.loops.ops import compute_dtype
+from tc.compiler.loops.ops import CHEAP, compute_dtype
 
 INDEXED = (*READS, "index")
 # If a source has at least this many elements for each that is read, only the latter are computed.
@@ -112,6 +112,59 @@ def _pad(b: Builder, call: Call) -> Tensor:
     value = converted(b.element(source, at), wide)
     if inside is not None:
         value = select(inside, value, scalar_value(call["value"], wide))
+    return b.value(call.sizes, call.dtype, value)
+
+
+@lowering("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def _reflected(b: Builder, call: Call) -> Tensor:
+    def back(at: Index, size: Index) -> tuple[Index, Index]:
+        return -at, 2 * (size - 1) - at
+
+    return _padded_by_own(b, call, back)
+
+
+@lowering("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def _replicated(b: Builder, call: Call) -> Tensor:
+    def back(at: Index, size: Index) -> tuple[Index, Index]:
+        return ix.ZERO, size - 1
+
+    return _padded_by_own(b, call, back)
+
+
+def _padded_by_own(
+    b: Builder, call: Call, back: Callable[[Index, Index], tuple[Index, Index]]
+) -> Tensor:
+    """Return an image with its own elements around it.
+
+    Rows have a computed index; along memory there are three runs, as in a concatenation.
+
+    Args:
+        back: a position outside and the size -> the position inside, before and after the image.
+    """
+    supported(call.dtype)
+    source = tensor(call["self"])
+    pads = [number(p) for p in call["padding"]]
+    if min(pads) < 0:
+        raise NotLowered("padding that takes elements away")
+    if source.cell.body.exceeds(CHEAP):
+        b.realize(source.cell)
+    variables = loop_vars(call.sizes)
+    at = list(variables)
+    for pair in range(1, len(pads) // 2):
+        dim = len(source.sizes) - 1 - pair
+        place, size = variables[dim] - pads[2 * pair], source.sizes[dim]
+        first, last = back(place, size)
+        if pads[2 * pair]:
+            place = ix.maximum(place, first)
+        at[dim] = ix.minimum(place, last) if pads[2 * pair + 1] else place
+    along, size = variables[-1] - pads[0], source.sizes[-1]
+    first, last = back(along, size)
+    value = b.element(source, [*at[:-1], along])
+    if pads[1]:
+        value = select(below(along, size), value, b.element(source, [*at[:-1], last]))
+    if pads[0]:
+        inside = below(variables[-1], ix.const(pads[0]))
+        value = select(inside, b.element(source, [*at[:-1], first]), value)
     return b.value(call.sizes, call.dtype, value)
 
 

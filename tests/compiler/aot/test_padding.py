@@ -52,8 +52,25 @@ def test_gradients_of_padding_equal_eager(mode: str) -> None:
     torch.testing.assert_close(results[1], results[0])
 
 
-def test_circular_padding_of_an_image_is_one_kernel() -> None:
-    with capture_events() as events:
-        tc.compile(lambda x: F.pad(x, (2, 2, 2, 2), mode="circular"))(torch.randn(1, 2, 8, 8))
+@pytest.mark.parametrize("mode", MODES)
+def test_padding_of_an_image_is_one_kernel(mode: str) -> None:
+    with capture_events() as events, tc.config.patch(fx_graph_cache=False):
+        tc.compile(lambda x: F.pad(x, (2, 2, 2, 2), mode=mode))(torch.randn(1, 2, 8, 8))
     (code,) = (e.code for e in map(event_of, events) if type(e).__name__ == "OutputCode")
     assert code.count("\nvoid k") == 1
+    assert "arange" not in code
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int64, torch.bool])
+def test_padding_of_layouts_and_types_equals_eager(mode: str, dtype: torch.dtype) -> None:
+    wide = torch.randint(0, 2 if dtype is torch.bool else 9, (2, 3, 9, 11)).to(dtype)
+    program = lambda x: F.pad(x, (3, 1, 2, 4), mode=mode)  # noqa: E731
+    for x in (wide[:, :, 1:-2, 2:-1], wide.to(memory_format=torch.channels_last), wide.mT):
+        try:
+            want = program(x)
+        except RuntimeError:
+            return  # eager has no kernel for the type
+        found = tc.compile(program)(x)
+        assert found.stride() == want.stride()
+        torch.testing.assert_close(found, want, rtol=0, atol=0)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tc
 from tc.compiler.aot.mincut import FlowNetwork
 from tc.compiler.core.gate import Gate
+from tc.trace import capture_events
 
 EDGES = st.lists(
     st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9)), min_size=1, max_size=14
@@ -253,3 +254,22 @@ def test_backward_is_given_the_symbols_of_its_sizes(place):
             (call(x, k) ** 2).sum().backward()
             found.append(x.grad)
         torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("op", [torch.special.erfcx, torch.erfinv, torch.special.i0])
+def test_a_call_of_aten_is_not_repeated_in_backward(op):
+    """An elementwise op that no kernel computes costs a call, and its result is kept."""
+
+    def program(x):
+        y = op(x * 0.5)
+        return y * y
+
+    x = torch.linspace(-0.9, 0.9, 50, requires_grad=True)
+    with capture_events() as events, tc.config.patch(fx_graph_cache=False):
+        made = tc.compile(program)(x)
+        (mine,) = torch.autograd.grad(made.sum(), x)
+    names = [e.code for e in (getattr(e, "event", e) for e in events) if hasattr(e, "code")]
+    name = op.__name__.removeprefix("special_")
+    assert sum(code.count(f"{name}(") for code in names if "def call" in code) == 1
+    (wanted,) = torch.autograd.grad(program(x).sum(), x)
+    torch.testing.assert_close(mine, wanted)

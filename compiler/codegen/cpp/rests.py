@@ -1,0 +1,164 @@
+"""Vector loops over rows that are no whole number of vectors: the rest is one more vector, masked.
+
+In: the statements of a loop over a row. Out: a loop over whole vectors, and one whose iterations
+beyond the row do nothing. gcc 12 computes most of a rest element by element, which for 10 elements
+of an exponential takes longer than for the 240 before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from tc.compiler.codegen.cpp.positions import replaced
+from tc.compiler.codegen.cpp.writer import WIDE_COST, Writer
+from tc.compiler.codegen.printer import c_index, c_type
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, can_fail, walk
+from tc.compiler.loops.index import Index
+from tc.compiler.schedule.plan import Accumulate, Statement, Store
+
+#: bytes of the longest vectors
+VECTOR = 64
+#: what stands for elements beyond the row, whose results nothing reads: 1, which no function of
+#: ours computes in a slow way
+ONES = {torch.bfloat16: "0x3f80", torch.float16: "0x3c00"}
+#: operations whose operands gcc does not compute for elements that are masked
+CHOOSING = frozenset(("at", "into", "select", "scalar"))
+
+
+def in_vectors(
+    writer: Writer,
+    statements: Sequence[Statement],
+    variable: Index,
+    start: str,
+    stop: str,
+    mark: Callable[[], None],
+    in_order: bool = False,
+) -> None:
+    """Print a vectorised loop from ``start`` to before ``stop``.
+
+    Args:
+        writer: prints.
+        statements: those of the loop.
+        variable: its variable.
+        start: C of its first value.
+        stop: C of the value after its last one.
+        mark: prints what stands before a loop that is to be vectorised.
+        in_order: whether that is none, so that nothing is split.
+    """
+    whole = stop if in_order else _end_of_vectors(statements, variable, start, stop)
+    if whole != start:
+        mark()
+        writer.loop(variable, start, whole)
+        writer.statements(statements)
+        writer.close()
+    if whole == stop:
+        return
+    known, count = whole.isdecimal(), str(lanes(statements))
+    if not known:
+        writer.open(f"if ({whole} < {stop})")
+    statements = _steady_first(writer, statements, variable)
+    mark()
+    writer.count(f"d_{variable}", "0", count, kind="int")
+    writer.declare("const long long", str(variable), f"{whole} + d_{variable}")
+    writer.mask = f"in_{variable}"
+    writer.declare("const int", writer.mask, f"{variable} < {stop}")
+    writer.statements(_read(writer, statements, f"{writer.mask} ? {{}} : {{}}"))
+    writer.mask = ""
+    writer.close(1 if known else 2)
+
+
+def _steady_first(
+    writer: Writer, statements: Sequence[Statement], variable: Index
+) -> Sequence[Statement]:
+    """Read what is the same in a whole row before its rest, as gcc does not where it may not be."""
+    stored = {s.buffer for s in statements if isinstance(s, Store)}
+
+    def steady(use: Expr) -> bool:
+        return use.data[0] not in stored and ix.coefficient(use.data[1], variable) is ix.ZERO
+
+    return _read(writer, statements, "{}", steady)
+
+
+def _read(
+    writer: Writer,
+    statements: Sequence[Statement],
+    how: str,
+    which: Callable[[Expr], bool] = lambda use: True,
+) -> Sequence[Statement]:
+    """Print reads of elements; return the statements over their results.
+
+    ``how`` is C with the places of an element and of what stands for one.
+
+    All that is computed of them is computed for all elements of a vector: gcc makes no vectors of
+    functions of ours that are called under a condition.
+    """
+    read: dict[Expr, Expr] = {}
+    for use in dict.fromkeys(use for s in statements for use in s.value.loads() if which(use)):
+        writer.names[0] += 1
+        name = f"t{writer.names[0]}"
+        place = f"{use.data[0]}[{c_index(use.data[1])}]"
+        writer.declare(
+            f"const {c_type(use.dtype)}", name, how.format(place, ONES.get(use.dtype, "1"))
+        )
+        read[use] = Expr("local", (), use.dtype, (name,))
+    return replaced(statements, read)
+
+
+def lanes(statements: Sequence[Statement]) -> int:
+    """Return how many elements a vector of the smallest type in a loop has."""
+    sizes = [
+        node.dtype.itemsize
+        for s in statements
+        for node in walk(s.value)
+        if node.op == "load" or node.dtype is not torch.bool
+    ]
+    sizes += [s.value.dtype.itemsize for s in statements if isinstance(s, Store)]
+    return VECTOR // min(sizes, default=VECTOR)
+
+
+def _end_of_vectors(statements: Sequence[Statement], variable: Index, start: str, stop: str) -> str:
+    """Return C of where the last whole vector ends; ``stop`` if the rest is left to gcc."""
+    count, length = lanes(statements), ix.extent(variable).constant
+    if start.isdecimal() and stop.isdecimal():
+        length = int(stop) - int(start)
+    elif start != "0" or stop != c_index(ix.extent(variable)):
+        return stop
+    if not _maskable(statements, variable):
+        return stop
+    if length is None:
+        return f"({stop} & -{count}LL)"
+    if not length % count or not _pays(statements, length >= count):
+        return stop
+    return str(int(start) + length // count * count)
+
+
+def _pays(statements: Sequence[Statement], is_long: bool) -> bool:
+    """Return whether a masked vector takes less time than single elements.
+
+    Its own sum is one more to be taken over a vector, which takes as long as some additions.
+    """
+    if sum(s.value.cost() for s in statements) > WIDE_COST:
+        return True
+    kinds = {s.kind for s in statements if isinstance(s, Accumulate)}
+    return is_long and kinds <= {"max", "min"}
+
+
+def _maskable(statements: Sequence[Statement], variable: Index) -> bool:
+    """Return whether gcc makes vectors of the statements where some elements are masked."""
+    for statement in statements:
+        if isinstance(statement, Store) and not _adjacent(statement.index, variable):
+            return False
+        for node in walk(statement.value):
+            if node.op in CHOOSING or can_fail(node):
+                return False
+            if node.op == "load" and not _adjacent(node.data[1], variable):
+                return False
+    return True
+
+
+def _adjacent(index: Index, variable: Index) -> bool:
+    """Return whether elements at an index are adjacent along a loop, or are one."""
+    return ix.coefficient(index, variable) in (ix.ZERO, ix.ONE)
