@@ -78,7 +78,7 @@ _NEEDS_NUMBERS: Final = re.compile(r"\.(?:tolist|item)\(\)")
 _SHAPES_ALONE: Final = "torch._dynamo.config.capture_dynamic_output_shape_ops"
 _AS_TENSOR: Final = "keep the value as a"
 _OF_LOGS: Final = "for print and loggers"
-_TELLS_LINE: Final = re.compile(r"\bprint\b|\blog|\bwarn|^$")
+_TELLS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
 _OF_ASSERTIONS: Final = "for an assertion"
 
 
@@ -101,15 +101,18 @@ def seen_through(original: Callable[[str], str]) -> Iterator[None]:
         _original.reset(token)
 
 
-def fixes_at(code: str, file: str, line: int, source: str, known: Sequence[str]) -> tuple[str, ...]:
+def fixes_at(
+    code: str, file: str, line: int, source: str, known: Sequence[str], title: str = ""
+) -> tuple[str, ...]:
     """Return the ways out of a graph break.
 
     Args:
         code: of its cause.
         source: the line as the trace has it, to know whether the file is still the same.
         known: those for the cause, whatever is done with the answer.
+        title: what the break is, where it names the function that was called.
     """
-    if code == "TC104" and not _TELLS_LINE.search(_original.get()(source)):
+    if code == "TC104" and title and not _TELLS.search(title):
         known = tuple(one for one in known if not one.startswith(_OF_LOGS))
     if code == "TC102" and _NEEDS_NUMBERS.search(source):
         return tuple(one for one in known if not one.startswith(_SHAPES_ALONE))

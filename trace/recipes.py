@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Final
 
 
-
 class Kind(enum.Enum):
     """What changed."""
 

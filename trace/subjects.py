@@ -1,7 +1,7 @@
-"""An input that changed between two compiles goes in; what sort of thing it is, and where, come out.
+"""An input that changed between two compiles goes in; what it is, and where, comes out.
 
-`subject_of` reads the input's name, its two values and the guard that failed. The kind and place it
-returns choose the edits of `tc.trace.recipes`.
+`subject_of` reads the name of the input, its two values and the guard that failed. The kind and the
+place that it returns choose the edits of `tc.trace.recipes`.
 """
 
 from __future__ import annotations

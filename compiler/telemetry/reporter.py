@@ -327,7 +327,7 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
         line=place.line,
         function=place.name,
         detail=detail,
-        fix=fixes_at(code, place.file, place.line, source, cause.reason.fix),
+        fix=fixes_at(code, place.file, place.line, source, cause.reason.fix, cause.title),
         end_line=end_line,
         col=col,
         end_col=end_col,

@@ -13,6 +13,7 @@ from tc.trace import guardtext, torchguards
 from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.changing import (
     NUMBERS,
+    Input,
     counting,
     in_vain,
     inputs_of,
@@ -401,15 +402,7 @@ def recompiled(facts: Facts) -> list[Event]:
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
         reason = reason_of(_changed(lead))
-        if of_input(one, lead) in vain:
-            lead = replace(lead, now_dynamic=False)
-            sort = subject_about(lead).kind
-            if sort is Kind.ONE_NUMBER and {lead.old, lead.new} & SPECIAL:
-                lead = replace(lead, kind="small")
-            elif sort in NUMBERS:  # what the code does with it needs the value
-                lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
-        if lead.kind == "size" and of_input(one, lead) in held:  # then nothing makes it dynamic
-            lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
+        lead = _as_found_later(one, lead, vain, held)
         resumed = one.compiled.function if one.compiled.line_of_resume else ""
         named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
@@ -452,6 +445,25 @@ def recompiled(facts: Facts) -> list[Event]:
             )
         )
     return _at_one_place(made)
+
+
+def _as_found_later(one: Recompile, lead: Cause, vain: Set[Input], held: Set[Input]) -> Cause:
+    """Return a cause in view of what all recompiles of the run show of its input.
+
+    Args:
+        vain: inputs that are compiled for again though they were made dynamic.
+        held: sizes that the code holds to a number.
+    """
+    if of_input(one, lead) in vain:
+        lead = replace(lead, now_dynamic=False)
+        sort = subject_about(lead).kind
+        if sort is Kind.ONE_NUMBER and lead.new in SPECIAL:
+            return replace(lead, kind="small")
+        if sort in NUMBERS:  # what the code does with it needs the value
+            lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
+    if lead.kind == "size" and of_input(one, lead) in held:  # then nothing makes it dynamic
+        lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
+    return lead
 
 
 #: there is something to do where a function reached the limit
