@@ -29,8 +29,7 @@ if SIDE == "tc":
     mark_dynamic, maybe_mark_dynamic = tc.mark_dynamic, tc.maybe_mark_dynamic
 else:
     compile = lambda f=None, **k: torch.compile(f, **{"backend": BACKEND, **k})
-    mark_dynamic = torch._dynamo.mark_dynamic
-    maybe_mark_dynamic = torch._dynamo.maybe_mark_dynamic
+    from torch._dynamo import mark_dynamic, maybe_mark_dynamic
 def show(*values):
     for v in values:
         print(v.double().sum().item() if isinstance(v, torch.Tensor) else v, flush=True)
