@@ -17,17 +17,16 @@ from torch_log import IDS, START, artifact, ids, spent, start, torch_log
 from tc.tlparse.summary import as_json
 from tc.trace import Region, RegionsRan
 from tc.trace import events as ev
-from tc.trace.compiles import Compile, Failure, Note
 from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.findings.advice import ROWS, advise
 from tc.trace.findings.forecast import Step, plan, together
 from tc.trace.findings.model import Cause
 from tc.trace.findings.recompiles import _with_items, parse_reason
-from tc.trace.findings.remedies import remedy, subject_about
+from tc.trace.findings.remedies import subject_about
 from tc.trace.guardtext import values
 from tc.trace.ids import CompileId
 from tc.trace.recipes import Kind
-from tc.trace.session import _keep_failures, given_up, load
+from tc.trace.session import given_up, load
 
 TRACES = unpacked()
 
@@ -585,32 +584,3 @@ def test_a_length_says_what_it_is_the_length_of(tmp_path: Path) -> None:
     assert [subject_about(one).kind for one in known] == [Kind.LENGTH, Kind.COUNT]
     of_dict = _with_items(Cause("len(d)", "0", "", "length"), {"list(d.values())[0]['turn']": "1"})
     assert (of_dict.source, subject_about(of_dict).kind) == ("list(d)", Kind.KEYS)
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_frame_is_given_up_whichever_of_its_breaks_says_so(order: int) -> None:
-    texts = ("Attempted to wrap sparse Tensor", "Skipping the function and falling back to eager.")
-    notes = [Note("dynamo_graph_break_reason", text, 0, 0, "", "") for text in texts[::order]]
-    one = Compile("2/0", 1, None, 0, notes=notes, failure=Failure("Unsupported", "sparse"))
-    _keep_failures(one)
-    assert one.failure is None and one.given_up is not None
-
-
-@pytest.mark.parametrize(
-    "source, old, new, kind, guard, first",
-    [
-        ("self.a.bias.requires_grad", "True", "False", "tensor", "failed on a parameter",
-         "nothing to do: one graph for each choice"),
-        ("list(fn._modules)", "3 keys", "", "constant", "", "nothing to do: a module"),
-        ("where.stop", "3", "4", "constant", "", "pass where.stop as an argument"),
-        ("batch.mask", "None", "a tensor", "constant", "", "give batch.mask a tensor"),
-        ("os.environ['FAST']", "absent", "present", "constant", "", "set it once"),
-        ("x.shape[1]", "2 <= x.shape[1] <= 16", "1", "shape", "", "nothing to do: sizes 0 and 1"),
-        ("x.shape[0]", "(x.shape[0] % 4) == 0", "13", "shape", "", "pad x.shape[0] to a multiple"),
-    ],
-)  # fmt: skip
-def test_advice_follows_type_and_place(
-    source: str, old: str, new: str, kind: str, guard: str, first: str
-) -> None:
-    _, _, fixes = remedy(Cause(source, old, new, kind, guard), "tc", "f")
-    assert fixes[0].startswith(first)
