@@ -25,6 +25,7 @@ import difflib
 import importlib
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -335,13 +336,17 @@ def main() -> None:
     rows: list[tuple[str, ...]] = []
     print("| program | compiler | where | finding | the edit it asks for | what happened |")
     print("| --- | --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory(prefix="tc-advice-") as temporary:
+    # No TemporaryDirectory: each child that ends would remove it.
+    place = Path(options.keep or tempfile.mkdtemp(prefix="tc-advice-"))
+    try:
         for side in ("torch", "tc"):
             if options.side in (None, side):
-                for row in _serve(chosen, side, Path(options.keep or temporary)):
-                    print("| " + " | ".join(map(_cell, row)) + " |",
-                          flush=True)  # fmt: skip
+                for row in _serve(chosen, side, place):
+                    print("| " + " | ".join(map(_cell, row)) + " |", flush=True)
                     rows.append(row)
+    finally:
+        if not options.keep:
+            shutil.rmtree(place, ignore_errors=True)
     tried = [row for row in rows if was_tried(row)]
     share = sum(map(did_it, tried)) / max(len(tried), 1)
     print(f"\n{sum(map(did_it, tried))} of {len(tried)} edits did what they say ({share:.0%})")

@@ -26,10 +26,10 @@ torch.manual_seed(0)
 if SIDE == "tc":
     import tc
     compile = lambda f=None, **k: tc.compile(f, **{"backend": BACKEND, **k})
-    mark_dynamic = tc.mark_dynamic
+    mark_dynamic, maybe_mark_dynamic = tc.mark_dynamic, tc.maybe_mark_dynamic
 else:
     compile = lambda f=None, **k: torch.compile(f, **{"backend": BACKEND, **k})
-    mark_dynamic = torch._dynamo.mark_dynamic
+    from torch._dynamo import mark_dynamic, maybe_mark_dynamic
 def show(*values):
     for v in values:
         print(v.double().sum().item() if isinstance(v, torch.Tensor) else v, flush=True)

@@ -61,7 +61,7 @@ R = recipes
 DEMOS = (
     _demo(R.MARK, "size", (
         "    show(g(torch.ones(n, 2)))",
-        "    x = torch.ones(n, 2)\n    mark_dynamic(x, 0)\n    show(g(x))")),
+        "    x = torch.ones(n, 2)\n    maybe_mark_dynamic(x, 0)\n    show(g(x))")),
     _demo(R.DYNAMIC, "size", _DYNAMIC),
     _demo(R.DYNAMIC, "kv_dict", ("f = compile(step)", "f = compile(step, dynamic=True)")),
     _demo(R.DYNAMIC, "size_attribute", ("g = compile(m)", "g = compile(m, dynamic=True)")),
@@ -69,7 +69,7 @@ DEMOS = (
         "torch.ones(n, 2)", "torch.nn.functional.pad(torch.ones(n, 2), (0, 0, 0, 5 - n))")),
     _demo(R.MARK_MADE, "size_attribute", (
         "    m.table = torch.ones(n, 2)\n",
-        "    m.table = torch.ones(n, 2)\n    mark_dynamic(m.table, 0)\n")),
+        "    m.table = torch.ones(n, 2)\n    maybe_mark_dynamic(m.table, 0)\n")),
     _demo(R.ALLOCATE, "kv_dict",
         ('def step(x, past):\n    past["k"] = torch.cat([past["k"], x], 1)\n'
          '    past["v"] = torch.cat([past["v"], x * 2], 1)\n',
@@ -165,10 +165,28 @@ DEMOS = (
         ("def add(self, x):", "def add(self, x, at):"), ("self.rows[self.next] = x",
          "self.rows[at] = x"), ("f(torch.ones(2) * i)", "f(torch.ones(2) * i, ring.next)"),
         sides="tc"),
-    _demo(R.CALLER, "library_frames",
-        ("        with timed():\n            return self.second(self.first(x))",
-         "        return self.second(self.first(x))"),
-        ("show(f(torch.ones(5, 2)))", "with timed():\n    show(f(torch.ones(5, 2)))"), sides="tc"),
+    _demo(R.CALLER, "library_behind_limit", ("len(mode)", "mode"),
+        ('f(torch.ones(5, 2), "a" * n)', "f(torch.ones(5, 2), torch.tensor(n))"), sides="tc"),
+    _demo(R.FREEZE_FIRST, "frozen_later",
+        ("    if n == 1:\n        m.requires_grad_(False)\n", ""),
+        ("f = compile(m)", "f = compile(m.requires_grad_(False))")),
+    _demo(R.CAST_FIRST, "cast_later", ("    m.to(dtype)\n", "    pass\n"),
+        ("f = compile(m)", "f = compile(m.double())"), ("x.to(dtype)", "x.double()")),
+    _demo(R.APPEND_OUTSIDE, "appending",
+        ("        self.seen.append(x.shape[0])\n        return x * 2",
+         "        return x * 2, x.shape[0]"),
+        ("    show(f(torch.ones(3)))",
+         "    y, n = f(torch.ones(3))\n    log.seen.append(n)\n    show(y)"), sides="torch"),
+    _demo(R.LOOP_OUTSIDE, "turns",
+        ("def f(x):\n    for _ in range(DEPTH):\n        x = x * 2\n    return x",
+         "def f(x):\n    return x * 2"),
+        ("    show(g(torch.ones(3)))",
+         "    x = torch.ones(3)\n    for _ in range(DEPTH):\n        x = g(x)\n    show(x)")),
+    _demo(R.PAD_MULTIPLE, "multiple", ("g(torch.ones(n))",
+        "g(torch.nn.functional.pad(torch.ones(n), (0, -n % 4)))")),
+    _demo(R.SET_FIRST, "environment", (
+        '    os.environ["FINDINGS_TWICE"] = "1"\n', "    pass\n"), ("g = compile(f)",
+        'os.environ["FINDINGS_TWICE"] = "1"\ng = compile(f)'), sides="tc"),
     _demo(R.MEND_BREAK, "handed_on", ("x.sum().item()", "x.sum()")),
 )  # fmt: skip
 
@@ -185,6 +203,9 @@ NOTHING_TO_DO = (
     R.BACKENDS,
     R.DYNAMIC_NOW,
     R.RANGES,
+    R.WITHOUT,
+    R.LEARNING,
+    R.SMALL_NUMBERS,
 )
 #: Recipes for what depends on the moment, so that no run can be made to show it.
 BY_CHANCE = (R.WARM_UP, R.LOCK)

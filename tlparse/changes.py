@@ -27,7 +27,7 @@ _OWNER: Final = r"\b(?P<owner>tc|torch\._dynamo)"
 _SETTING: Final = re.compile(_OWNER + r"\.config\.(?P<name>\w+) = (?P<value>True|False|\d+)\b")
 _ADDED: Final = re.compile(_OWNER + r"\.config\.(?P<name>\w+)\.add\((?P<what>\w+)\)")
 _ALL_DYNAMIC: Final = re.compile(r"\b(?P<owner>tc|torch)\.compile\(\.\.\., dynamic=True\)")
-_MARKED: Final = re.compile(_OWNER + r"\.mark_dynamic\b(?:\((?P<name>[\w.]+), \d+\))?")
+_MARKED: Final = re.compile(_OWNER + r"\.(?:maybe_)?mark_dynamic\b(?:\((?P<name>[\w.]+), \d+\))?")
 _EDITS: Final[tuple[tuple[re.Pattern[str], Edit], ...]] = (
     (re.compile(r"^remove the call of graph_break\(\)"), edits.without_call),
     (re.compile(r"\bis_compiling\(\)"), edits.guarded),

@@ -77,6 +77,8 @@ _OF_NUMBERS: Final = "capture_scalar_outputs"
 _NEEDS_NUMBERS: Final = re.compile(r"\.(?:tolist|item)\(\)")
 _SHAPES_ALONE: Final = "torch._dynamo.config.capture_dynamic_output_shape_ops"
 _AS_TENSOR: Final = "keep the value as a"
+_OF_LOGS: Final = "for print and loggers"
+_TELLS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
 _OF_ASSERTIONS: Final = "for an assertion"
 
 
@@ -99,14 +101,19 @@ def seen_through(original: Callable[[str], str]) -> Iterator[None]:
         _original.reset(token)
 
 
-def fixes_at(code: str, file: str, line: int, source: str, known: Sequence[str]) -> tuple[str, ...]:
+def fixes_at(
+    code: str, file: str, line: int, source: str, known: Sequence[str], title: str = ""
+) -> tuple[str, ...]:
     """Return the ways out of a graph break.
 
     Args:
         code: of its cause.
         source: the line as the trace has it, to know whether the file is still the same.
         known: those for the cause, whatever is done with the answer.
+        title: what the break is, where it names the function that was called.
     """
+    if code == "TC104" and title and not _TELLS.search(title):
+        known = tuple(one for one in known if not one.startswith(_OF_LOGS))
     if code == "TC102" and _NEEDS_NUMBERS.search(source):
         return tuple(one for one in known if not one.startswith(_SHAPES_ALONE))
     if code == "TC101" and _is_position(file, line):
@@ -269,7 +276,7 @@ def _reads(node: ast.AST, names: Sequence[str]) -> bool:
 
 #: functions and methods that need a number itself: sizes, counts, positions
 _COUNTING: Final = frozenset((
-    "range", "zeros", "ones", "empty", "full", "arange", "rand", "randn", "eye", "linspace", "view",
+    "zeros", "ones", "empty", "full", "arange", "rand", "randn", "eye", "linspace", "view",
     "reshape", "expand", "repeat", "narrow", "split", "chunk", "topk", "unflatten", "new_zeros",
     "new_ones", "new_empty", "one_hot",
 ))  # fmt: skip
@@ -293,6 +300,41 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
         if any(_reads(part, names) for part in parts):
             return True
     return False
+
+
+def is_looped_over(file: str, line: int, name: str) -> bool:
+    """Return whether a loop of the function at a line takes as many turns as an input says."""
+    names = _names(_original.get()(name))
+    calls = _calls(file, line)
+    return any(
+        _called(one) == "range" and any(_reads(part, names) for part in one.args) for one in calls
+    )
+
+
+_LONGER: Final = frozenset(("append", "extend", "insert", "appendleft"))
+
+
+def is_appended_to(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line makes a list of that name longer."""
+    names = _names(_original.get()(name))
+    return any(
+        isinstance(one.func, ast.Attribute)
+        and one.func.attr in _LONGER
+        and ast.unparse(one.func.value) in names
+        for one in _calls(file, line)
+    )
+
+
+def is_read(file: str, line: int) -> bool:
+    """Return whether the source of the function at a line is at hand."""
+    return _function(file, line) is not None
+
+
+def _calls(file: str, line: int) -> Iterator[ast.Call]:
+    function = _function(file, line)
+    for node in ast.walk(function) if function is not None else ():
+        if isinstance(node, ast.Call):
+            yield node
 
 
 def _is_position(file: str, line: int) -> bool:

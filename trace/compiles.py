@@ -219,6 +219,7 @@ class Compile:
     given_up: Failure | None = None  # of a frame that runs in Python because of a graph break
     cache: str = ""
     symbols: dict[str, str] = field(default_factory=dict)
+    fixed: set[str] = field(default_factory=set)  # symbols of one value: the code needs a number
     alias: str = ""
     twin: int = 0  # which of the resume functions that share its name, in one process
     asked: tuple[str, int] = ("", 0)  # where such a one came upon a value out of tensor data

@@ -79,7 +79,8 @@ _ROWS: Final = (
     _row("config", False, r"\bconfig\.\w|^set \S*config\["),
     _row("env", True, r"^set \S+ to a folder|^keep \S+_CACHE_DIR = |^check that a working C\+\+"),
     _row("call", True, r"^reproduce it with:|^report the error|^trace again|^give tc-report"
-         r"|^see the recompiles|nothing to do$|save_cache_artifacts\(\)|with tc\.disable\b"),
+         r"|^see the recompiles|nothing to do$|^nothing to do if |save_cache_artifacts\(\)"
+         r"|with tc\.disable\b"),
     _row("rewrite", True, r"^remove the call of graph_break\(\)$|^one graph for each value is"),
     _row("call", False, r"\btorch\.(?:cond|where|_check|_assert_async|library|compiler)\b"),
 )  # fmt: skip

@@ -45,6 +45,8 @@ _ACCESS: Final = (
     (re.compile(r"\.__dict__\['([^']+)'\]"), r".\1"),
     (re.compile(r"\.size\(\)\[(\d+)\]"), r".shape[\1]"),
     (re.compile(r"\.stride\((\d+)\)"), r".stride[\1]"),
+    (re.compile(r"\bb(['\"]\w+['\"]) in os\.environ\._data\b"), r"os.environ[\1]"),
+    (re.compile(r"\bos\.environ\._data\[b(['\"]\w+['\"])\]"), r"os.environ[\1]"),
 )
 _NUMBERED: Final = re.compile(r"vars\(([\w.\[\]]+)\)\['_(?:modules|parameters)'\]\['(\d+)'\]")
 _VARS: Final = re.compile(

@@ -17,7 +17,7 @@ from tc.trace.commands import command
 from tc.trace.emit import after_fork_in_child
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
-from tc.trace.ids import CompileId, cause_id, in_users_words, leading_source, plain_function
+from tc.trace.ids import CompileId, cause_id, in_users_words, plain_function
 from tc.trace.kinds import kind_of
 from tc.trace.logcosts import BreakCosts, Replays
 from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, near, place_text
@@ -25,6 +25,7 @@ from tc.trace.memory import step_memory
 from tc.trace.run_events import Profile
 from tc.trace.stage_events import MemoryPlan
 from tc.trace.stepcost import step_cost, table
+from tc.trace.subjects import changed_of, leading, reason_of
 from tc.trace.timing import duration
 from tc.trace.wire import to_json
 from tc.trace.words import count as counted
@@ -494,8 +495,13 @@ def _more() -> str:
 
 
 def _leading(event: ev.Recompile) -> str:
-    """The input whose change the recompile is told under; `readable` names it as reports do."""
-    return leading_source((readable(one.source), one.new, one.now_dynamic) for one in event.causes)
+    """What a recompile is told under, with the names that reports use."""
+    changed = [
+        changed_of(readable(one.source), one.old, one.new, one.kind, one.guard, one.now_dynamic)
+        for one in event.causes
+    ]
+    name = leading(changed)
+    return next((reason_of(one) for one in changed if one.source == name), name)
 
 
 def _bracket(compile_id: CompileId | None) -> str:

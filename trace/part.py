@@ -336,6 +336,8 @@ class PartReader:
     def on_create_symbol(self, record: Record, compiled: Compile) -> None:
         source, value = record.value["source"], record.value["val"]
         compiled.symbols[str(source)] = str(value)
+        if record.value.get("vr") == f"VR[{value}, {value}]":
+            compiled.fixed.add(str(source))
 
 
 def _calls_of(region: dict[str, Any]) -> tuple[str, Calls]:

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from tc.trace.ids import plain_function
-
 
 class Kind(enum.Enum):
     """What changed."""
@@ -44,8 +42,11 @@ class Kind(enum.Enum):
     REQUIRES_GRAD = "requires_grad"
     INFERENCE = "inference mode of a tensor"
     KEYS_OF_TENSOR = "dispatch keys of a tensor"
+    FROZEN = "requires_grad of a parameter"
+    CAST = "dtype of a parameter"
     LENGTH = "length"
     COUNT = "length of what holds no tensors"
+    APPENDED = "length of a list that the code appends to"
     KEYS = "keys of a dict"
     TYPE = "type"
     STRUCTURE = "what a module is made of"
@@ -57,7 +58,12 @@ class Kind(enum.Enum):
     STATE = "a switch of the process"
     HELD = "a size held to one number"
     HELD_NUMBER = "a number held to one value"
+    SMALL_NUMBER = "a dynamic number that becomes 0 or 1"
+    TURNS = "a number of turns of a loop"
+    SETTING = "a number that a module of torch's reads"
     CONDITION = "a condition on sizes"
+    IMPLIED = "a condition on sizes that no test of the code asks"
+    MULTIPLE = "whether a size is a multiple"
     RANGE = "a range of a dynamic number"
     CALLED = "an input of library code that is compiled by itself"
     RACED = "nothing that can be seen"
@@ -73,6 +79,7 @@ class Place(enum.Enum):
     MODULE = "attribute of a module"
     ATTRIBUTE = "attribute"
     ITEM = "item of a container"
+    FIELD = "attribute or item of an argument"
     GLOBAL = "global variable"
     DEFAULT = "default of a parameter"
     CLOSURE = "variable of an outer function"
@@ -118,9 +125,9 @@ class Recipe:
     producer: str = ""
 
 
-MARK: Final = Recipe("{api}.mark_dynamic({marked}) before the first call", "call", True, True)
+MARK: Final = Recipe("{api}.maybe_mark_dynamic({marked}) before the first call", "call", True, True)
 MARK_MADE: Final = Recipe(
-    "{api}.mark_dynamic({name}, {index}) where {name} is made, before the first call",
+    "{api}.maybe_mark_dynamic({name}, {index}) where {name} is made, before the first call",
     "call",
     True,
     True,
@@ -159,6 +166,9 @@ BRANCHES: Final = Recipe("choose outside: write and compile a function for each 
 NEUTRAL: Final = Recipe(
     "give {name} a tensor on every call: a neutral one (zeros, ones) in place of None", settles=True
 )
+WITHOUT: Final = Recipe(
+    "nothing to do: one graph with {name}, one without, each compiled once", "call", True
+)
 BEFORE: Final = Recipe(
     "make {name} before the first call, in the form that it has later", settles=True
 )
@@ -172,6 +182,11 @@ DETACH: Final = Recipe("pass {name}.detach() where its gradient is not needed", 
 BOTH_GRADS: Final = Recipe(
     "nothing to do if both are needed: one graph with gradients, one without", "call", True
 )
+LEARNING: Final = Recipe(
+    "nothing to do: one graph for each choice of parameters that learn, compiled once", "call", True
+)
+FREEZE_FIRST: Final = Recipe("call requires_grad_() before the first call", settles=True)
+CAST_FIRST: Final = Recipe("cast the module once, before the first call", settles=True)
 NO_GRAD: Final = Recipe(
     "use torch.no_grad() in place of torch.inference_mode(), whose tensors need graphs of their "
     "own",
@@ -179,6 +194,10 @@ NO_GRAD: Final = Recipe(
 )
 PAD_LIST: Final = Recipe("pad {name} to one length", settles=True)
 STACK: Final = Recipe("pass torch.stack({name}), whose length is a size that can be dynamic")
+APPEND_OUTSIDE: Final = Recipe(
+    "append to {name} outside of the compiled function, which returns what is to be added",
+    settles=True,
+)
 SAME_KEYS: Final = Recipe(
     "give {name} the same keys on every call, with neutral values where there are none",
     settles=True,
@@ -212,6 +231,18 @@ COMPUTE: Final = Recipe(
     "compute what needs {source} as plain Python (text, a count, an index, a test) before the "
     "call, and pass the result as a tensor",
     settles=True,
+)
+LOOP_OUTSIDE: Final = Recipe(
+    "loop outside: compile a function that does one turn, and call it {name} times", settles=True
+)
+SMALL_NUMBERS: Final = Recipe(
+    "nothing to do: 0 and 1 are constants of a graph even where other numbers are dynamic, each "
+    "compiled once",
+    "call",
+    True,
+)
+PAD_MULTIPLE: Final = Recipe(
+    "pad {source} to a multiple of {multiple} before the call", settles=True
 )
 WARM_UP: Final = Recipe("call the compiled function once before the threads start")
 LOCK: Final = Recipe("compile in one thread at a time: a lock around the first call")
@@ -260,7 +291,8 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.BOOL, ANY): (FEW, WHERE),
     (Kind.STRING, ANY): _EACH_VALUE,
     (Kind.CONSTANT, ANY): _EACH_VALUE,
-    (Kind.NONE, Place.LOCAL): (NEUTRAL,),
+    (Kind.NONE, Place.LOCAL): (NEUTRAL, WITHOUT),
+    (Kind.NONE, Place.FIELD): (NEUTRAL, WITHOUT),
     (Kind.NONE, ANY): (BEFORE,),
     (Kind.GONE, Place.LOCAL): (NEUTRAL,),
     (Kind.GONE, ANY): (FEW,),
@@ -271,10 +303,13 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.STRIDE, ANY): (CONTIGUOUS,),
     (Kind.DEVICE, ANY): (ONE_DEVICE,),
     (Kind.REQUIRES_GRAD, ANY): (DETACH, BOTH_GRADS),
+    (Kind.FROZEN, ANY): (LEARNING, FREEZE_FIRST),
+    (Kind.CAST, ANY): (CAST_FIRST,),
     (Kind.INFERENCE, ANY): (NO_GRAD,),
     (Kind.KEYS_OF_TENSOR, ANY): (),
     (Kind.LENGTH, ANY): (PAD_LIST, STACK, FEW),
     (Kind.COUNT, ANY): _EACH_VALUE,
+    (Kind.APPENDED, ANY): (APPEND_OUTSIDE,),
     (Kind.KEYS, ANY): (SAME_KEYS,),
     (Kind.TYPE, ANY): (ONE_TYPE,),
     (Kind.STRUCTURE, ANY): (STRUCTURES,),
@@ -286,7 +321,12 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.STATE, ANY): (SET_FIRST,),
     (Kind.HELD, ANY): (PAD, FEW),
     (Kind.HELD_NUMBER, ANY): (COMPUTE, FEW),
-    (Kind.CONDITION, ANY): (ASKED,),
+    (Kind.SMALL_NUMBER, ANY): (SMALL_NUMBERS,),
+    (Kind.TURNS, ANY): (FEW, LOOP_OUTSIDE),
+    (Kind.SETTING, ANY): (FEW, SET_FIRST),
+    (Kind.CONDITION, ANY): (ASKED, RANGES),
+    (Kind.IMPLIED, ANY): (RANGES, PAD),
+    (Kind.MULTIPLE, ANY): (PAD_MULTIPLE, SIDES),
     (Kind.RANGE, ANY): (RANGES,),
     (Kind.CALLED, ANY): (CALLER,),
     (Kind.RACED, ANY): (WARM_UP, LOCK),
@@ -315,7 +355,7 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
     marked = (f"{name}, {at}" for name, at in subject.marked or ((subject.name, subject.index),))
     words = {
         "api": api,
-        "marked": f"), {api}.mark_dynamic(".join(marked),
+        "marked": f"), {api}.maybe_mark_dynamic(".join(marked),
         "make": "tc.compile" if side == "tc" else "torch.compile",
         "source": subject.source,
         "name": subject.name,
@@ -324,6 +364,7 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
         "dtype": subject.old if subject.old.startswith("torch.") else f"torch.{subject.old}",
         "owner": subject.source.rpartition(".")[0],
         "attr": subject.source.rpartition(".")[2],
+        "multiple": found["of"] if (found := MULTIPLE_OF.match(subject.old)) else "...",
     }
     row = [one for one in recipes(subject.kind, subject.place) if one.producer in ("", side)]
     of_all = [one for one in row if not _OF_INPUT.search(one.text)]
@@ -332,6 +373,8 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
     return tuple(dict.fromkeys(one.text.format_map(words) for one in row))
 
 
+#: a condition that holds for all multiples of a number
+MULTIPLE_OF: Final = re.compile(r"^\(?\S+ % (?P<of>\d+)\)? == 0$")
 #: recipes for an input that is at hand before the call
 _OF_INPUT: Final = re.compile(r"\{(?:marked|name|source|owner|old)\b")
 
@@ -349,207 +392,3 @@ def _patterns() -> tuple[tuple[re.Pattern[str], Recipe], ...]:
 def recipe_of(text: str) -> Recipe | None:
     """Return the recipe that a sentence was made from, None for any other sentence."""
     return next((one for pattern, one in _patterns() if pattern.match(text)), None)
-
-
-# --------------------------------------------------------------------------- what changed, where
-
-_ARGUMENT: Final = re.compile(r"^(?:args|kwargs)\[[^\]]+\]$")  # of a wrapper of the user's module
-_PART: Final = re.compile(
-    r"^(?P<name>.+?)\.(?P<what>shape|stride)(?:\[(?P<i>\d+)\]|\((?P<j>\d+)\))$"
-)
-_PROPERTIES: Final = {
-    "dtype": Kind.DTYPE, "ndim": Kind.NDIM, "device": Kind.DEVICE,
-    "requires_grad": Kind.REQUIRES_GRAD,
-}  # fmt: skip
-_UNNAMED: Final = re.compile(r"\b___\w")  # names that compilers make up
-_PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed on a parameter")
-_IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
-_THERE: Final = frozenset(("absent", "present"))
-_KEYS: Final = re.compile(r"^(?:dispatch keys of (?P<a>.+)|(?P<b>.+)\.dispatch keys)$")
-_OF_CALL: Final = re.compile(r"^(?P<what>len|list|type)\((?P<name>.+)\)$")
-_GLOBALS: Final = re.compile(r"\bG\[['\"]")
-_SOME_TENSOR: Final = re.compile(r"^(?:a tensor|something|Tensor\b|<class 'torch\.)")
-_NUMBER: Final = re.compile(r"^-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf|nan)$")
-_STRING: Final = re.compile(r"^[bru]?['\"]")
-_HOOKS: Final = re.compile(
-    r"_(?:forward|backward|full_backward|state_dict|load_state_dict)\w*hooks"
-)
-_STATES: Final = {"grad_mode": Kind.GRAD_MODE, "autocast": Kind.AUTOCAST,
-                  "autocast_state": Kind.AUTOCAST, "backend": Kind.BACKEND}  # fmt: skip
-NOTHING: Final = ("None", "NoneType", "<class 'NoneType'>")
-_DEVICES: Final = frozenset(("CPU", "CUDA", "Meta", "MPS", "XPU", "HPU", "MTIA", "PrivateUse1"))
-_MODES: Final = ("ADInplaceOrView", "Autograd")
-_MADE_OF: Final = re.compile(r"_(?:parameters|modules|buffers)['\"]?\]?")
-
-
-_SWITCHES: Final = ("grad_mode", "autocast_state", "default_dtype", "deterministic_algorithms")
-_OF_TENSORS: Final = (".dtype", ".requires_grad", ".device", ".ndim")
-_STATES_OUTSIDE: Final = ("state of torch", "state of the process")  # as tc reports them
-CONDITION: Final = "a condition on sizes"
-
-
-def sort_of(source: str, reported: str = "") -> str:
-    """Return what sort of input a source is, by its name and by the kind that tc reported."""
-    if reported == CONDITION:
-        return "shape"
-    if reported in _STATES_OUTSIDE or source in _SWITCHES:
-        return "global"
-    if part := _PART.match(source):
-        return "size" if part["what"] == "shape" else "tensor"
-    if source.startswith("dispatch keys of ") or source.endswith(_OF_TENSORS):
-        return "tensor"
-    if source.startswith("len("):
-        return "length"
-    return "type" if source.startswith("type(") else "constant"
-
-
-def subject_of(
-    source: str, old: str, new: str, kind: str = "", guard: str = "", function: str = ""
-) -> Subject:
-    """Return what changed and where.
-
-    Args:
-        source: as the user writes it, `self.step`.
-        kind: the sort of input that readers of guards tell apart (`size`, `global`, `raced`, ...).
-        guard: the guard that failed, as the compiler prints it.
-        function: the compiled function; inside of a `forward`, `self` is a module.
-    """
-    what, name, index = _what(source, old, new, kind, guard)
-    return Subject(what, _place(name, guard, function, what), source, name, old, new, index)
-
-
-def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind, str, str]:
-    if kind == "raced":
-        return Kind.RACED, source, "0"
-    if _HOOKS.search(source) or _HOOKS.search(guard.partition(" #")[0]):
-        return Kind.HOOKS, source, "0"
-    if _UNNAMED.search(source):
-        return Kind.HANDED_ON, source, "0"
-    if _PARAMETER.search(guard) and (part := _PART.match(source)):
-        return Kind.STRUCTURE, part["name"], "0"
-    if kind == "shape":
-        return _asked(source, old)
-    if kind == "global":
-        return _STATES.get(source, Kind.STATE), source, "0"
-    if part := _PART.match(source):
-        index = part["i"] or part["j"]
-        what = _size(part["name"], old, new) if part["what"] == "shape" else Kind.STRIDE
-        return what, part["name"], index
-    if keys := _KEYS.match(source):
-        return _of_keys(old, new), keys["a"] or keys["b"], "0"
-    head, _, last = source.rpartition(".")
-    if head and last in _PROPERTIES and kind == "tensor":
-        return _PROPERTIES[last], head, "0"
-    if call := _OF_CALL.match(source):
-        return _of_call(call["what"], old, new, guard), call["name"], "0"
-    if (key := _IN.match(source)) and _THERE.intersection((old, new)):
-        return Kind.KEYS, key["of"], "0"
-    return _value(source, old, new, guard), source, "0"
-
-
-def _asked(source: str, condition: str) -> tuple[Kind, str, str]:
-    """What a condition on a size stands for: only some are a question of the user's."""
-    part = _PART.match(source)
-    name, index = (part["name"], part["i"] or part["j"]) if part else (source, "0")
-    if condition == f"2 <= {source}":  # sizes of 0 and 1 have graphs of their own
-        return Kind.ONE, name, index
-    if _held(source, condition):
-        is_size = part is not None or source.startswith("len(")
-        return Kind.HELD if is_size else Kind.HELD_NUMBER, name, index
-    if part is None and _RANGE.match(condition):
-        return Kind.RANGE, name, index
-    return Kind.CONDITION, source, "0"
-
-
-def _held(source: str, condition: str) -> bool:
-    """Whether a condition is true of one value of a number: `n == 3`, `(1.0 + n) == 1.5`."""
-    of, equal, value = condition.rpartition(" == ")
-    rest = of.replace(source, "")
-    return bool(equal and source in of and _NUMBER.match(value) and not re.search(r"[a-z]", rest))
-
-
-_RANGE: Final = re.compile(r"^-?[\d.]+ <=? \S+ <=? -?[\d.]+$")
-
-
-def _size(name: str, old: str, new: str) -> Kind:
-    if old in ("0", "1") or new in ("0", "1"):
-        return Kind.ONE
-    reached = not name.isidentifier() and not name.startswith(("args[", "kwargs["))
-    grows = old.isdigit() and new.isdigit() and int(new) > int(old)
-    return Kind.GROWS if reached and grows else Kind.SIZE
-
-
-def _of_keys(old: str, new: str) -> Kind:
-    """Which keys a tensor lost or got shows which mode it was made or used in."""
-    sides = [set(re.findall(r"\w+", text.removeprefix("DispatchKeySet"))) for text in (old, new)]
-    differing = sides[0] ^ sides[1]
-    if differing & _DEVICES:
-        return Kind.DEVICE
-    if differing and all(one.startswith("Autocast") for one in differing):
-        return Kind.AUTOCAST
-    if differing and all(one.startswith(_MODES) for one in differing):
-        return Kind.INFERENCE
-    return Kind.KEYS_OF_TENSOR
-
-
-def _of_call(what: str, old: str, new: str, guard: str) -> Kind:
-    if what == "len":
-        return Kind.KEYS if "dict" in guard else Kind.LENGTH
-    if what == "list":
-        return Kind.KEYS
-    if old in NOTHING or new in NOTHING:
-        known = Kind.GONE if new in NOTHING else Kind.NONE
-        return Kind.STRUCTURE if _MADE_OF.search(guard) else known
-    return Kind.TYPE
-
-
-def _value(source: str, old: str, new: str, guard: str) -> Kind:
-    """The sort of a constant, by its values before and after."""
-    known = [one for one in (old, new) if one]
-    if source.rpartition(".")[2] == "training":
-        return Kind.TRAINING
-    if "None" in known:
-        other = next((one for one in known if one != "None"), "")
-        if other and not _SOME_TENSOR.match(other):
-            return Kind.NO_TENSOR
-        return Kind.GONE if other and new == "None" else Kind.NONE
-    if known and all(one in ("True", "False") for one in known):
-        return Kind.BOOL
-    if known and all(_NUMBER.match(one) for one in known):
-        return _number(known)
-    if known and all(_STRING.match(one) for one in known):
-        return Kind.STRING
-    if "another object" in known or (not known and "_id(" in guard):
-        return Kind.OBJECT
-    if any("<function" in one or "<bound method" in one for one in known):
-        return Kind.OBJECT
-    return Kind.CONSTANT if known else Kind.OTHER
-
-
-#: numbers that are constants of a graph even where others are dynamic
-_SPECIAL: Final = frozenset(("0", "1", "0.0", "1.0"))
-
-
-def _number(known: list[str]) -> Kind:
-    if len({one.lstrip("-").isdigit() for one in known}) > 1:
-        return Kind.TYPE  # an int, then a float
-    return Kind.ONE_NUMBER if _SPECIAL.intersection(known) else Kind.NUMBER
-
-
-def _place(name: str, guard: str, function: str, what: Kind) -> Place:
-    if what in (Kind.GRAD_MODE, Kind.AUTOCAST, Kind.BACKEND, Kind.STATE, Kind.RACED):
-        return Place.PROCESS
-    if "__defaults__" in name or "__kwdefaults__" in name:
-        return Place.DEFAULT
-    if "__closure__" in name or "cell_contents" in name:
-        return Place.CLOSURE
-    if name.endswith("]") and not _ARGUMENT.match(name):
-        return Place.ITEM
-    if "." in name:
-        called = plain_function(function).rpartition(".")[2]
-        in_module = called == "forward" and name.startswith("self.")
-        return Place.MODULE if in_module or _MADE_OF.search(guard) else Place.ATTRIBUTE
-    if _GLOBALS.search(guard):
-        return Place.GLOBAL
-    # Most variables there are made inside of the function: nothing outside can mark them.
-    return Place.LOCAL if plain_function(function) == function else Place.AFTER_BREAK

@@ -382,6 +382,7 @@ def _join(early: Compile, late: Compile) -> None:
     early.described += late.described
     early.metrics.update(late.metrics)
     early.symbols.update(late.symbols)
+    early.fixed |= late.fixed
     early.attempts = max(early.attempts, late.attempts)
     early.started = early.started or late.started
     early.stack = early.stack or late.stack
@@ -441,10 +442,8 @@ def _keep_failures(compiled: Compile) -> None:
     PyTorch records both alike. All that counts failures reads `Compile.failure`.
     """
     failure = compiled.failure
-    broke = next(iter(compiled.noted("dynamo_graph_break_reason")), None)
-    if failure is not None and GIVEN_UP.search(
-        f"{failure.reason}\n{broke.data if broke is not None else ''}"
-    ):
+    told = (str(note.data) for note in compiled.noted("dynamo_graph_break_reason"))
+    if failure is not None and any(map(GIVEN_UP.search, (failure.reason, *told))):
         compiled.given_up, compiled.failure = failure, None
         compiled.skipped = failure.reason or failure.type
 

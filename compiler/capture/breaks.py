@@ -154,12 +154,14 @@ UNSUPPORTED_OP = _row(
     "TC123",
     "{} is not supported",
     "the tracer has no rule for this operation on these values",
+    "move the operation out of the compiled function, and pass in what it gives",
 )
 UNSUPPORTED_OPCODE = _row(
     "unsupported-opcode",
     "TC124",
     "bytecode {} is not supported",
     "the tracer does not interpret this Python construct yet",
+    "rewrite the line in simpler Python",
 )
 OP_FAILED = _row(
     "operation-failed",
@@ -173,6 +175,7 @@ RAISES = _row(
     "TC131",
     "the code raises {}",
     "an exception that leaves the compiled function is raised in eager mode",
+    "return a flag in place of raising, or check before the compiled function",
 )
 GENERATOR = _row(
     "generator",
@@ -186,6 +189,7 @@ UNSUPPORTED_VALUE = _row(
     "TC133",
     "{} cannot be rebuilt after the graph",
     "the value was created while tracing, and the code after the graph cannot construct it",
+    "make the object before the compiled function and pass it in",
 )
 LEAKED_BODY = _row(
     "leaked-body",

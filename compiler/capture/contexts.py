@@ -116,7 +116,7 @@ def _constraint(mark: Mark | None) -> Any:
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges
 
-    if mark is None:
+    if mark is None or mark.kind == "maybe":
         return None
     if mark.low is None and mark.high is None:
         return symbolic_shapes.RelaxedUnspecConstraint(warn_only=False)

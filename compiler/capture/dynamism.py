@@ -175,9 +175,16 @@ class DynamicSizes:
         return marks_of(tensor) if self.specified is None else self.specified.marks(source, tensor)
 
     def demands(self, source: Source, tensor: torch.Tensor) -> dict[int, Mark]:
-        """Return the marks on dimensions that must keep their symbol."""
-        kinds = ("unbacked",) if self.lenient else ("dynamic", "unbacked")
-        return {dim: mark for dim, mark in self.marks(source, tensor).items() if mark.kind in kinds}
+        """Return the marks on dimensions that get a symbol of their own.
+
+        All but those of the kind "maybe" have to keep it.
+        """
+        marks = self.marks(source, tensor).items()
+        found = {dim: mark for dim, mark in marks if mark.kind != "static"}
+        if self.lenient:
+            weak = {dim for dim, mark in found.items() if mark.kind == "dynamic"}
+            found.update(dict.fromkeys(weak, Mark("maybe")))
+        return found
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """Return the dimensions of an input that get a symbol."""

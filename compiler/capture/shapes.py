@@ -241,7 +241,8 @@ class Shapes:
             source: where it comes from.
             dynamic: dimensions that get a symbol; sizes 0 and 1 stay numbers all the same.
             duck: let dimensions of equal size share one symbol, guarded by an equality.
-            demands: what `guards` checks of dimensions: that they keep their symbol.
+            demands: dimensions whose symbol no other one shares. All but those of the kind
+                "maybe" have to keep it, which `guards` checks.
             strides: dimensions whose stride gets a symbol even where no size does.
 
         Raises:
@@ -258,7 +259,7 @@ class Shapes:
         with violations():
             fake = self._stand_in(tensor, source=torch_source, symbolic_context=context)
         _without_grad(fake)
-        if demands:
+        if any(context.constraint_sizes):
             self._demanded[source.name] = context
         if any(isinstance(n, torch.SymInt) for n in (*fake.shape, *_strides(fake))):
             self._track(fake, torch_source, source)

@@ -32,7 +32,8 @@ from tc.trace.branches import fixes_at, is_made_before_break
 from tc.trace.commands import command
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
-from tc.trace.recipes import advice, sort_of, subject_of
+from tc.trace.recipes import advice
+from tc.trace.subjects import sort_of, subject_of
 
 #: guard kind -> what the guarded input was to the compiled code
 ROLES = {
@@ -326,7 +327,7 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
         line=place.line,
         function=place.name,
         detail=detail,
-        fix=fixes_at(code, place.file, place.line, source, cause.reason.fix),
+        fix=fixes_at(code, place.file, place.line, source, cause.reason.fix, cause.title),
         end_line=end_line,
         col=col,
         end_col=end_col,

@@ -9,7 +9,7 @@ from tc.trace.findings.remedies import remedy
 from tc.trace.fixes import Fix, fix_of, fixes_of
 from tc.trace.trials import FAILED, HELPED, NO_HELP, OTHERWISE, UNTRIED, Trial
 
-MARKED = "tc.mark_dynamic(x, 0) before the first call"
+MARKED = "tc.maybe_mark_dynamic(x, 0) before the first call"
 SAFE = {
     "remove the call of graph_break()",
     "mark it with tc.disable so that it is skipped knowingly",
@@ -32,7 +32,7 @@ def test_of_all_advice_on_breaks_exactly_these_is_safe() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "safe"),
     [
-        ("tc.mark_dynamic(x, 0)", "call", True),
+        ("tc.maybe_mark_dynamic(x, 0)", "call", True),
         ("set TC_CACHE_DIR to a folder that outlives the run, or the container", "env", True),
         ("reproduce it with: tc-minify a.py", "call", True),
         ("write both sides as tensors: torch.where(condition, a, b)", "call", False),
@@ -65,13 +65,13 @@ def test_a_replay_checks_only_what_settles_the_input() -> None:
     mode = Cause("mode", "'a'", "'b'", "constant")  # a string is no tensor: nothing settles it
     assert not any(way.replayed for way in fixes_of(remedy(mode, "tc")[2], replayed=True))
     assert not fix_of("keep n as a tensor, or move the update out", replayed=True).verified
-    assert not fix_of("tc.mark_dynamic(x, 0)").verified
+    assert not fix_of("tc.maybe_mark_dynamic(x, 0)").verified
 
 
 def test_as_plain_values() -> None:
-    assert fix_of("tc.mark_dynamic(x, 0) before the first call", replayed=True).to_json() == {
+    assert fix_of("tc.maybe_mark_dynamic(x, 0) before the first call", replayed=True).to_json() == {
         "kind": "call",
-        "text": "tc.mark_dynamic(x, 0) before the first call",
+        "text": "tc.maybe_mark_dynamic(x, 0) before the first call",
         "safe": "yes",
         "verified": "yes",
         "checked": "guard replayed",

@@ -25,9 +25,9 @@ from tc.trace.recipes import (
     advice,
     recipe_of,
     recipes,
-    subject_of,
 )
 from tc.trace.session import load
+from tc.trace.subjects import subject_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = {one.text: one for row in TABLE.values() for one in row}
@@ -62,8 +62,8 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
     [
         ("x.shape[0]", "3", "4", "size", "", Kind.SIZE, Place.LOCAL),
         ("x.shape[0]", "1", "4", "size", "", Kind.ONE, Place.LOCAL),
-        ("past['k'].shape[1]", "3", "4", "size", "", Kind.GROWS, Place.ITEM),
-        ("past['k'].shape[1]", "4", "3", "size", "", Kind.SIZE, Place.ITEM),
+        ("past['k'].shape[1]", "3", "4", "size", "", Kind.GROWS, Place.FIELD),
+        ("past['k'].shape[1]", "4", "3", "size", "", Kind.SIZE, Place.FIELD),
         ("mode", "'a'", "'b'", "constant", "", Kind.STRING, Place.LOCAL),
         ("n", "2", "-3", "constant", "", Kind.NUMBER, Place.LOCAL),
         ("lr", "0.1", "1e-05", "constant", "", Kind.NUMBER, Place.LOCAL),
@@ -87,7 +87,7 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
          Kind.STRUCTURE, Place.MODULE),
         ("len(xs)", "2", "3", "length", "", Kind.LENGTH, Place.LOCAL),
         ("list(batch)", "('a',)", "('a', 'b')", "constant", "", Kind.KEYS, Place.LOCAL),
-        ("m.training", "True", "False", "constant", "", Kind.TRAINING, Place.ATTRIBUTE),
+        ("m.training", "True", "False", "constant", "", Kind.TRAINING, Place.FIELD),
         ("grad_mode", "", "", "global", "", Kind.GRAD_MODE, Place.PROCESS),
         ("backend", "eager", "mine", "global", "", Kind.BACKEND, Place.PROCESS),
         ("num_threads", "1", "2", "global", "", Kind.STATE, Place.PROCESS),
@@ -95,16 +95,16 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
         ("x.shape[0]", "2 <= x.shape[0]", "1", "shape", "", Kind.ONE, Place.LOCAL),
         ("x.shape[1]", "x.shape[1] == 7", "6", "shape", "", Kind.HELD, Place.LOCAL),
         ("k", "k == 2", "3", "shape", "", Kind.HELD_NUMBER, Place.LOCAL),
-        ("x.shape[1]", "x.shape[1] == y.shape[0]", "", "shape", "", Kind.CONDITION, Place.ITEM),
+        ("x.shape[1]", "x.shape[1] == y.shape[0]", "", "shape", "", Kind.CONDITION, Place.FIELD),
         ("scale", "scale == 0.0027", "0.003", "shape", "", Kind.HELD_NUMBER, Place.LOCAL),
         ("clip", "(1.0 + clip) == 1.18", "0.1", "shape", "", Kind.HELD_NUMBER, Place.LOCAL),
         ("self.index", "-1 <= self.index <= 2", "", "shape", "", Kind.RANGE, Place.ATTRIBUTE),
-        ("x.shape[0]", "2 <= x.shape[0] <= 5", "", "shape", "", Kind.CONDITION, Place.ITEM),
+        ("x.shape[0]", "2 <= x.shape[0] <= 5", "", "shape", "", Kind.CONDITION, Place.FIELD),
         ("mask", "a tensor", "None", "constant", "", Kind.GONE, Place.LOCAL),
         ("flag", "None", "True", "constant", "", Kind.NO_TENSOR, Place.LOCAL),
         ("past", "None", "((Tensor float32[1], Tensor float32[1]),)", "constant", "",
          Kind.NO_TENSOR, Place.LOCAL),
-        ("type(p.grad)", "Tensor", "<class 'NoneType'>", "type", "", Kind.GONE, Place.ATTRIBUTE),
+        ("type(p.grad)", "Tensor", "<class 'NoneType'>", "type", "", Kind.GONE, Place.FIELD),
         ("3 in self.masks", "absent", "present", "constant", "", Kind.KEYS, Place.ATTRIBUTE),
         ("len(___stack0)", "2", "3", "length", "", Kind.HANDED_ON, Place.LOCAL),
         ("'a' in ___stack1.history", "absent", "present", "constant", "", Kind.HANDED_ON,
@@ -163,7 +163,7 @@ def test_sizes_that_change_together_are_marked_together() -> None:
     marked = ("x", "0"), ("y", "1")
     subject = Subject(Kind.SIZE, Place.LOCAL, "x.shape[0]", "x", "3", "4", "0", marked)
     text = advice(subject, "tc")[0]
-    assert text == "tc.mark_dynamic(x, 0), tc.mark_dynamic(y, 1) before the first call"
+    assert text == "tc.maybe_mark_dynamic(x, 0), tc.maybe_mark_dynamic(y, 1) before the first call"
     assert recipe_of(text) is MARK
 
 

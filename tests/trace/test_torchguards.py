@@ -38,6 +38,7 @@ SAID = {
     "copy on write": ("x is copy on write", "False", ""),
     "script object": ("type(o)", "", "another object"),
     "subclass": ("type(x)", "", "another object"),
+    "code of a function": ("type(f)", "", "another object"),
     "no alias": ("x", "a distinct object", "the same object as another input"),
 }
 

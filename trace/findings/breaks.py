@@ -200,7 +200,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     explained = _EXPLAIN.search(text)
     why = advice.why
     fix = first_of(text.partition("\nTraceback (most recent")[0], advice.fix)
-    fix = fixes_at(advice.code, where.file, where.line, where.source, fix)
+    fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
     if special := [say for pattern, say in INSTEAD if pattern.search(text)]:

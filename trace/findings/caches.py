@@ -24,11 +24,24 @@ _CUSTOM_PASS: Final = (
     "make the pass a torch._inductor.custom_graph_pass.CustomGraphPass, whose uuid() says which "
     "version it is: then it is a part of the key"
 )
+_NOTHING: Final = "nothing to do if this time is no trouble: each process compiles it once"
+#: words of a reason -> what to do, the first that is found
 _PASSED_FIXES: Final = (
     ("freezing", ("switch freezing and max_autotune off where a fast start matters more",)),
     ("custom pass", (_CUSTOM_PASS,)),
     ("symbolic", ("sizes that take few values: mark them static, and each graph is kept",)),
-)
+    ("needs guards on sizes", ("sizes that take few values: mark them static, and each graph is "
+                               "kept",)),
+    ("cache_hash", ("give the context_fn an attribute cache_hash, a text that says which version "
+                    "it is",)),
+    ("without uuid()", ("give it a method uuid() that says which version it is",)),
+    ("FX graph cache is not enabled", ("torch._inductor.config.fx_graph_cache = True",)),
+    ("call_function target", ("name it and its version in torch._inductor.config."
+                              "unsafe_marked_cacheable_functions: then it is a part of the key",)),
+    ("large constant", ("pass the tensor as an argument, or make it a buffer of the module",)),
+    ("sizes depend on data", ("use a form of fixed shape: torch.where or a multiplied mask in "
+                              "place of x[mask]",)),
+)  # fmt: skip
 
 
 _MODES: Final = "state"  # the part of a key of tc that holds grad mode, autocast and the like
@@ -122,7 +135,7 @@ def bypasses(facts: Facts) -> list[Event]:
                 code="TC403",
                 title="compiled past the cache",
                 why=f"{_kept(look, others)}: {reason}",
-                fix=next((fix for word, fix in _PASSED_FIXES if word in reason), ()),
+                fix=(*next((fix for word, fix in _PASSED_FIXES if word in reason), ()), _NOTHING),
                 where=Where(*one.own_place, function=one.alias or one.function),
                 reason=reason,
                 compiled=one,

@@ -36,7 +36,7 @@ def in_vain(found: Sequence[Recompile]) -> set[Input]:
     return again
 
 
-_STAY_DYNAMIC: Final = (Kind.CONDITION, Kind.RANGE)
+_STAY_DYNAMIC: Final = (Kind.CONDITION, Kind.MULTIPLE, Kind.RANGE)
 
 
 def inputs_of(found: Sequence[Recompile], kind: Kind) -> set[Input]:

@@ -13,6 +13,7 @@ from tc.trace import guardtext, torchguards
 from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.changing import (
     NUMBERS,
+    Input,
     counting,
     in_vain,
     inputs_of,
@@ -28,24 +29,22 @@ from tc.trace.ids import (
     UNREACHABLE,
     changed_apart,
     free_inputs,
-    leading_source,
     plain_function,
 )
 from tc.trace.parsed import parse_json
 from tc.trace.places import file_name
-from tc.trace.recipes import (
+from tc.trace.recipes import FEW, MARK, RANGES, SIDES, STRUCTURES, Kind, recipe_of
+from tc.trace.session import Session, all_compiles
+from tc.trace.subjects import (
     CONDITION,
-    FEW,
-    MARK,
     NOTHING,
-    RANGES,
-    SIDES,
-    STRUCTURES,
-    Kind,
-    recipe_of,
+    SPECIAL,
+    Changed,
+    leading,
+    of_module,
+    reason_of,
     sort_of,
 )
-from tc.trace.session import Session, all_compiles
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
 _TENSOR: Final = re.compile(
@@ -77,6 +76,7 @@ _GONE: Final = re.compile(r"Cache line invalidated because (?P<source>.+) got de
 _EMPTY: Final = re.compile(r"^not (?P<source>[\w.\[\]'\"]+)$")
 _RACED: Final = re.compile(r"Unexpected recompilation:")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
+_OF_PARAMETER: Final = re.compile(r"\.? ?Guard failed on a parameter\b.*")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
 _USER_STACK: Final = "User stack trace:"
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
@@ -128,7 +128,8 @@ def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> 
         data = ours[-1].data
         this.of = str(data.get("of") or "")
         held = {**this.values, **next((o.values for o in before if o.compiled.id == this.of), {})}
-        this.causes = tuple(_with_items(one, held) for one in _tc_causes(data.get("causes")))
+        causes = _without_numbers(this.compiled, _tc_causes(data.get("causes")))
+        this.causes = tuple(_with_items(one, held) for one in causes)
         this.reasons = tuple((this.of, cause.guard) for cause in this.causes)
         return
     text = str(this.compiled.noted("recompile_reasons")[-1].data)
@@ -205,7 +206,7 @@ def _merge(
     for source, (was, now) in changed.items():
         if source not in causes and f"type({source})" not in causes:
             dynamic = now.startswith("dynamic")
-            name = source.rpartition(".shape[")[0]
+            name = source.rpartition(".")[0]
             guard = "torch.nn.parameter.Parameter" if name + guardtext.PARAMETER in after else ""
             causes[source] = Cause(source, was, _plain(now), sort_of(source), guard, dynamic)
     return tuple(_with_items(cause, {**before, **after}) for cause in causes.values())
@@ -227,6 +228,21 @@ def _with_items(cause: Cause, values: Mapping[str, str]) -> Cause:
     if values and guardtext.A_TENSOR not in items:
         return replace(cause, of_tensors=False)
     return cause
+
+
+def _without_numbers(compiled: Compile, causes: Sequence[Cause]) -> list[Cause]:
+    """Say of sizes that were to become dynamic which of them the code held to a number after all.
+
+    Inputs of one size share a symbol: what holds one of them holds the others.
+    """
+    fixed = {guardtext.readable(one) for one in compiled.fixed}
+    values = {(one.old, one.new) for one in causes if one.source in fixed}
+    return [
+        replace(one, kind="shape", old=f"{one.source} == {one.old}", now_dynamic=False)
+        if one.kind == "size" and (one.old, one.new) in values
+        else one
+        for one in causes
+    ]
 
 
 def _plain(value: str) -> str:
@@ -298,7 +314,7 @@ def parse_reason(text: str) -> Cause:
         kind = "size" if what == "shape" else "tensor"
         source = f"{name}.{what}[{match['index']}]"
         return Cause(source, match["old"], match["new"], kind, guard)
-    if match := _PROPERTY.search(guard):
+    if match := _PROPERTY.search(_OF_PARAMETER.sub("", guard)):
         what = _PROPERTIES.get(match["what"], match["what"])
         name = guardtext.readable(match["source"])
         source = f"dispatch keys of {name}" if what == _KEYS else f"{name}.{what}"
@@ -385,12 +401,8 @@ def recompiled(facts: Facts) -> list[Event]:
             continue
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
-        if of_input(one, lead) in vain:
-            lead = replace(lead, now_dynamic=False)
-            if subject_about(lead).kind in NUMBERS:  # what the code does with it needs the value
-                lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
-        if lead.kind == "size" and of_input(one, lead) in held:  # then nothing makes it dynamic
-            lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
+        reason = reason_of(_changed(lead))
+        lead = _as_found_later(one, lead, vain, held)
         resumed = one.compiled.function if one.compiled.line_of_resume else ""
         named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
@@ -398,7 +410,12 @@ def recompiled(facts: Facts) -> list[Event]:
         begins = one.compiled.file, one.compiled.line
         called = _is_called(one.compiled, compiled_here)
         marked = marks(one, lead)
-        title, why, fix = remedy(lead, producer, named_so, sizes, at, begins, called, marked)
+        if producer != "tc" and lead.kind == "shape":
+            reason = f"branch on {lead.source}"
+        of_torch = _is_of_torch(one, lead)
+        title, why, fix = remedy(
+            lead, producer, named_so, sizes, at, begins, called, marked, of_torch
+        )
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
         if of_input(one, lead) in many:
@@ -416,9 +433,7 @@ def recompiled(facts: Facts) -> list[Event]:
                 where=_where(one, note.data, lead),
                 stack=_stack(one),
                 named=_named(one, note.data),
-                reason=lead.source
-                if lead.kind != "shape" or producer == "tc"
-                else f"branch on {lead.source}",
+                reason=reason,
                 compiled=one.compiled,
                 place=note.place,
                 time=note.time,
@@ -432,8 +447,35 @@ def recompiled(facts: Facts) -> list[Event]:
     return _at_one_place(made)
 
 
+def _as_found_later(one: Recompile, lead: Cause, vain: Set[Input], held: Set[Input]) -> Cause:
+    """Return a cause in view of what all recompiles of the run show of its input.
+
+    Args:
+        vain: inputs that are compiled for again though they were made dynamic.
+        held: sizes that the code holds to a number.
+    """
+    if of_input(one, lead) in vain:
+        lead = replace(lead, now_dynamic=False)
+        sort = subject_about(lead).kind
+        if sort is Kind.ONE_NUMBER and lead.new in SPECIAL:
+            return replace(lead, kind="small")
+        if sort in NUMBERS:  # what the code does with it needs the value
+            lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
+    if lead.kind == "size" and of_input(one, lead) in held:  # then nothing makes it dynamic
+        lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
+    return lead
+
+
 #: there is something to do where a function reached the limit
 _NOT_AT_LIMIT: Final = (FEW, SIDES, STRUCTURES, RANGES)
+
+
+_TORCHS: Final = "torch.nn.modules."
+
+
+def _is_of_torch(one: Recompile, lead: Cause) -> bool:
+    """Whether an input is an attribute of a module of torch's, whose code reads it as it is."""
+    return one.values.get(f"type({lead.source.rpartition('.')[0]})", "").startswith(_TORCHS)
 
 
 def _is_called(compiled: Compile, known: Set[tuple[str, str]]) -> bool:
@@ -481,6 +523,10 @@ def _shared(found: Sequence[Recompile]) -> dict[str, Counter[str]]:
     return shared
 
 
+def _changed(one: Cause) -> Changed:
+    return Changed(one.source, one.old, one.new, one.kind, one.guard, one.now_dynamic)
+
+
 def _lead(one: Recompile, shared: Mapping[str, Counter[str]]) -> Cause:
     """The cause that a recompile is told under.
 
@@ -488,14 +534,14 @@ def _lead(one: Recompile, shared: Mapping[str, Counter[str]]) -> Cause:
     only if all that changed beside it is dynamic from now on.
     """
     if one.compiled.noted("tc_recompile") and one.causes:
-        name = leading_source((c.source, c.new, c.now_dynamic) for c in one.causes)
+        name = leading(list(map(_changed, one.causes)))
         return next(cause for cause in one.causes if cause.source == name)
     if not one.causes:
         return Cause("an input", "", "", "other")
-    named = shared[one.compiled.frame_id]
-    parts = [one for one in one.causes if subject_about(one).kind is Kind.STRUCTURE]
-    if parts:  # other sizes follow those of the module's parameters
+    parts = [cause for cause in one.causes if of_module(_changed(cause))]
+    if parts:
         return parts[0]
+    named = shared[one.compiled.frame_id]
     are_free = free_inputs([(cause.source, cause.new) for cause in one.causes])
     free = [cause for cause, is_free in zip(one.causes, are_free, strict=True)
             if is_free and not cause.now_dynamic]  # fmt: skip

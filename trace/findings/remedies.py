@@ -6,10 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tc.trace.branches import is_made_before_break, is_tested, is_used_as_index
+from tc.trace.branches import (
+    is_appended_to,
+    is_looped_over,
+    is_made_before_break,
+    is_read,
+    is_tested,
+    is_used_as_index,
+)
 from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
-from tc.trace.recipes import Kind, Place, Subject, advice, subject_of
+from tc.trace.recipes import Kind, Place, Subject, advice
+from tc.trace.subjects import subject_of
 from tc.trace.words import grouped
 
 Words = tuple[str, str, tuple[str, ...]]
@@ -24,6 +32,7 @@ def remedy(
     begins: tuple[str, int] = ("", 0),
     called: bool = False,
     marked: tuple[tuple[str, str], ...] = (),
+    of_torch: bool = False,
 ) -> Words:
     """Return (title, why, fixes).
 
@@ -35,13 +44,10 @@ def remedy(
         begins: file and first line of the function that was compiled.
         called: it is library code, whose caller runs in Python.
         marked: (input, dimension) of the sizes that would have to be marked dynamic.
+        of_torch: it is an attribute of a module of torch's own.
     """
     subject = subject_about(cause, function)
-    if subject.kind in (Kind.NUMBER, Kind.ONE_NUMBER):
-        if is_tested(*at, subject.name):
-            subject = replace(subject, kind=Kind.SIDES if cause.now_dynamic else Kind.TESTED)
-        elif is_used_as_index(*at, subject.name):
-            subject = replace(subject, kind=Kind.INDEXED if cause.now_dynamic else Kind.INDEXES)
+    subject = replace(subject, kind=_by_use(subject, cause, at, of_torch))
     if called and subject.place is not Place.PROCESS:
         subject = replace(subject, kind=Kind.CALLED)
     subject = replace(subject, marked=marked)
@@ -54,6 +60,29 @@ def remedy(
     if subject.kind is Kind.GROWS and len(together) > 1:
         title = f"{grouped(together)} grow together"
     return title, why, advice(subject, producer, made)
+
+
+_NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
+
+
+def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool) -> Kind:
+    """Return the kind of a changed input in view of what the code at a line does with it."""
+    kind, name = subject.kind, subject.name
+    if of_torch and kind in (*_NUMBERS, Kind.HELD_NUMBER):
+        return Kind.SETTING
+    if kind in _NUMBERS and is_tested(*at, name):
+        return Kind.SIDES if cause.now_dynamic else Kind.TESTED
+    if kind in (*_NUMBERS, Kind.HELD_NUMBER) and is_looped_over(*at, name):
+        return Kind.TURNS
+    if kind in _NUMBERS and is_used_as_index(*at, name):
+        return Kind.INDEXED if cause.now_dynamic else Kind.INDEXES
+    if kind is Kind.INDEXES and cause.now_dynamic:
+        return Kind.INDEXED
+    if kind in (Kind.LENGTH, Kind.COUNT) and is_appended_to(*at, name):
+        return Kind.APPENDED
+    if kind is Kind.CONDITION and is_read(*at) and not is_tested(*at, name):
+        return Kind.IMPLIED
+    return kind
 
 
 def subject_about(cause: Cause, function: str = "") -> Subject:
@@ -213,6 +242,51 @@ def _held_number(subject: Subject, cause: Cause) -> tuple[str, str]:
     )
 
 
+def _small(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
+    return (
+        f"{cause.source} is 0 or 1 on some calls",
+        f"0 and 1 are constants of a graph even where other numbers are dynamic{change}",
+    )
+
+
+def _turns(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
+    return (
+        f"{cause.source} is a constant in the graph",
+        f"a loop over it is unrolled, so each number of turns is its own graph{change}",
+    )
+
+
+def _setting(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
+    return (
+        f"{cause.source} is a constant in the graph",
+        f"a module of torch's reads it as a Python number, which is built into the code{change}",
+    )
+
+
+def _appended(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} grows",
+        "the code appends to it: each call leaves a longer list, and each length is its own graph",
+    )
+
+
+def _implied(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"a condition on {cause.source} does not hold",
+        f"the compiled code holds only where {cause.old}: an operation here does something else "
+        "for other sizes",
+    )
+
+
+def _parameter(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
+    what = "dtype" if subject.kind is Kind.CAST else "choice of what learns"
+    return f"{cause.source} changes", f"the module's code is compiled for one {what}{change}"
+
+
 def _length(subject: Subject, cause: Cause) -> tuple[str, str]:
     return f"{cause.source} changes", "a loop over it is unrolled, so each length is its own graph"
 
@@ -261,6 +335,9 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.OBJECT: _type, Kind.HOOKS: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.BACKEND: _global,
     Kind.STATE: _global,
+    Kind.FROZEN: _parameter, Kind.CAST: _parameter, Kind.APPENDED: _appended,
+    Kind.SMALL_NUMBER: _small, Kind.TURNS: _turns, Kind.SETTING: _setting,
+    Kind.IMPLIED: _implied, Kind.MULTIPLE: _shape,
     Kind.HELD: _held, Kind.HELD_NUMBER: _held_number, Kind.CONDITION: _shape,
     Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
     Kind.OTHER: _other,

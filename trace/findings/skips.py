@@ -15,6 +15,17 @@ from tc.trace.session import all_compiles
 _TITLE = "{} runs in Python"
 _IN_LOOP: Final = re.compile(r"graph break in loop|for/while loop")
 _RAISES: Final = "TC131"
+_LITTLE: Final = "nothing to do if it computes little: it runs as it does without the compiler"
+#: words of a reason -> what to do about a function, or a graph, that runs in Python
+_SKIPPED: Final = (
+    ("generator", ("build a list in place of yielding",)),
+    ("coroutine", ("compile the functions that it calls",)),
+)
+_UNCOMPILED: Final = (
+    ("has a hook", ("register the hook outside of the compiled function, on what it returns",)),
+    ("alias annotations", ("return the new value from the operator, in place of writing to its "
+                           "argument",)),
+)  # fmt: skip
 _APART: Final = "take this line out of the compiled function: what is left of it has kernels then"
 
 
@@ -55,7 +66,7 @@ def eager_graphs(facts: Facts) -> list[Event]:
                     code="TC701",
                     title=f"the graph of {compiled.title} is not compiled",
                     why=f"it was captured, but runs in eager mode: {why}",
-                    fix=(_APART,) if file else (),
+                    fix=_about(why, _UNCOMPILED, (_APART,) if file else ()),
                     where=Where(*(at if file else compiled.own_place), function=function),
                     reason=why,
                     running=(calls.each or 0.0) * calls.eager,
@@ -121,6 +132,14 @@ def unreplayed(facts: Facts) -> list[Event]:
     return events
 
 
+def _about(
+    reason: str, rows: tuple[tuple[str, tuple[str, ...]], ...], known: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return what to do about what runs in Python for a reason."""
+    found = next((fix for word, fix in rows if word in reason), known)
+    return (*found, _LITTLE)
+
+
 def _of(compiled: Compile) -> list[Event]:
     if compiled.given_up is not None:
         return [_given_up(compiled, compiled.given_up)]
@@ -137,7 +156,7 @@ def _of(compiled: Compile) -> list[Event]:
                 code="TC190",
                 title=_TITLE.format(function),
                 why=reason,
-                fix=(fix,) if fix else (),
+                fix=(fix,) if fix else _about(reason, _SKIPPED),
                 where=Where(
                     file=str(note.data.get("file") or compiled.file),
                     line=line if isinstance(line, int) else compiled.line,
@@ -157,7 +176,7 @@ def _of(compiled: Compile) -> list[Event]:
                 code="TC190",
                 title=_TITLE.format(compiled.title),
                 why=compiled.skipped.partition("\n")[0],
-                fix=(),
+                fix=_about(compiled.skipped, _SKIPPED),
                 where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
                 reason=compiled.skipped.partition("\n")[0],
                 compiled=compiled,

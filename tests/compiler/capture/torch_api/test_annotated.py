@@ -352,6 +352,16 @@ class TestDimensions:
         tc.mark_dynamic(one, 0)
         check(lambda t: t + 1, one)  # 0 and 1 have code of their own
 
+    def test_a_weak_mark_shares_its_symbol_with_no_equal_size(self, count):
+        def scaled(t):
+            return (t * 2 + 1).sum(1)
+
+        for sizes in ((12, 12), (12, 20), (7, 9)):
+            t = torch.randn(*sizes)
+            tc.maybe_mark_dynamic(t, [0, 1])
+            assert torch.equal(tc.compile(scaled, backend=count)(t), scaled(t))
+        assert count.graphs == 1
+
     def test_bounds(self, count):
         def f(t):
             return t * 2 if t.shape[0] < 20 else t * 3

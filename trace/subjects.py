@@ -1,0 +1,286 @@
+"""An input that changed between two compiles goes in; what it is, and where, comes out.
+
+`subject_of` reads the name of the input, its two values and the guard that failed. The kind and the
+place that it returns choose the edits of `tc.trace.recipes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tc.trace.ids import leading_source, plain_function
+from tc.trace.recipes import MULTIPLE_OF, Kind, Place, Subject
+
+_ARGUMENT: Final = re.compile(r"^(?:args|kwargs)\[[^\]]+\]$")  # of a wrapper of the user's module
+_PART: Final = re.compile(
+    r"^(?P<name>.+?)\.(?P<what>shape|stride)(?:\[(?P<i>\d+)\]|\((?P<j>\d+)\))$"
+)
+_PROPERTIES: Final = {
+    "dtype": Kind.DTYPE, "ndim": Kind.NDIM, "device": Kind.DEVICE,
+    "requires_grad": Kind.REQUIRES_GRAD,
+}  # fmt: skip
+_OF_PARAMETERS: Final = {"dtype": Kind.CAST, "requires_grad": Kind.FROZEN}
+_UNNAMED: Final = re.compile(r"\b___\w")  # names that compilers make up
+_PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed on a parameter")
+_IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
+_THERE: Final = frozenset(("absent", "present"))
+_KEYS: Final = re.compile(r"^(?:dispatch keys of (?P<a>.+)|(?P<b>.+)\.dispatch keys)$")
+_OF_CALL: Final = re.compile(r"^(?P<what>len|list|type)\((?P<name>.+)\)$")
+_ENVIRONMENT: Final = "os.environ["
+_OF_SLICE: Final = re.compile(r"^(?!self\b).+\.(?:start|stop)$")
+_ROOT: Final = re.compile(r"^[A-Za-z_]\w*")
+_GLOBALS: Final = re.compile(r"\bG\[['\"]")
+_SOME_TENSOR: Final = re.compile(r"^(?:a tensor|something|Tensor\b|<class 'torch\.)")
+_NUMBER: Final = re.compile(r"^-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf|nan)$")
+_STRING: Final = re.compile(r"^[bru]?['\"]")
+_HOOKS: Final = re.compile(
+    r"_(?:forward|backward|full_backward|state_dict|load_state_dict)\w*hooks"
+)
+_STATES: Final = {"grad_mode": Kind.GRAD_MODE, "autocast": Kind.AUTOCAST,
+                  "autocast_state": Kind.AUTOCAST, "backend": Kind.BACKEND}  # fmt: skip
+NOTHING: Final = ("None", "NoneType", "<class 'NoneType'>")
+_DEVICES: Final = frozenset(("CPU", "CUDA", "Meta", "MPS", "XPU", "HPU", "MTIA", "PrivateUse1"))
+_MODES: Final = ("ADInplaceOrView", "Autograd")
+_PARTS: Final = ("_parameters", "_modules", "_buffers")
+_MADE_OF: Final = re.compile(r"_(?:parameters|modules|buffers)['\"]?\]?")
+
+
+_SWITCHES: Final = ("grad_mode", "autocast_state", "default_dtype", "deterministic_algorithms")
+_OF_TENSORS: Final = (".dtype", ".requires_grad", ".device", ".ndim")
+_STATES_OUTSIDE: Final = ("state of torch", "state of the process")  # as tc reports them
+CONDITION: Final = "a condition on sizes"
+
+
+def sort_of(source: str, reported: str = "") -> str:
+    """Return what sort of input a source is, by its name and by the kind that tc reported."""
+    if reported == CONDITION:
+        return "shape"
+    if reported in _STATES_OUTSIDE or source in _SWITCHES:
+        return "global"
+    if part := _PART.match(source):
+        return "size" if part["what"] == "shape" else "tensor"
+    if source.startswith("dispatch keys of ") or source.endswith(_OF_TENSORS):
+        return "tensor"
+    if source.startswith("len("):
+        return "length"
+    return "type" if source.startswith("type(") else "constant"
+
+
+class Changed(NamedTuple):
+    """An input that changed, as tc tells of it; ``kind`` is the sort of input."""
+
+    source: str
+    old: str
+    new: str
+    kind: str
+    guard: str
+    now_dynamic: bool
+
+
+def changed_of(
+    source: str, old: str, new: str, told: str, guard: str, now_dynamic: bool
+) -> Changed:
+    """Return an input that changed.
+
+    Args:
+        told: what sort of input tc says it is, ``a constant in the graph``.
+    """
+    if told == CONDITION:
+        return Changed(source, guard, new, "shape", guard, False)
+    return Changed(source, old, new, sort_of(source, told), guard, now_dynamic)
+
+
+#: the dtypes and sizes of inputs follow those of the module's parts and parameters
+_OF_MODULES: Final = (Kind.STRUCTURE, Kind.CAST)
+
+
+def of_module(one: Changed) -> bool:
+    """Return whether an input that changed is a part of a module, or the dtype of one."""
+    return subject_of(*one[:5]).kind in _OF_MODULES
+
+
+def leading(changed: Sequence[Changed]) -> str:
+    """Return the source of the input under which a recompile of tc's is told."""
+    parts = (one.source for one in changed if of_module(one))
+    return next(parts, "") or leading_source(
+        (one.source, one.new, one.now_dynamic) for one in changed
+    )
+
+
+_ASKED: Final = (Kind.CONDITION, Kind.MULTIPLE)
+
+
+def reason_of(one: Changed) -> str:
+    """Return what tells the causes of tc's recompiles apart: an input, or a condition on it."""
+    asked = one.kind == "shape" and one.old == one.guard
+    is_condition = asked and subject_of(*one[:5]).kind in _ASKED
+    return f"branch on {one.source}" if is_condition else one.source
+
+
+def subject_of(
+    source: str, old: str, new: str, kind: str = "", guard: str = "", function: str = ""
+) -> Subject:
+    """Return what changed and where.
+
+    Args:
+        source: as the user writes it, `self.step`.
+        kind: the sort of input that readers of guards tell apart (`size`, `global`, `raced`, ...).
+        guard: the guard that failed, as the compiler prints it.
+        function: the compiled function; inside of a `forward`, `self` is a module.
+    """
+    what, name, index = _what(source, old, new, kind, guard)
+    return Subject(what, _place(name, guard, function, what), source, name, old, new, index)
+
+
+def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind, str, str]:
+    if kind == "raced":
+        return Kind.RACED, source, "0"
+    if kind == "small":
+        return Kind.SMALL_NUMBER, source, "0"
+    if source.startswith(_ENVIRONMENT):
+        return Kind.STATE, source, "0"
+    if _HOOKS.search(source) or _HOOKS.search(guard.partition(" #")[0]):
+        return Kind.HOOKS, source, "0"
+    if _UNNAMED.search(source):
+        return Kind.HANDED_ON, source, "0"
+    if _PARAMETER.search(guard) and (part := _PART.match(source)):
+        return Kind.STRUCTURE, part["name"], "0"
+    if kind == "shape":
+        return _asked(source, old, new)
+    if kind == "global":
+        return _STATES.get(source, Kind.STATE), source, "0"
+    if part := _PART.match(source):
+        index = part["i"] or part["j"]
+        what = _size(part["name"], old, new) if part["what"] == "shape" else Kind.STRIDE
+        return what, part["name"], index
+    if keys := _KEYS.match(source):
+        return _of_keys(old, new), keys["a"] or keys["b"], "0"
+    head, _, last = source.rpartition(".")
+    if head and last in _PROPERTIES and kind == "tensor":
+        known = _OF_PARAMETERS if _PARAMETER.search(guard) else _PROPERTIES
+        return known.get(last, _PROPERTIES[last]), head, "0"
+    if call := _OF_CALL.match(source):
+        return _of_call(call["what"], call["name"], old, new, guard), call["name"], "0"
+    if (key := _IN.match(source)) and _THERE.intersection((old, new)):
+        return Kind.KEYS, key["of"], "0"
+    return _value(source, old, new, guard), source, "0"
+
+
+def _asked(source: str, condition: str, new: str) -> tuple[Kind, str, str]:
+    """What a condition on a size stands for: only some are a question of the user's."""
+    part = _PART.match(source)
+    name, index = (part["name"], part["i"] or part["j"]) if part else (source, "0")
+    if condition == f"2 <= {source}":  # sizes of 0 and 1 have graphs of their own
+        return Kind.ONE, name, index
+    if MULTIPLE_OF.match(condition) and part is not None:
+        return Kind.MULTIPLE, name, index
+    if _held(source, condition):
+        is_size = part is not None or source.startswith("len(")
+        return Kind.HELD if is_size else Kind.HELD_NUMBER, name, index
+    if _RANGE.match(condition):
+        if part is None:
+            return Kind.RANGE, name, index
+        if new in ("0", "1"):
+            return Kind.ONE, name, index
+    return Kind.CONDITION, source, "0"
+
+
+def _held(source: str, condition: str) -> bool:
+    """Whether a condition is true of one value of a number: `n == 3`, `(1.0 + n) == 1.5`."""
+    of, equal, value = condition.rpartition(" == ")
+    rest = of.replace(source, "")
+    many = re.search(r"[a-z]|%|//", rest)  # several numbers give one value
+    return bool(equal and source in of and _NUMBER.match(value) and not many)
+
+
+_RANGE: Final = re.compile(r"^-?[\d.]+ <=? \S+ <=? -?[\d.]+$")
+
+
+def _size(name: str, old: str, new: str) -> Kind:
+    if old in ("0", "1") or new in ("0", "1"):
+        return Kind.ONE
+    reached = not name.isidentifier() and not name.startswith(("args[", "kwargs["))
+    grows = old.isdigit() and new.isdigit() and int(new) > int(old)
+    return Kind.GROWS if reached and grows else Kind.SIZE
+
+
+def _of_keys(old: str, new: str) -> Kind:
+    """Which keys a tensor lost or got shows which mode it was made or used in."""
+    sides = [set(re.findall(r"\w+", text.removeprefix("DispatchKeySet"))) for text in (old, new)]
+    differing = sides[0] ^ sides[1]
+    if differing & _DEVICES:
+        return Kind.DEVICE
+    if differing and all(one.startswith("Autocast") for one in differing):
+        return Kind.AUTOCAST
+    if differing and all(one.startswith(_MODES) for one in differing):
+        return Kind.INFERENCE
+    return Kind.KEYS_OF_TENSOR
+
+
+def _of_call(what: str, name: str, old: str, new: str, guard: str) -> Kind:
+    if what == "len":
+        return Kind.KEYS if "dict" in guard else Kind.LENGTH
+    if what == "list":
+        return Kind.STRUCTURE if name.endswith(_PARTS) else Kind.KEYS
+    if old in NOTHING or new in NOTHING:
+        known = Kind.GONE if new in NOTHING else Kind.NONE
+        return Kind.STRUCTURE if _MADE_OF.search(guard) else known
+    return Kind.STRUCTURE if _MADE_OF.search(guard) else Kind.TYPE
+
+
+def _value(source: str, old: str, new: str, guard: str) -> Kind:
+    """The sort of a constant, by its values before and after."""
+    known = [one for one in (old, new) if one]
+    if source.rpartition(".")[2] == "training":
+        return Kind.TRAINING
+    if "None" in known:
+        other = next((one for one in known if one != "None"), "")
+        if other and not _SOME_TENSOR.match(other):
+            return Kind.NO_TENSOR
+        return Kind.GONE if other and new == "None" else Kind.NONE
+    if known and all(one in ("True", "False") for one in known):
+        return Kind.BOOL
+    if known and all(_NUMBER.match(one) for one in known):
+        return Kind.INDEXES if _OF_SLICE.match(source) else _number(known)
+    if known and all(_STRING.match(one) for one in known):
+        return Kind.STRING
+    if "another object" in known or (not known and "_id(" in guard):
+        return Kind.OBJECT
+    if any("<function" in one or "<bound method" in one for one in known):
+        return Kind.OBJECT
+    return Kind.CONSTANT if known else Kind.OTHER
+
+
+#: numbers that are constants of a graph even where others are dynamic
+SPECIAL: Final = frozenset(("0", "1", "0.0", "1.0"))
+
+
+def _number(known: list[str]) -> Kind:
+    if len({one.lstrip("-").isdigit() for one in known}) > 1:
+        return Kind.TYPE  # an int, then a float
+    return Kind.ONE_NUMBER if SPECIAL.intersection(known) else Kind.NUMBER
+
+
+def _place(name: str, guard: str, function: str, what: Kind) -> Place:
+    if what in (Kind.GRAD_MODE, Kind.AUTOCAST, Kind.BACKEND, Kind.STATE, Kind.RACED):
+        return Place.PROCESS
+    if "__defaults__" in name or "__kwdefaults__" in name:
+        return Place.DEFAULT
+    if "__closure__" in name or "cell_contents" in name:
+        return Place.CLOSURE
+    root = _ROOT.match(name)
+    mine = root is not None and root[0] != "self" and not _GLOBALS.search(guard)
+    if name.endswith("]") and not _ARGUMENT.match(name):
+        return Place.FIELD if mine else Place.ITEM
+    if "." in name:
+        called = plain_function(function).rpartition(".")[2]
+        in_module = called == "forward" and name.startswith("self.")
+        if in_module or _MADE_OF.search(guard):
+            return Place.MODULE
+        return Place.FIELD if mine else Place.ATTRIBUTE
+    if _GLOBALS.search(guard):
+        return Place.GLOBAL
+    # Most variables there are made inside of the function: nothing outside can mark them.
+    return Place.LOCAL if plain_function(function) == function else Place.AFTER_BREAK
