@@ -259,9 +259,9 @@ class OutputGraph:
             why = breaks.TENSOR_INDEX if called in _INDEXING else breaks.TENSOR_ITEM
             raise breaks.GraphBreak(why, f"{called}()", str(error)) from None
         except DynamicOutputShapeException as error:
-            raise breaks.GraphBreak(breaks.DYNAMIC_SHAPE, _named(text), str(error)) from None
+            raise breaks.GraphBreak(breaks.DYNAMIC_SHAPE, _named(text, fakes), str(error)) from None
         except GuardOnDataDependentSymNode as error:
-            raise breaks.GraphBreak(breaks.DATA_GUARD, _named(text), str(error)) from None
+            raise breaks.GraphBreak(breaks.DATA_GUARD, _named(text, fakes), str(error)) from None
         except UnsupportedFakeTensorException as error:
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, text, str(error)) from None
         except Exception as error:
@@ -451,9 +451,14 @@ def _called(target: Any, text: str, method: bool) -> str:
     return name if name.startswith("torch.") else text
 
 
-def _named(text: str) -> str:
+def _named(text: str, operands: list[Any]) -> str:
     """An operator of Python's by what the user wrote for it."""
-    return {"getitem": "x[mask]", "setitem": "x[mask] = y"}.get(text, text)
+    masks = any(
+        getattr(one, "dtype", None) is torch.bool
+        for one in torch.utils._pytree.tree_leaves(operands[1:2])
+    )
+    index = "mask" if masks else "i"
+    return {"getitem": f"x[{index}]", "setitem": f"x[{index}] = y"}.get(text, text)
 
 
 def _dispatching(text: str, operands: list[Any]) -> AbstractContextManager[Any]:
