@@ -236,7 +236,8 @@ class SeenGradients:
 
     def __call__(self, tangents: Sequence[Any], strides: list[Any]) -> bool:
         """Return whether gradients are as those that are remembered."""
-        return self.seen is not None and strides == self.seen[0] and self.seen[1](*tangents)
+        seen = self.seen  # once: another thread may remember others meanwhile
+        return seen is not None and strides == seen[0] and seen[1](*tangents)
 
     def remember(self, given: Sequence[Any], taken: Sequence[Any], strides: list[Any]) -> None:
         """Remember gradients, if they were taken as they were given."""
