@@ -13,6 +13,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import tc
 from tc.compiler.codegen.stage import generate
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
@@ -23,6 +24,7 @@ from tc.compiler.runtime.load import load
 from tc.compiler.schedule.interpret import interpret as interpret_plan
 from tc.compiler.schedule.plan import Plan
 from tc.compiler.schedule.stage import plan
+from tc.trace import OutputCode, capture_events
 
 
 def trace(fn: Callable[..., Any], args: Sequence[Any], mode: str = "fake") -> fx.GraphModule:
@@ -103,3 +105,11 @@ def compare(
     call = load(program(graph, threads))
     check(call(copied(used)), want, **tolerance)
     return graph
+
+
+def printed(function: Callable[..., object], *arguments: torch.Tensor) -> str:
+    """The code that is generated for a call, on one thread and without caches."""
+    tc.reset()
+    with capture_events() as events, tc.config.patch(fx_graph_cache=False, threads=1):
+        tc.compile(function)(*arguments)
+    return "".join(one.code for one in events.of(OutputCode))

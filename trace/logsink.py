@@ -495,7 +495,7 @@ def _more() -> str:
 
 
 def _leading(event: ev.Recompile) -> str:
-    """What a recompile is told under, with the names that reports use."""
+    """What a recompile is reported under, with the names that reports use."""
     changed = [
         changed_of(readable(one.source), one.old, one.new, one.kind, one.guard, one.now_dynamic)
         for one in event.causes

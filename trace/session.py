@@ -442,8 +442,8 @@ def _keep_failures(compiled: Compile) -> None:
     PyTorch records both alike. All that counts failures reads `Compile.failure`.
     """
     failure = compiled.failure
-    told = (str(note.data) for note in compiled.noted("dynamo_graph_break_reason"))
-    if failure is not None and any(map(GIVEN_UP.search, (failure.reason, *told))):
+    reported = (str(note.data) for note in compiled.noted("dynamo_graph_break_reason"))
+    if failure is not None and any(map(GIVEN_UP.search, (failure.reason, *reported))):
         compiled.given_up, compiled.failure = failure, None
         compiled.skipped = failure.reason or failure.type
 

@@ -69,7 +69,7 @@ def sort_of(source: str, reported: str = "") -> str:
 
 
 class Changed(NamedTuple):
-    """An input that changed, as tc tells of it; ``kind`` is the sort of input."""
+    """An input that changed, as tc reports it; ``kind`` is the sort of input."""
 
     source: str
     old: str
@@ -80,16 +80,16 @@ class Changed(NamedTuple):
 
 
 def changed_of(
-    source: str, old: str, new: str, told: str, guard: str, now_dynamic: bool
+    source: str, old: str, new: str, reported: str, guard: str, now_dynamic: bool
 ) -> Changed:
     """Return an input that changed.
 
     Args:
-        told: what sort of input tc says it is, ``a constant in the graph``.
+        reported: what sort of input tc says it is, ``a constant in the graph``.
     """
-    if told == CONDITION:
+    if reported == CONDITION:
         return Changed(source, guard, new, "shape", guard, False)
-    return Changed(source, old, new, sort_of(source, told), guard, now_dynamic)
+    return Changed(source, old, new, sort_of(source, reported), guard, now_dynamic)
 
 
 #: the dtypes and sizes of inputs follow those of the module's parts and parameters
@@ -102,7 +102,7 @@ def of_module(one: Changed) -> bool:
 
 
 def leading(changed: Sequence[Changed]) -> str:
-    """Return the source of the input under which a recompile of tc's is told."""
+    """Return the source of the input under which a recompile of tc's is reported."""
     parts = (one.source for one in changed if of_module(one))
     return next(parts, "") or leading_source(
         (one.source, one.new, one.now_dynamic) for one in changed
@@ -169,7 +169,7 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
 
 
 def _asked(source: str, condition: str, new: str) -> tuple[Kind, str, str]:
-    """What a condition on a size stands for: only some are a question of the user's."""
+    """What a condition on a size comes from: only some are a question of the user's."""
     part = _PART.match(source)
     name, index = (part["name"], part["i"] or part["j"]) if part else (source, "0")
     if condition == f"2 <= {source}":  # sizes of 0 and 1 have graphs of their own

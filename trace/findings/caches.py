@@ -10,6 +10,7 @@ from typing import Final
 from tc.trace.cachekeys import Change, Lookup, Miss, lookups
 from tc.trace.compiles import Compile
 from tc.trace.findings.codes import Code, Order
+from tc.trace.findings.hints import named_in
 from tc.trace.findings.model import Cause, Event, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.layers import named
@@ -135,7 +136,7 @@ def bypasses(facts: Facts) -> list[Event]:
                 code="TC403",
                 title="compiled past the cache",
                 why=f"{_kept(look, others)}: {reason}",
-                fix=(*next((fix for word, fix in _PASSED_FIXES if word in reason), ()), _NOTHING),
+                fix=(*named_in(reason, _PASSED_FIXES), _NOTHING),
                 where=Where(*one.own_place, function=one.alias or one.function),
                 reason=reason,
                 compiled=one,

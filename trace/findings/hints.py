@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 _HINT: Final = re.compile(r"^\s*(?:Hint|HINT): (?P<hint>\S.*)$", re.MULTILINE)
@@ -87,3 +87,10 @@ def _plain(hint: str) -> str:
     """A hint as a fix: it begins small, and ends without a full stop."""
     hint = hint.rstrip(".")
     return hint[:1].lower() + hint[1:] if hint[1:2].islower() else hint
+
+
+def named_in(
+    reason: str, rows: Iterable[tuple[str, tuple[str, ...]]], known: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return the remedies of the first row whose words are in a reason; else those given."""
+    return next((fix for words, fix in rows if words in reason), known)

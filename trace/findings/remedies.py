@@ -157,14 +157,18 @@ def _none(subject: Subject, cause: Cause) -> tuple[str, str]:
     )
 
 
+def _change(cause: Cause) -> str:
+    """Return the two values of an input in parentheses; nothing if one is unknown."""
+    return f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
+
+
 def _tensor(subject: Subject, cause: Cause) -> tuple[str, str]:
     what = {
         Kind.NDIM: "number of dimensions",
         Kind.STRIDE: "layout",
         Kind.REQUIRES_GRAD: "setting of requires_grad",
     }.get(subject.kind, subject.kind.value)
-    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
-    return f"{cause.source} changes", f"kernels are generated for one {what} of it{change}"
+    return f"{cause.source} changes", f"kernels are generated for one {what} of it{_change(cause)}"
 
 
 def _mode(subject: Subject, cause: Cause) -> tuple[str, str]:
@@ -196,10 +200,9 @@ def _training(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _type(subject: Subject, cause: Cause) -> tuple[str, str]:
-    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
     return (
         f"{cause.source} changes",
-        f"the compiled code was made for this very type or object{change}",
+        f"the compiled code was made for this very type or object{_change(cause)}",
     )
 
 
@@ -218,11 +221,10 @@ def _range(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _called(subject: Subject, cause: Cause) -> tuple[str, str]:
-    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
     return (
         f"{cause.source} changes",
         f"library code is compiled by itself where its caller runs in Python, once for each of its "
-        f"users that differ{change}",
+        f"users that differ{_change(cause)}",
     )
 
 
@@ -243,26 +245,24 @@ def _held_number(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _small(subject: Subject, cause: Cause) -> tuple[str, str]:
-    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
     return (
         f"{cause.source} is 0 or 1 on some calls",
-        f"0 and 1 are constants of a graph even where other numbers are dynamic{change}",
+        f"0 and 1 are constants of a graph even where other numbers are dynamic{_change(cause)}",
     )
 
 
 def _turns(subject: Subject, cause: Cause) -> tuple[str, str]:
-    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
     return (
         f"{cause.source} is a constant in the graph",
-        f"a loop over it is unrolled, so each number of turns is its own graph{change}",
+        f"a loop over it is unrolled, so each number of turns is its own graph{_change(cause)}",
     )
 
 
 def _setting(subject: Subject, cause: Cause) -> tuple[str, str]:
-    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
     return (
         f"{cause.source} is a constant in the graph",
-        f"a module of torch's reads it as a Python number, which is built into the code{change}",
+        "a module of torch's reads it as a Python number, which is built into the "
+        f"code{_change(cause)}",
     )
 
 
@@ -282,9 +282,11 @@ def _implied(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _parameter(subject: Subject, cause: Cause) -> tuple[str, str]:
-    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
     what = "dtype" if subject.kind is Kind.CAST else "choice of what learns"
-    return f"{cause.source} changes", f"the module's code is compiled for one {what}{change}"
+    return (
+        f"{cause.source} changes",
+        f"the module's code is compiled for one {what}{_change(cause)}",
+    )
 
 
 def _length(subject: Subject, cause: Cause) -> tuple[str, str]:

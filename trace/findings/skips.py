@@ -8,6 +8,7 @@ from typing import Final
 from tc.trace.compiles import Calls, Compile, Failure, calls_in_python
 from tc.trace.findings.advice import ROWS, advise, gb_id, row_of
 from tc.trace.findings.codes import Code
+from tc.trace.findings.hints import named_in
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.session import all_compiles
@@ -66,7 +67,7 @@ def eager_graphs(facts: Facts) -> list[Event]:
                     code="TC701",
                     title=f"the graph of {compiled.title} is not compiled",
                     why=f"it was captured, but runs in eager mode: {why}",
-                    fix=_about(why, _UNCOMPILED, (_APART,) if file else ()),
+                    fix=(*named_in(why, _UNCOMPILED, (_APART,) if file else ()), _LITTLE),
                     where=Where(*(at if file else compiled.own_place), function=function),
                     reason=why,
                     running=(calls.each or 0.0) * calls.eager,
@@ -132,14 +133,6 @@ def unreplayed(facts: Facts) -> list[Event]:
     return events
 
 
-def _about(
-    reason: str, rows: tuple[tuple[str, tuple[str, ...]], ...], known: tuple[str, ...] = ()
-) -> tuple[str, ...]:
-    """Return what to do about what runs in Python for a reason."""
-    found = next((fix for word, fix in rows if word in reason), known)
-    return (*found, _LITTLE)
-
-
 def _of(compiled: Compile) -> list[Event]:
     if compiled.given_up is not None:
         return [_given_up(compiled, compiled.given_up)]
@@ -156,7 +149,7 @@ def _of(compiled: Compile) -> list[Event]:
                 code="TC190",
                 title=_TITLE.format(function),
                 why=reason,
-                fix=(fix,) if fix else _about(reason, _SKIPPED),
+                fix=(fix,) if fix else (*named_in(reason, _SKIPPED), _LITTLE),
                 where=Where(
                     file=str(note.data.get("file") or compiled.file),
                     line=line if isinstance(line, int) else compiled.line,
@@ -176,7 +169,7 @@ def _of(compiled: Compile) -> list[Event]:
                 code="TC190",
                 title=_TITLE.format(compiled.title),
                 why=compiled.skipped.partition("\n")[0],
-                fix=_about(compiled.skipped, _SKIPPED),
+                fix=(*named_in(compiled.skipped, _SKIPPED), _LITTLE),
                 where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
                 reason=compiled.skipped.partition("\n")[0],
                 compiled=compiled,

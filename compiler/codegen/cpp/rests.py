@@ -21,8 +21,8 @@ from tc.compiler.schedule.plan import Accumulate, Statement, Store
 
 #: bytes of the longest vectors
 VECTOR = 64
-#: what stands for elements beyond the row, whose results nothing reads: 1, which no function of
-#: ours computes in a slow way
+#: placeholders of elements beyond the row, whose results nothing reads: 1, which no built-in
+#: function computes in a slow way
 ONES = {torch.bfloat16: "0x3f80", torch.float16: "0x3c00"}
 #: operations whose operands gcc does not compute for elements that are masked
 CHOOSING = frozenset(("at", "into", "select", "scalar"))
@@ -90,10 +90,10 @@ def _read(
 ) -> Sequence[Statement]:
     """Print reads of elements; return the statements over their results.
 
-    ``how`` is C with the places of an element and of what stands for one.
+    ``how`` is C with the places of an element and of its placeholder.
 
     All that is computed of them is computed for all elements of a vector: gcc makes no vectors of
-    functions of ours that are called under a condition.
+    built-in functions that are called under a condition.
     """
     read: dict[Expr, Expr] = {}
     for use in dict.fromkeys(use for s in statements for use in s.value.loads() if which(use)):

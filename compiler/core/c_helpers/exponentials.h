@@ -9,17 +9,10 @@
 #include "floats.h"
 #include "logarithms.h"
 
-/* helper: tc_exp_f32 */
-TC_INLINE float tc_exp_f32(float x) {
-  /* x = n*ln2 + r, e^r by a polynomial; n, the low bits of t, makes 2^(n-1). Clamped is only what n
-     is made of, by integers, which takes one instruction; r, from x itself, still is inf or NaN.
-     Denormal results are made 2^64 times too large first: programs take their logarithm. */
-  int c = (int)tc_bits_f32(x);
-  c = c < 0x42b20000 ? c : 0x42b20000; /* 89 */
-  float t = tc_fma_f32(tc_float_bits((unsigned)c), 1.44269504088896341f, 12583038.0f);
-  float n = t - 12583038.0f;
-  float r = tc_fma_f32(n, -0.693145751953125f, x);
-  r = tc_fma_f32(n, -1.42860677e-6f, r);
+/* helper: tc_exp_to_power_f32 */
+TC_INLINE float tc_exp_to_power_f32(float r, float t, int tiny) {
+  /* e^r * 2^n, r from -ln(2)/2 to ln(2)/2; n - 1 is in the low bits of t. Results that may be
+     denormal are made 2^64 times too large first: programs take their logarithm. */
   float p = 0.0027687211986631155f;
   p = tc_fma_f32(p, r, 0.016748391091823578f);
   p = tc_fma_f32(p, r, 0.08333601057529449f);
@@ -27,8 +20,21 @@ TC_INLINE float tc_exp_f32(float x) {
   p = tc_fma_f32(p, r, 0.9999998807907104f);
   p = tc_fma_f32(tc_fma_f32(p, r, 2.0f), r, 2.0f);
   unsigned power = tc_bits_f32(t) << 23;
-  float y = p * tc_float_bits(x < -86.9f ? power + (64u << 23) : power);
-  y *= x < -86.9f ? 5.42101086242752217e-20f /* 2^-64 */ : 1.0f;
+  float y = p * tc_float_bits(tiny ? power + (64u << 23) : power);
+  return y * (tiny ? 5.42101086242752217e-20f /* 2^-64 */ : 1.0f);
+}
+
+/* helper: tc_exp_f32 */
+TC_INLINE float tc_exp_f32(float x) {
+  /* x = n*ln2 + r. Clamped is only what n is made of, by integers, which takes one instruction; r,
+     from x itself, still is inf or NaN. */
+  int c = (int)tc_bits_f32(x);
+  c = c < 0x42b20000 ? c : 0x42b20000; /* 89 */
+  float t = tc_fma_f32(tc_float_bits((unsigned)c), 1.44269504088896341f, 12583038.0f);
+  float n = t - 12583038.0f;
+  float r = tc_fma_f32(n, -0.693145751953125f, x);
+  r = tc_fma_f32(n, -1.42860677e-6f, r);
+  float y = tc_exp_to_power_f32(r, t, x < -86.9f);
   return x < -104.0f ? 0.0f : y;
 }
 
@@ -39,15 +45,7 @@ TC_INLINE float tc_exp2_f32(float x) {
   c = c < 0x43010000 ? c : 0x43010000; /* 129 */
   float t = tc_float_bits((unsigned)c) + 12583038.0f;
   float r = (x - (t - 12583038.0f)) * 0.693147180559945f;
-  float p = 0.0027687211986631155f;
-  p = tc_fma_f32(p, r, 0.016748391091823578f);
-  p = tc_fma_f32(p, r, 0.08333601057529449f);
-  p = tc_fma_f32(p, r, 0.3333286046981812f);
-  p = tc_fma_f32(p, r, 0.9999998807907104f);
-  p = tc_fma_f32(tc_fma_f32(p, r, 2.0f), r, 2.0f);
-  unsigned power = tc_bits_f32(t) << 23;
-  float y = p * tc_float_bits(x < -125.4f ? power + (64u << 23) : power);
-  y *= x < -125.4f ? 5.42101086242752217e-20f /* 2^-64 */ : 1.0f;
+  float y = tc_exp_to_power_f32(r, t, x < -125.4f);
   return x < -150.0f ? 0.0f : y;
 }
 

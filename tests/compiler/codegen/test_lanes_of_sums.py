@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from loop_harness import printed
 from support import crossed
 
 import tc
-from tc.trace import capture_events
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.bool)
 SHAPES = ((30, 50, 40), (5, 3, 16), (7, 20, 250), (3, 2, 260), (5000, 2, 17))
@@ -63,14 +63,6 @@ def test_a_gradient_summed_over_batch_and_positions() -> None:
         x, w = torch.randn(6, 8, 7, 7, requires_grad=True), torch.ones(8, requires_grad=True)
         results.append(torch.autograd.grad(function(x, w).square().sum(), (x, w)))
     torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
-
-
-def printed(function: Callable[..., object], *arguments: torch.Tensor) -> str:
-    tc.reset()
-    with capture_events() as events, tc.config.patch(fx_graph_cache=False, threads=1):
-        tc.compile(function)(*arguments)
-    made = [getattr(item, "event", item) for item in events]
-    return "".join(e.code for e in made if type(e).__name__ == "OutputCode")
 
 
 @pytest.mark.parametrize(("shape", "in_lanes"), [((30, 50, 40), True), ((30, 50, 300), False)])

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from loop_harness import printed
 from support import crossed
 
 import tc
-from tc.trace import capture_events
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 SPECIAL = (0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-40, 3e38, 1.0)
@@ -75,14 +75,6 @@ def test_nothing_beyond_a_rest_is_read_or_written() -> None:
         program(kept[:, 20 : 20 + length], results[:, 20 : 20 + length].clone())
         torch.testing.assert_close(wide, kept, equal_nan=True)
         assert (results[:, :20] == 7).all() and (results[:, 20 + length :] == 7).all()
-
-
-def printed(function: Callable[..., object], *arguments: torch.Tensor) -> str:
-    tc.reset()
-    with capture_events() as events, tc.config.patch(fx_graph_cache=False, threads=1):
-        tc.compile(function)(*arguments)
-    made = [getattr(item, "event", item) for item in events]
-    return "".join(e.code for e in made if type(e).__name__ == "OutputCode")
 
 
 @pytest.mark.parametrize(("dtype", "whole"), [(torch.float32, 240), (torch.float64, 248)])
