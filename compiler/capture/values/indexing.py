@@ -1,4 +1,7 @@
-"""Tensors under an index: where numbers in it are symbolic, the view there is taken first."""
+"""Tensors under an index: where numbers in it are symbolic, the view there is taken first.
+
+So it is where an index is a tensor of one number, which eager takes as a number too.
+"""
 
 from __future__ import annotations
 
@@ -14,59 +17,88 @@ from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
 
+#: types of an index: numbers of the others are masks, or none
+NUMBERS = (torch.int8, torch.int16, torch.int32, torch.int64)
+
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 
 def _get_item(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
-    view, rest = _at_symbols(t, tensor, args[0])
-    return view if rest is None else t.output.call_torch(operator.getitem, [view, rest], {})
+    view = _at_numbers(t, tensor, args[0])
+    if view is not None:
+        return view
+    return t.output.call_torch(operator.getitem, [tensor, args[0]], {})
 
 
 def _set_item(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
-    view, rest = _at_symbols(t, tensor, args[0])
-    if rest is None:
-        rest = ConstValue(...)
-    t.output.call_torch(operator.setitem, [view, rest, args[1]], {})
+    view = _at_numbers(t, tensor, args[0])
+    place = [tensor, args[0]] if view is None else [view, ConstValue(...)]
+    t.output.call_torch(operator.setitem, [*place, args[1]], {})
     return ConstValue(None)
 
 
-def _at_symbols(t: Interpreter, tensor: TensorValue, key: Value) -> tuple[Value, Value | None]:
-    """Return the view at the symbolic numbers of an index, and the rest of the index.
+def _at_numbers(t: Interpreter, tensor: TensorValue, key: Value) -> Value | None:
+    """Return the view at an index that has numbers which only the call knows; None for others.
 
-    torch's indexing makes constants of symbolic numbers; its `select` does not. The rest is None
-    where nothing is left of the index.
+    torch's indexing makes constants of symbolic numbers; its `select` does not.
     """
     keys = key.values(t) if isinstance(key, TupleValue) and key.kind is tuple else [key]
-    symbolic = [isinstance(one, SymValue) and one.python_type() is int for one in keys]
+    numbers = [_is_number(one) for one in keys]
     plain = tensor.kind in (torch.Tensor, torch.nn.Parameter) and not t.overrides.modes
-    if not plain or not any(symbolic) or not _is_basic(keys):
-        return tensor, key
+    if not plain or not any(numbers) or not _is_basic(keys):
+        return None
     view: Value = tensor
-    for at in reversed([i for i, one in enumerate(symbolic) if one]):
-        dim = ConstValue(_dimension_of(keys, at))
-        view = t.output.call_torch("select", [view, dim, keys[at]], {}, method=True)
-    left = [one for one, taken in zip(keys, symbolic, strict=True) if not taken]
-    return view, t.values.new_tuple(left) if left else None
+    if not all(numbers):
+        others = [_whole() if number else one for one, number in zip(keys, numbers, strict=True)]
+        view = t.output.call_torch(operator.getitem, [view, t.values.new_tuple(others)], {})
+    for at in reversed([i for i, number in enumerate(numbers) if number]):
+        dim, number = ConstValue(_dimension_of(keys, at)), keys[at]
+        if isinstance(number, TensorValue):
+            with t.shapes.scalars_allowed():
+                number = t.output.call_torch("item", [number], {}, method=True)
+        view = t.output.call_torch("select", [view, dim, number], {}, method=True)
+    return view
+
+
+def _whole() -> Value:
+    return SliceValue([ConstValue(None)] * 3)
+
+
+def _is_number(value: Value) -> bool:
+    """Return whether a part of an index is a symbol, or a tensor that eager reads as a number."""
+    if not isinstance(value, TensorValue):
+        return isinstance(value, SymValue) and value.python_type() is int
+    one = value.example
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(one)  # its number is not one number
+    return one.dim() == 0 and one.dtype in NUMBERS and not wrapped
 
 
 def _is_basic(keys: Sequence[Value]) -> bool:
-    """Return whether an index has only numbers, slices, None and one ellipsis at most."""
+    """Return whether an index has only numbers, slices, None and one ellipsis at most.
+
+    A tensor of one number is a number.
+    """
     constants = [one.obj for one in keys if isinstance(one, ConstValue)]
     known = all(one is None or one is ... or type(one) is int for one in constants)
-    kinds = all(isinstance(one, ConstValue | SliceValue | SymValue) for one in keys)
+    kinds = all(isinstance(one, ConstValue | SliceValue) or _is_number(one) for one in keys)
     return known and kinds and constants.count(...) <= 1
 
 
 def _dimension_of(keys: Sequence[Value], at: int) -> int:
-    """Return the dimension that a symbolic number in an index is for.
+    """Return which dimension a number is for, once other parts of the index are taken.
 
-    Behind an ellipsis dimensions are counted from the end, without those of later symbolic numbers.
+    Behind an ellipsis dimensions are counted from the end, without those of later numbers.
     """
     before, after = keys[:at], keys[at + 1 :]
     if not any(_is_constant(one, ...) for one in before):
-        return sum(not _is_constant(one, None) for one in before)
-    return -1 - sum(not _is_constant(one, None) and not isinstance(one, SymValue) for one in after)
+        return sum(not _is_known(one) for one in before)
+    return -1 - sum(not _is_known(one) and not _is_number(one) for one in after)
+
+
+def _is_known(value: Value) -> bool:
+    """Return whether a part of an index is a constant number, which leaves no dimension."""
+    return isinstance(value, ConstValue) and type(value.obj) is int
 
 
 def _is_constant(value: Value, constant: Any) -> bool:
