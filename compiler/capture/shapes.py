@@ -10,8 +10,8 @@ import functools
 import re
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from operator import methodcaller
 from typing import Any
@@ -40,6 +40,7 @@ from tc.compiler.core.sources import (
     Scope,
     Source,
 )
+from tc.compiler.core.symbolic import scalars_allowed
 from tc.compiler.errors import ConstraintViolationError
 
 UserLine = tuple[str, int]
@@ -342,15 +343,9 @@ class Shapes:
         with torch._C._EnableTorchFunction():  # by which fx records calls of functions
             insert_deferred_runtime_asserts(module, self.env, "the captured graph")
 
-    @contextmanager
-    def scalars_allowed(self) -> Iterator[None]:
+    def scalars_allowed(self) -> AbstractContextManager[None]:
         """Let ``.item()`` make symbols for the length of a block."""
-        before = self.env.settings
-        self.env.settings = replace(before, allow_scalar_outputs=True)
-        try:
-            yield
-        finally:
-            self.env.settings = before
+        return scalars_allowed(self.env)
 
     def symint(self, value: int, source: Source, bits: int) -> Any:
         """Return the one symbol of an integer input of so many bits; 0 and 1 are not special."""

@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from tc.compiler.core import iteration_order, refusals
+from tc.compiler.core.symbolic import scalars_allowed
 
 aten = torch.ops.aten
 Call = Callable[..., Any]
@@ -75,6 +76,9 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
     def _run(self, call: Call, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in VIEWS:
             return _viewed(call, args[0], args[1], op=func)
+        if func is aten.select.int and isinstance(args[2], torch.SymInt):
+            with scalars_allowed(self.shape_env):  # where the view begins is one if its number is
+                return call(func, *args, **kwargs)
         written = args[0] if _keeps_shape(func) else None
         shape = written.shape if written is not None else None
         result = call(func, *args, **kwargs)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +19,17 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 def hint(number: Any) -> Any:
     """Return the value at hand of a number; None for a symbol whose value depends on data."""
     return number.node.hint if isinstance(number, SYMBOLIC) else number
+
+
+@contextmanager
+def scalars_allowed(env: Any) -> Iterator[None]:
+    """Let numbers out of data be symbols of a `ShapeEnv` for the length of a block."""
+    before = env.settings
+    env.settings = replace(before, allow_scalar_outputs=True)
+    try:
+        yield
+    finally:
+        env.settings = before
 
 
 def as_computed(number: Any) -> Any:

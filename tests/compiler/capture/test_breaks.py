@@ -554,7 +554,7 @@ def test_a_recursion_without_end_in_a_backend_is_a_failed_compile():
     [
         (lambda x: x * random.random(), "TC104", "call it outside of the compiled function"),
         (lambda x: x * min(time.perf_counter(), 1.0), "TC104", "call it outside"),
-        (lambda x: x[x.long()[0, 0]], "TC101", "gather in place of indexing"),
+        (lambda x: x[x.long()[0, 0], [0, 1]], "TC101", "gather in place of indexing"),
     ],
 )  # fmt: skip
 def test_advice_follows_what_is_called(called, code, fix):
