@@ -404,13 +404,13 @@ class FrameCompiler:
             reference.meta = dict(captured.module.meta)
         with trace.stage("backend_compile"):
             compiled = self._in_background(captured, reporter) or self._run_backend(frame, captured)
+        by_eager, watch = runs_by_eager(compiled), None
         if captured.module.meta.get(LEVELLED):
             compiled = levels.keeping(compiled)
-        if captured.module.meta.get(SETS_MODES) and not self.built_in:
+        if captured.module.meta.get(SETS_MODES) and (by_eager or not self.built_in):
             compiled = modes.restoring(compiled)
         called = counted(untraced(compiled), reporter.compile_id, reporter.place)
-        watch = None
-        if reference is not None and not runs_by_eager(compiled):
+        if reference is not None and not by_eager:
             check = setting.check if setting is not None else ""
             graph = self._graph(reference, captured, reporter, check)
             if paces:

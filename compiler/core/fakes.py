@@ -22,8 +22,10 @@ import torch
 from torch._prims_common import infer_size, make_contiguous_strides_for, suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
 
 from tc.compiler.core import iteration_order, refusals
+from tc.compiler.core.memory import storage_id
 from tc.compiler.core.symbolic import scalars_allowed
 
 aten = torch.ops.aten
@@ -31,9 +33,20 @@ Call = Callable[..., Any]
 
 
 class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
-    """torch's fake mode, with the layouts of `LAYOUTS`, and writes in place that keep the shape."""
+    """torch's fake mode, with the layouts of `LAYOUTS`, and writes in place that keep the shape.
+
+    Attributes:
+        written: ids of the storages that ops have written to.
+        runs_once: whether an op was called that has other effects: it draws random numbers, or is
+            not PyTorch's own.
+    """
 
     _asks_eager = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.written: set[int] = set()
+        self.runs_once = False
 
     @contextmanager
     def asking_eager(self) -> Iterator[None]:
@@ -62,6 +75,7 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
         def call(op: Any, *given: Any, **named: Any) -> Any:
             return super(EagerLayouts, self).dispatch(op, types, given, named)
 
+        self._note_effects(func, args, kwargs)
         asking, self._asks_eager = self._asks_eager, False  # ops inside of this one are torch's
         try:
             if asking:
@@ -72,6 +86,18 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
             return result
         finally:
             self._asks_eager = asking
+
+    def _note_effects(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        once, positions, names = _effects(func)
+        self.runs_once |= once
+        written = [args[at] for at in positions if at < len(args)]
+        written += [kwargs[name] for name in names if name in kwargs]
+        for tensor in pytree.tree_leaves(written):
+            if isinstance(tensor, torch.Tensor):
+                try:
+                    self.written.add(storage_id(tensor))
+                except NotImplementedError:  # a sparse one
+                    self.runs_once = True
 
     def _run(self, call: Call, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in VIEWS:
@@ -100,6 +126,35 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
             if iteration_order.may_be_narrow(first) or iteration_order.are_unlike(operands):
                 first = _with_strides(call, first, iteration_order.strides(call, first, operands))
         return (first, *result[1:]) if isinstance(result, tuple) else first
+
+
+#: namespaces of PyTorch's own ops
+OWN = frozenset({"aten", "prim", "prims"})
+#: arguments that ops write to and whose declaration says nothing of it: the running statistics
+UNDECLARED_WRITES = {
+    aten.native_batch_norm.default: (3, 4),
+    aten.cudnn_batch_norm.default: (3, 4),
+    aten.miopen_batch_norm.default: (3, 4),
+}
+
+
+@cache
+def _effects(func: Any) -> tuple[bool, tuple[int, ...], tuple[str, ...]]:
+    """Return whether an op may not run twice, and positions and names of what it writes to."""
+    if not isinstance(func, torch._ops.OpOverload) or func.namespace not in (
+        "aten",
+        "prim",
+        "prims",
+    ):
+        return True, (), ()
+    written = [
+        (at, one.name)
+        for at, one in enumerate(func._schema.arguments)
+        if one.alias_info is not None and one.alias_info.is_write
+    ]
+    positions = (*(at for at, _ in written), *UNDECLARED_WRITES.get(func, ()))
+    names = tuple(name for _, name in written)
+    return torch.Tag.nondeterministic_seeded in func.tags, positions, names
 
 
 @cache

@@ -2,7 +2,8 @@
 
 A compiled graph runs as a whole, outside of the ``try`` block that its operations were written in.
 What its kernels refuse would pass by the ``except`` clause. Such a call therefore breaks the graph:
-Python makes it where it stands. Under ``fullgraph`` it stays, and the error passes by.
+Python makes it where it stands. Under ``fullgraph`` it stays, and where the graph raises Python
+runs the frame, if it can (`resume/rerun.py`).
 """
 
 from __future__ import annotations
@@ -63,11 +64,16 @@ _OTHER_ERRORS = names("""
 def break_where_handled(frame: Any, name: str, args: Iterable[Any]) -> None:
     """Break the graph at a call whose error the frame, or one that calls it, may handle.
 
+    Under ``fullgraph`` it is noted that such a call is in the graph.
+
     Args:
         name: of the function or method of torch.
         args: fake tensors and numbers.
     """
     if _may_fail(name, args) and any(_is_handled(one) for one in frame.chain()):
+        if frame.t.output.whole:
+            frame.t.output.handled = True
+            return
         why = "it may fail for the values it gets, and the program handles that"
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, name, why)
 

@@ -94,6 +94,7 @@ class OutputGraph:
         marks: keys of the graph's ``meta`` that describe it to backends.
         derived: the tensor subclasses among the values.
         whole: whether the user asked for one graph.
+        handled: whether the program may handle an error that a call of the graph raises.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
 
@@ -105,6 +106,7 @@ class OutputGraph:
         self.marks: set[str] = set()
         self.derived = DerivedTensors()
         self.whole = False
+        self.handled = False
         self.exits: list[Value] = []
         self._names: set[str] = set()  # of inputs
         self._by_example: dict[int, TensorValue] = {}
@@ -180,8 +182,7 @@ class OutputGraph:
                 breaks.UNSUPPORTED_CALL, f"{text} (it resizes an input or a view)"
             )
         self.t.guards.aliasing_matters |= in_place
-        if not self.whole:
-            break_where_handled(self.t.top, text, [*fakes, *fake_named.values()])
+        break_where_handled(self.t.top, text, [*fakes, *fake_named.values()])
         known = self._plain_result(result)
         if known is not None and result is not None and not in_place:
             guard_answer(self.t, target, text, args, kwargs, result)

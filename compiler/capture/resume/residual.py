@@ -6,7 +6,6 @@ that calls the graph, rebuilds objects, replays side effects, and returns or res
 
 from __future__ import annotations
 
-import contextlib
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +18,7 @@ from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.bytecode.emitter import Emitter
 from tc.compiler.capture.bytecode.instructions import Handler, Instruction
 from tc.compiler.capture.guards.memo import MakeMemo, reads
+from tc.compiler.capture.resume import rerun
 from tc.compiler.capture.torch_api import overrides
 from tc.compiler.capture.traceable import set_error_on_graph_break
 from tc.compiler.capture.values.base import NULL, IteratorValue, Lazy, Slot, Value
@@ -150,8 +150,10 @@ class Residual:
         for source in sources:
             self._share_prefix(source, prefixes)
         below = overrides.runner(self.t)
-        if exits:
-            self.e.handler = self._leave(exits)
+        if rerun.may_run_again(self.t, self.code):
+            self.e.handler = self._handler(lambda: self._run_again(exits))
+        elif exits:
+            self.e.handler = self._handler(lambda: self._leave(exits))
         if below is not None:
             self.load_callable(below)
             self.e.load_global(name)
@@ -166,24 +168,47 @@ class Residual:
         else:
             self.e.pop_top()
 
-    def _leave(self, exits: Sequence[Value]) -> Handler:
-        """Return the handler, at the end of the code, that leaves ``with`` blocks and raises."""
+    def _handler(self, emit: Callable[[], None]) -> Handler:
+        """Return a handler, at the end of the code, for an error of the graph.
+
+        Args:
+            emit: emits its code, which begins with the error on top of the stack.
+        """
         e = self.e
         before, e.instructions = e.instructions, []
+        temporaries = dict(self._temporaries)  # those of the handler are set nowhere else
         label = e.label()
         e.place(label)
-        self.load_callable(hook.disabled(leave_blocks))
-        e.copy(3)  # the error
-        for one in exits:
-            if one.source is not None:
-                self.load_source(one.source)
-            else:
-                self.load_object(one.obj)
-        e.call(1 + len(exits))
-        e.pop_top()
-        e.emit("RERAISE", 0)
+        emit()
         self._leaving, e.instructions = e.instructions, before
+        self._temporaries = temporaries
         return Handler(label, 0, False)
+
+    def _leave(self, exits: Sequence[Value]) -> None:
+        """Emit calls of what leaves ``with`` blocks, and raise the error again."""
+        self.load_callable(hook.disabled(rerun.leave_blocks))
+        self.e.copy(3)  # the error
+        for one in exits:
+            self.push(one)
+        self.e.call(1 + len(exits))
+        self.e.pop_top()
+        self.e.emit("RERAISE", 0)
+
+    def _run_again(self, exits: Sequence[Value]) -> None:
+        """Emit a run of the frame by Python, whose result is returned."""
+        self.load_callable(rerun.run_again)
+        self.e.copy(3)  # the error
+        self.e.load_const(self.t.output.handled)
+        for one in exits:
+            self.push(one)
+        self.e.build_tuple(len(exits))
+        self.e.make_function(hook.uncaptured(self.code.replace()), self.code.co_freevars)
+        arguments = rerun.arguments_of(self.code)
+        for name in arguments:
+            self.load_source(LocalSource(name))
+        self.e.build_tuple(len(arguments))
+        self.e.call(5)
+        self.e.return_value()
 
     def _read_at_once(self, sources: list[Source], memo: MakeMemo) -> None:
         """Emit reads of all sources below one object by one call, into locals."""
@@ -522,14 +547,6 @@ class Residual:
         self.load_object(space)
         self.e.load_const(name)
         self.e.store_subscr()
-
-
-def leave_blocks(error: BaseException, *exits: Any) -> None:
-    """Leave ``with`` blocks for an error, the last one first; called from residual code."""
-    blocks = contextlib.ExitStack()
-    for leave in exits:
-        blocks.push(leave)
-    blocks.__exit__(type(error), error, error.__traceback__)
 
 
 def _make_function(
