@@ -6,6 +6,7 @@ One table says how each is read and set. `Settings` holds what they were, and se
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -154,10 +155,12 @@ class Settings:
 @contextmanager
 def kept() -> Iterator[None]:
     """Set all modes back where a block raises: it may stop between two nodes that set one."""
-    before = Settings()
+    before, inference = Settings(), torch.is_inference_mode_enabled()
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        if torch.is_inference_mode_enabled() != inference:
+            traceback.clear_frames(error.__traceback__)  # a local of one holds the mode
         before.restore()
         raise
 

@@ -60,6 +60,7 @@ class InferenceValue(Value):
         if name == "__enter__":
             self.node = t.output.graph.call_function(_enter_inference_mode, (self.on,))
             t.modes.open_inference(self)
+            t.output.marks.add(SETS_MODES)
         elif name == "__exit__" and t.modes.inference and t.modes.inference[-1][0] is self:
             self.leave(t)
             t.modes.close_inference()
