@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from tc.compiler.capture import hook
+from tc.compiler.capture.bytecode.linetable import decode_exceptions
 from tc.compiler.capture.guards.facts import PROCESS, ObjectRef, TensorSpec
 from tc.compiler.capture.guards.guard_list import CheckedGuards
 from tc.compiler.capture.guards.rows import Guard
@@ -114,7 +115,13 @@ def install_entry(
 
 
 def _only_calls_graph(code: CodeType) -> bool:
-    steps = list(dis.get_instructions(code))
+    """Return whether code, until its graph raises, does nothing else of note than to call it.
+
+    What handles errors comes last.
+    """
+    handlers = [2 * one.target for one in decode_exceptions(code.co_exceptiontable)]
+    end = min(handlers, default=len(code.co_code))
+    steps = [step for step in dis.get_instructions(code) if step.offset < end]
     calls = [step for step in steps if step.opname == "CALL"]
     return len(calls) == 1 and all(s.opname in HARMLESS for s in steps if s is not calls[0])
 
