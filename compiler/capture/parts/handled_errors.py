@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from tc.compiler.capture import breaks
@@ -79,11 +80,13 @@ def break_where_handled(frame: Any, name: str, args: Iterable[Any]) -> None:
 
 
 def _may_fail(name: str, args: Iterable[Any]) -> bool:
-    if name.removeprefix("linalg_") in _OF_VALUES:
+    leaves = pytree.tree_leaves(list(args))
+    of_data = any(isinstance(one, torch.SymInt) and free_unbacked_symbols(one) for one in leaves)
+    if of_data or name.removeprefix("linalg_") in _OF_VALUES:
         return True
     if name not in _OF_INDICES | _DIVISIONS | _OF_INTEGERS:
         return False
-    tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     whole = [not one.dtype.is_floating_point and not one.dtype.is_complex for one in tensors]
     if name in _OF_INTEGERS:
         return not all(whole)

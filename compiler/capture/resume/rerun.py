@@ -16,12 +16,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Sequence
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator
+from torch._ops import OpOverload, OpOverloadPacket
 
 from tc.compiler.capture import hook
 from tc.compiler.core.memory import storage_id
@@ -35,6 +35,7 @@ _FUNCTION = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
 
 #: methods and functions that call hooks, or leave gradients
 _WITH_EFFECTS = frozenset({"backward", "grad"})
+_FUNCTIONS = (OpOverload, OpOverloadPacket, FunctionType, BuiltinFunctionType)
 #: packages whose functions graphs call, but for the user's and tc's
 _MODULES = frozenset({"torch", "_operator", "operator", "builtins", "math"})
 
@@ -61,10 +62,10 @@ def _is_of_torch(node: fx.Node) -> bool:
     if node.op != "call_function":
         return node.op != "call_module"
     target = node.target
-    if isinstance(target, HigherOrderOperator) or getattr(target, "__name__", "") in _WITH_EFFECTS:
+    if not isinstance(target, _FUNCTIONS):
         return False
-    module = getattr(target, "__module__", None)
-    return module is None or module.partition(".")[0] in _MODULES  # those written in C have none
+    module = target.__module__ or ""  # methods of C++ objects have none
+    return target.__name__ not in _WITH_EFFECTS and module.partition(".")[0] in _MODULES
 
 
 def arguments_of(code: CodeType) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.capture.parts.handled_errors import break_where_handled
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
@@ -56,7 +55,6 @@ def _at_numbers(t: Interpreter, tensor: TensorValue, key: Value) -> Value | None
     for at in reversed([i for i, number in enumerate(numbers) if number]):
         dim, number = ConstValue(_dimension_of(keys, at)), keys[at]
         if isinstance(number, TensorValue):
-            break_where_handled(t.top, "getitem", [number.example])
             with t.shapes.scalars_allowed():
                 number = t.output.call_torch("item", [number], {}, method=True)
         view = t.output.call_torch("select", [view, dim, number], {}, method=True)
