@@ -98,9 +98,10 @@ def run_again(
 
     Raises:
         BaseException: what the function raises; `error` if it raises nothing and handles nothing,
-            because compiled code has failed where Python does not, or if it is no `Exception`.
+            because compiled code has failed where Python does not, or if it is no `Exception`, or
+            if the user's code sees each operation, and so may have raised it.
     """
-    if isinstance(error, Exception):
+    if isinstance(error, Exception) and not _calls_are_seen():
         try:
             result = _call(function, values)
         except BaseException as raised:
@@ -114,6 +115,15 @@ def run_again(
     else:
         leave_blocks(error, *exits)
     raise error
+
+
+def _calls_are_seen() -> bool:
+    """Return whether code of the user's runs at operations: a dispatch mode, or hooks of autograd.
+
+    Those of checkpoints raise errors to end a run early.
+    """
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None or torch._C._len_torch_dispatch_stack() > 0
 
 
 def leave_blocks(error: BaseException, *exits: Any) -> None:
