@@ -21,7 +21,10 @@ from typing import Any, cast
 import torch
 from torch._prims_common import infer_size, make_contiguous_strides_for, suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import (
+    free_unbacked_symbols,
+    statically_known_true,
+)
 from torch.utils import _pytree as pytree
 
 from tc.compiler.core import iteration_order, refusals
@@ -102,6 +105,8 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
     def _run(self, call: Call, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in VIEWS:
             return _viewed(call, args[0], args[1], op=func)
+        if func in PLACED:
+            return _placed(call, args[0], call(func, *args, **kwargs), PLACED[func])
         if func is aten.select.int and isinstance(args[2], torch.SymInt):
             with scalars_allowed(self.shape_env):  # where the view begins is one if its number is
                 return call(func, *args, **kwargs)
@@ -195,7 +200,73 @@ def _viewed(
         made = _view_of_contiguous(call, tensor, shape)
     else:
         made = call(op, tensor, shape)
+        narrow = not {0, 1}.isdisjoint(map(_expression, tensor.shape))
+        strides = _view_strides(tensor, made.shape) if narrow else None
+        if strides is not None:
+            made = call(
+                aten.as_strided.default, tensor, made.shape, strides, tensor.storage_offset()
+            )
     return cast(torch.Tensor, made)
+
+
+def _view_strides(tensor: torch.Tensor, shape: Sequence[Any]) -> list[Any] | None:
+    """Return the strides of a view in another shape, by the rule of torch's kernels.
+
+    The rule joins dimensions that follow each other in memory, from the last one, and divides each
+    such run into dimensions of the view. Where symbols do not decide a step, None is returned.
+    """
+    if 0 in map(_expression, shape):
+        return list(make_contiguous_strides_for(tuple(shape)))
+    strides: list[Any] = [1] * len(shape)
+    at, old, steps = len(shape) - 1, [1, *tensor.shape], [1, *tensor.stride()]
+    base, run, taken = steps[-1], 1, 1
+    for dim in reversed(range(1, len(old))):
+        run = run * old[dim]
+        joined = old[dim - 1] == 1 if dim > 1 and type(old[dim - 1]) is int else False
+        if dim > 1 and (joined or statically_known_true(steps[dim - 1] == run * base)):
+            continue
+        while at >= 0 and (_expression(shape[at]) == 1 or not statically_known_true(taken == run)):
+            strides[at] = taken * base
+            taken, at = taken * shape[at], at - 1
+        if not statically_known_true(taken == run):
+            return None
+        base, run, taken = steps[dim - 1], 1, 1
+    return strides if at < 0 else None
+
+
+def _placed(call: Call, tensor: torch.Tensor, made: torch.Tensor, row: Place) -> torch.Tensor:
+    """Return a view of a tensor with the strides and the offset that a row of `PLACED` gives."""
+    strides, offset = row(tensor, made)
+    known = [*map(_expression, (*made.stride(), made.storage_offset()))]
+    if known == [*map(_expression, (*strides, offset))]:
+        return made
+    placed: torch.Tensor = call(aten.as_strided.default, tensor, made.shape, strides, offset)
+    return placed
+
+
+def _expanded(tensor: torch.Tensor, made: torch.Tensor) -> tuple[list[Any], Any]:
+    """Added dimensions of size 1 have the stride that they would have in a new tensor."""
+    strides, added = list(made.stride()), made.dim() - tensor.dim()
+    for at in reversed(range(added)):
+        if _expression(made.shape[at]) == 1:
+            strides[at] = made.shape[at + 1] * strides[at + 1] if at + 1 < made.dim() else 1
+    return strides, made.storage_offset()
+
+
+def _on_diagonal(tensor: torch.Tensor, made: torch.Tensor) -> tuple[list[Any], Any]:
+    """A diagonal beyond the matrix begins where the matrix does."""
+    size = made.shape[-1]
+    empty = not free_unbacked_symbols(size) and size == 0
+    return list(made.stride()), tensor.storage_offset() if empty else made.storage_offset()
+
+
+Place = Callable[[torch.Tensor, torch.Tensor], tuple[list[Any], Any]]
+#: op that gives a view -> its strides and offset in eager, from the tensor and what torch's shape
+#: function gives
+PLACED: dict[Any, Place] = {
+    aten.expand.default: _expanded,
+    aten.diagonal.default: _on_diagonal,
+}
 
 
 def _is_of_no_elements_and_the_same(tensor: torch.Tensor, shape: Sequence[Any]) -> bool:
@@ -208,14 +279,15 @@ def _is_of_no_elements_and_the_same(tensor: torch.Tensor, shape: Sequence[Any]) 
 
 
 def _is_narrow(tensor: torch.Tensor, shape: Sequence[Any]) -> bool:
-    """Return whether sizes are numbers, one of them 1 or 0, and strides not those of a new tensor.
+    """Return whether sizes are numbers, and one is 0, or one 1 in strides that are no new tensor's.
 
     torch's shape function gives views of such tensors other strides than eager.
     """
     if any(type(number) is not int for number in (*tensor.shape, *tensor.stride(), *shape)):
         return False
-    return min(tensor.shape, default=2) < 2 and (
-        tensor.stride() != make_contiguous_strides_for(tensor.shape)
+    least = min(tensor.shape, default=2)
+    return least == 0 or (
+        least == 1 and tensor.stride() != make_contiguous_strides_for(tensor.shape)
     )
 
 

@@ -374,10 +374,11 @@ class Builder:
     def strided(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View | None:
         """Return the tensor as a strided view of a buffer, or None if it is none."""
         name = self.realize(tensor.cell)
+        flat = ix.substitute(tensor.cell.layout, bindings(tensor.cell.vars, tensor.index))
+        offset = ix.substitute(flat, bindings(tensor.vars, [ix.ZERO] * len(tensor.vars)))
         if ix.ZERO in tensor.sizes:  # no index has a coefficient to read strides from
             steps = contiguous(tensor.sizes) if strides is None else strides
-            return View(name, tensor.dtype, tensor.sizes, steps, ix.ZERO)
-        flat = ix.substitute(tensor.cell.layout, bindings(tensor.cell.vars, tensor.index))
+            return View(name, tensor.dtype, tensor.sizes, steps, offset)
         found: list[Index] = []
         for position, variable in enumerate(tensor.vars):
             atom = ix.atom_of(variable)
@@ -389,7 +390,6 @@ class Builder:
             if step.variables():
                 return None
             found.append(step)
-        offset = ix.substitute(flat, bindings(tensor.vars, [ix.ZERO] * len(tensor.vars)))
         if linear(tensor.vars, found) + offset is not flat:
             return None
         return View(name, tensor.dtype, tensor.sizes, tuple(found), offset)

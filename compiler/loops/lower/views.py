@@ -147,7 +147,8 @@ def _diagonal(b: Builder, call: Call) -> Tensor:
     source = tensor(call["self"])
     rank = len(source.sizes)
     first, second = dimension(call["dim1"], rank), dimension(call["dim2"], rank)
-    offset = number(call["offset"])
+    empty = call.sizes[-1] == ix.ZERO  # a diagonal beyond the matrix begins where the matrix does
+    offset = 0 if empty else number(call["offset"])
     variables = loop_vars(call.sizes)
     others = iter(variables[:-1])
     index = [ix.ZERO if d in (first, second) else next(others) for d in range(rank)]
