@@ -174,6 +174,7 @@ class Writer(Block):
         self.running = "a"
         self.at = "[j]" if kernel.lane is not None else ""
         self.short_nans = all(has_short_nans(s.value) for s in kernel.statements())
+        self.guards_loads = _guards_loads(kernel.statements())
         self.streamed = streamed(kernel)
         self.waiting: dict[str, str] = {}
         self.checked = any(can_fail(n) for s in kernel.statements() for n in walk(s.value))
@@ -382,6 +383,8 @@ class Writer(Block):
 
     def simd(self, clause: str = "") -> None:
         """Mark the next loop for vectorisation."""
+        if self.guards_loads and self.depth > 1:
+            self.emit("tc_scalar_loop();")
         self.emit(f"#pragma omp simd{clause}{self._faults()}")
 
     def _faults(self) -> str:
@@ -398,7 +401,7 @@ class Writer(Block):
         length = ix.product([ix.extent(v) for v in short]).constant
         if length is None or length > SHORT or not at_least(over, LEAST_ROWS):
             return False
-        if not self.apart() or _chooses_backwards(statements, short):
+        if not self.apart() or self.guards_loads:
             return False
         cost = sum(s.value.cost() for s in self.kernel.statements()) + self.conversions()
         stored = [s.value.dtype.itemsize for s in statements if isinstance(s, Store)]
@@ -579,12 +582,11 @@ class Writer(Block):
         )
 
 
-def _chooses_backwards(statements: Sequence[Statement], loops: Sequence[Index]) -> bool:
-    """Return whether elements that are read backwards along loops are chosen or left.
+def _guards_loads(statements: Iterable[Statement]) -> bool:
+    """Return whether elements are read only where a condition holds, as they may not exist.
 
-    Vectorised across unrolled rows, gcc 12 gives lanes of other rows (its pass ``forwprop``).
+    gcc 12 gives lanes of other rows where it vectorises a loop whose iterations hold several such
+    reads side by side: unrolled rows, and inner loops that it unrolls itself.
     """
-    chosen = [n for s in statements for n in walk(s.value) if n.op == "select"]
-    reads = {use.data[1] for node in chosen for use in node.loads()}
-    steps = [ix.coefficient(index, loop) for index in reads for loop in loops]
-    return any(step is None or step.constant is None or step.constant < 0 for step in steps)
+    chosen = (n for s in statements for n in walk(s.value) if n.op == "select")
+    return any(arm.loads() for node in chosen for arm in node.args[1:])

@@ -19,6 +19,12 @@ TC_INLINE void tc_stream(void* to, const void* from, long long bytes) {
   __builtin_memcpy(to, from, bytes);
 }
 
+/* helper: tc_scalar_loop */
+TC_INLINE void tc_scalar_loop(void) {
+  /* the loop that this stands in is not vectorised, as gcc does by itself; those in it can be */
+  __asm__ volatile("");
+}
+
 /* helper: tc_stream_end */
 TC_INLINE void tc_stream_end(void) {
   /* other threads see what was streamed; those of a parallel loop meet at a locked instruction */

@@ -1,4 +1,4 @@
-"""Short rows, unrolled while the loop over rows is vectorised: gcc's lanes are those of the row."""
+"""Short rows of which some are chosen: gcc's lanes are those of the row."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tc
 
@@ -31,3 +32,50 @@ def test_rows_of_which_some_are_cleared(read, width, dtype):
         x = torch.randint(0, 5, (rows, width)).to(dtype)
         tc.mark_static(x, 1)
         assert torch.equal(compiled(x), clear(x))
+
+
+def cleared(y):
+    y[y.size(0) // 2 :, 1:].zero_()
+
+
+def negated(y):
+    y.chunk(2, 0)[-1].neg_()
+
+
+def every_other(y):
+    y[1::2] = y[1::2] * 2
+
+
+def from_others(y):
+    y[1:] = y[:-1].clone()
+
+
+WRITES = (cleared, negated, every_other, from_others)
+MADE = {
+    "itself": lambda y: y,
+    "side by side": lambda y: torch.cat([y.flip(1), y, y * 2], 1),
+    "columns": lambda y: torch.stack([y[:, 0], y[:, -1] + 1, y[:, 1]], 1),
+    "padded": lambda y: F.pad(y, (1, 0, 2, 1)) + 1,
+    "rolled": lambda y: y.roll(1, 0) + y.roll(1, 1),
+    "turned": lambda y: y.flip(0) * 2,
+}
+
+
+@pytest.mark.sample(16)
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, torch.uint8, torch.int16, torch.float32, torch.float64]
+)
+@pytest.mark.parametrize("width", [2, 3, 5, 7, 8])
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
+def test_rows_of_which_some_are_written(write, made, width, dtype):
+    def program(x):
+        y = x.cummax(1)[0]  # a call, so that what is written reads memory
+        write(y)
+        return y, MADE[made](y)
+
+    compiled = tc.compile(program, dynamic=True)
+    for rows in (4, random.randrange(2, 99), 64):
+        x = torch.randint(0, 5, (rows, width + 1))[:, 1:].to(dtype)
+        tc.mark_static(x, 1)
+        assert [*map(torch.equal, compiled(x), program(x))] == [True, True]
