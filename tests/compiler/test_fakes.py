@@ -266,3 +266,47 @@ def test_elements_chosen_by_indices_are_laid_out_as_eagers(seed):
         want = torch.ops.aten.index.Tensor(x, indices)
         seen = [index if index is None else (index.shape, index.stride()) for index in indices]
         assert found.stride() == want.stride(), (shape, steps, seen)
+
+
+NARROW = {
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "batch_norm of statistics": lambda x: F.batch_norm(
+        x, x.new_zeros(x.shape[1]), x.new_ones(x.shape[1])
+    ),
+    "group_norm": lambda x: F.group_norm(x, 1),
+    "nearest": lambda x: F.interpolate(x, scale_factor=2),
+    "bilinear": lambda x: F.interpolate(x, size=(3, 5), mode="bilinear"),
+    "antialias": lambda x: F.interpolate(x, size=(1, 1), mode="bilinear", antialias=True),
+    "bicubic": lambda x: F.interpolate(x, size=(3, 5), mode="bicubic"),
+    "exact": lambda x: F.interpolate(x, size=(1, 1), mode="nearest-exact"),
+    "average": lambda x: F.adaptive_avg_pool2d(x, 2),
+}
+#: which torch decomposes by Python code, where a tensor of one channel is of either form
+IN_PYTHON = ("bilinear", "bicubic")
+IMAGES = [(2, 1, 4, 4), (2, 3, 1, 1), (1, 3, 4, 4), (1, 1, 4, 4), (2, 1, 1, 4), (1, 3, 1, 1)]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", NARROW)
+def test_images_of_one_channel_or_pixel_are_laid_out_as_eagers(name, last):
+    call = NARROW[name]
+    compiled = tc.compile(call, backend="aot_eager")
+    for shape in IMAGES:
+        if name == "batch_norm" and shape[0] * shape[2] * shape[3] == 1:
+            continue  # it refuses one value per channel
+        x = torch.randn(shape)
+        if last:
+            x = x.to(memory_format=torch.channels_last)
+        mode = EagerLayouts()
+        with mode:
+            fake = call(torch.empty_strided(x.shape, x.stride()))
+        expected = call(x).stride()
+        assert fake.stride() == expected
+        if name not in IN_PYTHON:
+            assert compiled(x).stride() == expected
+
+
+@pytest.mark.parametrize("name", ["nearest", "batch_norm", "group_norm"])
+def test_generated_code_lays_images_of_one_channel_out_as_eager(name):
+    x = torch.randn(2, 1, 4, 4).to(memory_format=torch.channels_last)
+    assert tc.compile(NARROW[name])(x).stride() == NARROW[name](x).stride()
