@@ -110,7 +110,7 @@ def _indices(input: Tensor, n: Any, m: Any, factor: Any, exact: bool, vectorised
 
 
 def _in_form(result: torch.Tensor, form: torch.memory_format) -> torch.Tensor:
-    """Lay a result out; one of a single channel or pixel has several forms at once, one's strides."""
+    """Lay a result out; one of one channel or pixel is of several forms at once."""
     narrow = any(type(size) is int and size == 1 for size in result.shape[1:])
     if form is torch.contiguous_format or not narrow:
         return result.contiguous(memory_format=form)
