@@ -327,6 +327,11 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.diag_embed.default: _contiguous,
     aten.index.Tensor: _indexed,
     aten.im2col.default: _contiguous,
+    aten.pow.Scalar: _contiguous,
+    aten.isin.Tensor_Tensor: _contiguous,
+    aten.isin.Tensor_Scalar: _contiguous,
+    aten.normal.Tensor_Tensor: _contiguous,
+    aten.normal.float_Tensor: _contiguous,
     aten.tril.default: _contiguous,
     aten.triu.default: _contiguous,
     aten.aminmax.default: _contiguous_where_empty,
@@ -378,6 +383,31 @@ ELEMENTWISE = frozenset(
         *(aten.hardswish.default, aten.glu.default),
     ]
 )
+
+
+def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """Stand in for `torch.nn.functional.one_hot`, which does other things with fake tensors."""
+    return torch._C._nn.one_hot(tensor, num_classes).contiguous()
+
+
+def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Stand in for `torch.nn.functional.max_pool1d`.
+
+    On a CPU, and without gradients, it has a kernel of its own.
+    """
+    result = torch.nn.functional.max_pool1d(input, *args, **kwargs)
+    if not isinstance(result, torch.Tensor):  # with indices
+        return result
+    trained = torch.is_grad_enabled() and input.requires_grad
+    return result if trained or input.device.type != "cpu" else result.contiguous()
+
+
+#: functions made of ops, of others for fake tensors -> what lays their results out as eager does
+COMPOSITES: dict[Any, Callable[..., Any]] = {
+    torch._C._nn.one_hot: one_hot,
+    torch.max_pool1d: max_pool1d,
+    torch.nn.functional.max_pool1d: max_pool1d,
+}
 
 
 def fake_mode_of(examples: Sequence[Any]) -> FakeTensorMode:

@@ -310,3 +310,34 @@ def test_images_of_one_channel_or_pixel_are_laid_out_as_eagers(name, last):
 def test_generated_code_lays_images_of_one_channel_out_as_eager(name):
     x = torch.randn(2, 1, 4, 4).to(memory_format=torch.channels_last)
     assert tc.compile(NARROW[name])(x).stride() == NARROW[name](x).stride()
+
+
+ROW_MAJOR = {
+    "power of a number": lambda x: 2**x,
+    "float_power of a number": lambda x: torch.float_power(2, x),
+    "isin": lambda x: torch.isin(x, torch.arange(3.0)),
+    "isin of a number": lambda x: torch.isin(x, 1.0),
+    "normal": lambda x: torch.normal(x, x.abs()),
+    "normal around a number": lambda x: torch.normal(1.0, x.abs()),
+    "one_hot": lambda x: F.one_hot(x.long().abs(), 5),
+    "max_pool1d": lambda x: F.max_pool1d(x, 2),
+    "max_pool1d with indices": lambda x: F.max_pool1d(x, 2, return_indices=True)[0],
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", ROW_MAJOR)
+def test_programs_may_view_what_eager_makes_row_major(name, backend, grad):
+    def call(x):
+        made = ROW_MAJOR[name](x.transpose(1, 2))
+        return made, made.view(-1) if made.is_contiguous() else made.reshape(-1)
+
+    x = torch.randn(2, 6, 3, requires_grad=grad)
+    found = []
+    for function in (call, tc.compile(call, backend=backend)):
+        torch.manual_seed(0)
+        found.append(function(x))
+    for one, other in zip(*found, strict=True):
+        assert one.stride() == other.stride()
+        torch.testing.assert_close(one, other)
