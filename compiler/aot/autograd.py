@@ -295,6 +295,9 @@ def on_its_own(value: torch.Tensor, kept: Sequence[Any]) -> torch.Tensor:
     if any(isinstance(t, torch.Tensor) and share_storage(t, value) for t in kept):
         return value
     result: torch.Tensor = aten._unsafe_view.default(value, value.shape)
+    strides = value.stride()
+    if result.stride() != strides:  # it chooses those of dimensions of size one anew
+        result.as_strided_(value.shape, strides)
     return result
 
 

@@ -24,6 +24,7 @@ from tc.compiler.aot.padding import pad
 from tc.compiler.aot.recurrent import layered
 from tc.compiler.aot.resampling import interpolate
 from tc.compiler.aot.windows import col2im, im2col
+from tc.compiler.core.fakes import COMPOSITES
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.table import Table
 
@@ -225,6 +226,8 @@ STAND_INS.add(torch.nn.functional.interpolate, interpolate)
 STAND_INS.add(torch.nn.functional.pad, pad)
 STAND_INS.add(torch._C._nn.multilabel_margin_loss, multilabel_margin_loss)
 STAND_INS.add(torch.nn.functional.multilabel_margin_loss, functional_multilabel_margin_loss)
+for _function, _laid_out in COMPOSITES.items():
+    STAND_INS.add(_function, _laid_out)
 for _network in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
     STAND_INS.add(_network, layered(_network, dropout))
 

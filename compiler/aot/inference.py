@@ -241,12 +241,16 @@ def with_strides(
 ) -> fx.Node:
     """Return the node of a value whose strides differ where no element lies elsewhere.
 
-    Those are the strides of dimensions of size one, and of tensors without elements. What makes
-    the value gives it the strides of its node.
+    Those are the strides of dimensions of size one, and of tensors without elements. Code that is
+    generated for an elementwise operation gives its result the strides of its node; a kernel of
+    torch's gives it those of its own.
     """
+    is_generated = recorder.decompositions is None and (
+        node.op == "call_function" and torch.Tag.pointwise in getattr(node.target, "tags", ())
+    )
     with recorder.fake_mode:
         strided = wanted.new_empty_strided(wanted.shape, wanted.stride(), dtype=value.dtype)
-    if node.op != "call_function" or "restrided" in node.meta:
+    if not is_generated or "restrided" in node.meta:
         with recorder.fake_mode, recorder:
             node = recorder.node_of(value.as_strided(wanted.shape, wanted.stride()))
     else:

@@ -83,7 +83,7 @@ def nearest(input: Tensor, after: Sequence[Any], factors: Sequence[Any], exact: 
         index.append(found.view(-1, *[1] * (len(after) - 1 - i)))
     result: Tensor = aten._unsafe_index(input, index)
     if layout is not None:
-        result = result.contiguous(memory_format=suggest_memory_format(input))
+        result = _in_form(result, suggest_memory_format(input))
     return result
 
 
@@ -107,3 +107,11 @@ def _indices(input: Tensor, n: Any, m: Any, factor: Any, exact: bool, vectorised
     else:
         found = ((place.to(kind) + 0.5) * step - 0.5).clamp(min=0) + 0.5
     return found.float().floor().long().clamp(max=n - 1)
+
+
+def _in_form(result: torch.Tensor, form: torch.memory_format) -> torch.Tensor:
+    """Lay a result out; one of one channel or pixel is of several forms at once."""
+    narrow = any(type(size) is int and size == 1 for size in result.shape[1:])
+    if form is torch.contiguous_format or not narrow:
+        return result.contiguous(memory_format=form)
+    return result.clone(memory_format=form)

@@ -164,6 +164,17 @@ class Frame:
         shadowed = self.module_globals
         return runs_code(program.instructions, program.index, self.current.handler, shadowed)
 
+    @property
+    def may_run_code_if_closed(self) -> bool:
+        """Whether a generator of this code runs code of its own if it is closed at some yield."""
+        program = self.program
+        return any(
+            runs_code(program.instructions, program.index, handler, self.module_globals)
+            for handler in {
+                one.handler for one in program.instructions if one.opname == "YIELD_VALUE"
+            }
+        )
+
     # -- control ---------------------------------------------------------------------------
     def jump(self, instruction: Instruction) -> None:
         """Continue at a jump's target."""

@@ -336,6 +336,14 @@ def _as_first(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Te
     return made
 
 
+def _batch_normed(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """On a CPU contiguous is asked for first: a tensor of one channel may be channels last, too."""
+    is_narrow = result.device.type == "cpu" and iteration_order.may_be_narrow(args[0])
+    if is_narrow and args[0].is_contiguous():
+        return _contiguous(call, result, args)
+    return _as_first(call, result, args)
+
+
 def _as_input(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
     """A gradient: as the input of the op, its second argument, in one of the named layouts."""
     return _as_first(call, result, args[1:])
@@ -428,15 +436,16 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.native_channel_shuffle.default: _as_first,
     aten.channel_shuffle.default: _as_first,
     aten.max_unpool2d.default: _as_first,
-    aten.native_batch_norm.default: _as_first,
-    aten._native_batch_norm_legit.default: _as_first,
-    aten._native_batch_norm_legit.no_stats: _as_first,
-    aten._native_batch_norm_legit_functional.default: _as_first,
+    aten.native_batch_norm.default: _batch_normed,
+    aten._native_batch_norm_legit.default: _batch_normed,
+    aten._native_batch_norm_legit.no_stats: _batch_normed,
+    aten._native_batch_norm_legit_functional.default: _batch_normed,
+    aten.native_group_norm.default: _as_first,
     aten.native_batch_norm_backward.default: _as_input,
     aten.native_group_norm_backward.default: _as_input,
     aten.native_layer_norm.default: _contiguous,
     aten.native_layer_norm_backward.default: _contiguous,
-    aten._batch_norm_with_update.default: _as_first,
+    aten._batch_norm_with_update.default: _batch_normed,
     aten.floor_divide.default: _elementwise,
     aten.div.Tensor_mode: _elementwise,
     aten.copysign.Tensor: _elementwise,
@@ -445,10 +454,25 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.diag_embed.default: _contiguous,
     aten.index.Tensor: _indexed,
     aten.im2col.default: _contiguous,
+    aten.pow.Scalar: _contiguous,
+    aten.isin.Tensor_Tensor: _contiguous,
+    aten.isin.Tensor_Scalar: _contiguous,
+    aten.normal.Tensor_Tensor: _contiguous,
+    aten.normal.float_Tensor: _contiguous,
     aten.tril.default: _contiguous,
     aten.triu.default: _contiguous,
     aten.aminmax.default: _contiguous_where_empty,
     aten.var_mean.correction: _contiguous_where_empty,
+    **dict.fromkeys(
+        [
+            *(aten.upsample_nearest2d.default, aten._upsample_nearest_exact2d.default),
+            *(aten.upsample_bilinear2d.default, aten._upsample_bilinear2d_aa.default),
+            *(aten.upsample_bicubic2d.default, aten._upsample_bicubic2d_aa.default),
+            *(aten.upsample_nearest3d.default, aten._upsample_nearest_exact3d.default),
+            *(aten.upsample_trilinear3d.default, aten._adaptive_avg_pool2d.default),
+        ],
+        _as_first,
+    ),
     **dict.fromkeys(
         [
             *(aten.hardtanh.default, aten.relu6.default, aten.nan_to_num.default),
@@ -486,6 +510,31 @@ ELEMENTWISE = frozenset(
         *(aten.hardswish.default, aten.glu.default),
     ]
 )
+
+
+def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """Stand in for `torch.nn.functional.one_hot`, which does other things with fake tensors."""
+    return torch._C._nn.one_hot(tensor, num_classes).contiguous()
+
+
+def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Stand in for `torch.nn.functional.max_pool1d`.
+
+    On a CPU, and without gradients, it has a kernel of its own.
+    """
+    result = torch.nn.functional.max_pool1d(input, *args, **kwargs)
+    if not isinstance(result, torch.Tensor):  # with indices
+        return result
+    trained = torch.is_grad_enabled() and input.requires_grad
+    return result if trained or input.device.type != "cpu" else result.contiguous()
+
+
+#: functions made of ops, of others for fake tensors -> what lays their results out as eager does
+COMPOSITES: dict[Any, Callable[..., Any]] = {
+    torch._C._nn.one_hot: one_hot,
+    torch.max_pool1d: max_pool1d,
+    torch.nn.functional.max_pool1d: max_pool1d,
+}
 
 
 def fake_mode_of(examples: Sequence[Any]) -> FakeTensorMode:

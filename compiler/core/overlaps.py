@@ -29,28 +29,32 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     if torch.Tag.nondeterministic_seeded in func.tags:
         return
     tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-    if not _are_apart(tensors):
+    if not _are_apart(tensors, alike=torch.Tag.pointwise in func.tags):
         _ask_eager(func, args, kwargs)
 
 
-def _are_apart(tensors: Iterable[torch.Tensor]) -> bool:
-    """Return whether no two tensors share memory but those that are the same; so if unknown.
+def _are_apart(tensors: Iterable[torch.Tensor], alike: bool) -> bool:
+    """Return whether no two tensors share memory; so if that is unknown.
 
     What lies between the first and the last element of a tensor counts as its memory.
+
+    Args:
+        alike: whether tensors may share memory if their elements lie at the same places, as those
+            of an elementwise op may: each element is read before it is written.
     """
-    seen: dict[int, set[tuple[int, ...]]] = {}
+    seen: dict[int, list[tuple[int, ...]]] = {}
     for tensor in tensors:
         if tensor.layout is not torch.strided:
             return True
         place = _place(tensor)
         if None in place:
             return True
-        seen.setdefault(storage_id(tensor), set()).add(
+        seen.setdefault(storage_id(tensor), []).append(
             (*_ends(tensor), tensor.element_size(), *place)
         )
     for places in seen.values():
         reached = 0
-        for first, end, *_ in sorted(places):
+        for first, end, *_ in sorted(set(places) if alike else places):
             if first < min(end, reached):
                 return False
             reached = max(reached, end)

@@ -266,3 +266,78 @@ def test_elements_chosen_by_indices_are_laid_out_as_eagers(seed):
         want = torch.ops.aten.index.Tensor(x, indices)
         seen = [index if index is None else (index.shape, index.stride()) for index in indices]
         assert found.stride() == want.stride(), (shape, steps, seen)
+
+
+NARROW = {
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "batch_norm of statistics": lambda x: F.batch_norm(
+        x, x.new_zeros(x.shape[1]), x.new_ones(x.shape[1])
+    ),
+    "group_norm": lambda x: F.group_norm(x, 1),
+    "nearest": lambda x: F.interpolate(x, scale_factor=2),
+    "bilinear": lambda x: F.interpolate(x, size=(3, 5), mode="bilinear"),
+    "antialias": lambda x: F.interpolate(x, size=(1, 1), mode="bilinear", antialias=True),
+    "bicubic": lambda x: F.interpolate(x, size=(3, 5), mode="bicubic"),
+    "exact": lambda x: F.interpolate(x, size=(1, 1), mode="nearest-exact"),
+    "average": lambda x: F.adaptive_avg_pool2d(x, 2),
+}
+#: which torch decomposes by Python code, where a tensor of one channel is of either form
+IN_PYTHON = ("bilinear", "bicubic")
+IMAGES = [(2, 1, 4, 4), (2, 3, 1, 1), (1, 3, 4, 4), (1, 1, 4, 4), (2, 1, 1, 4), (1, 3, 1, 1)]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", NARROW)
+def test_images_of_one_channel_or_pixel_are_laid_out_as_eagers(name, last):
+    call = NARROW[name]
+    compiled = tc.compile(call, backend="aot_eager")
+    for shape in IMAGES:
+        if name == "batch_norm" and shape[0] * shape[2] * shape[3] == 1:
+            continue  # it refuses one value per channel
+        x = torch.randn(shape)
+        if last:
+            x = x.to(memory_format=torch.channels_last)
+        mode = EagerLayouts()
+        with mode:
+            fake = call(torch.empty_strided(x.shape, x.stride()))
+        expected = call(x).stride()
+        assert fake.stride() == expected
+        if name not in IN_PYTHON:
+            assert compiled(x).stride() == expected
+
+
+@pytest.mark.parametrize("name", ["nearest", "batch_norm", "group_norm"])
+def test_generated_code_lays_images_of_one_channel_out_as_eager(name):
+    x = torch.randn(2, 1, 4, 4).to(memory_format=torch.channels_last)
+    assert tc.compile(NARROW[name])(x).stride() == NARROW[name](x).stride()
+
+
+ROW_MAJOR = {
+    "power of a number": lambda x: 2**x,
+    "float_power of a number": lambda x: torch.float_power(2, x),
+    "isin": lambda x: torch.isin(x, torch.arange(3.0)),
+    "isin of a number": lambda x: torch.isin(x, 1.0),
+    "normal": lambda x: torch.normal(x, x.abs()),
+    "normal around a number": lambda x: torch.normal(1.0, x.abs()),
+    "one_hot": lambda x: F.one_hot(x.long().abs(), 5),
+    "max_pool1d": lambda x: F.max_pool1d(x, 2),
+    "max_pool1d with indices": lambda x: F.max_pool1d(x, 2, return_indices=True)[0],
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", ROW_MAJOR)
+def test_programs_may_view_what_eager_makes_row_major(name, backend, grad):
+    def call(x):
+        made = ROW_MAJOR[name](x.transpose(1, 2))
+        return made, made.view(-1) if made.is_contiguous() else made.reshape(-1)
+
+    x = torch.randn(2, 6, 3, requires_grad=grad)
+    found = []
+    for function in (call, tc.compile(call, backend=backend)):
+        torch.manual_seed(0)
+        found.append(function(x))
+    for one, other in zip(*found, strict=True):
+        assert one.stride() == other.stride()
+        torch.testing.assert_close(one, other)

@@ -39,6 +39,7 @@ from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
 from tc.compiler.core import refusals
+from tc.compiler.core.fakes import COMPOSITES
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
 if TYPE_CHECKING:
@@ -482,7 +483,7 @@ def _called_with(target: Any, given: list[Any], named: dict[str, Any], method: b
     """Call a function, or the method of that name of the first argument."""
     if method:
         return getattr(given[0], target)(*given[1:], **named)
-    return target(*given, **named)
+    return COMPOSITES.get(target, target)(*given, **named)
 
 
 def _is_view_with_gradients(value: Any) -> bool:

@@ -34,6 +34,7 @@ from tc.compiler.capture.bytecode.tracebacks import raised_here, without_latest
 from tc.compiler.capture.frame import Frame
 from tc.compiler.capture.skips import stays_whole
 from tc.compiler.capture.values.base import NULL, HandlingValue, Value
+from tc.compiler.capture.values.functions import GeneratorValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.resume.residual import Residual
@@ -174,8 +175,28 @@ class _Ending:
         locals_ = [value for found in self.locals for value in found.values()]
         self.r = begin([*map(self._passed, stacks), *locals_, *cells, *self.shown.values()])
         self.passed = [*map(self._passed, stacks), *locals_, *cells]
+        self.outlive = [*locals_, *cells, *self.shown.values(), *map(self._passed, self._waits())]
+        self._leave_generators()
         self.below = [v for frame in chain[:-1] for v in frame.stack if self._handles(v)]
         self.name = ""
+
+    def _waits(self) -> list[Value]:
+        """Return what is on the stacks of all frames once the instruction has run."""
+        own = self.leaf.stack
+        if self.leaf.current.opname != "FOR_ITER":
+            own = [value for value in own if self._handles(value)]
+        return [value for frame in self.chain[:-1] for value in frame.stack] + own
+
+    def _leave_generators(self) -> None:
+        """Leave the frame to Python if resume functions hold a generator that needs closing.
+
+        Its `finally` runs where it dies, and arguments of a function that runs compiled code live
+        until that returns.
+        """
+        held = [v for frame in self.chain for v in self._user_locals(frame).values()]
+        for value in self.r.reached([*self.outlive, *held]).values():
+            if isinstance(value, GeneratorValue) and value.may_need_closing:
+                raise breaks.SkipFrame(f"{value.describe()} has to be closed where it dies")
 
     def _handles(self, value: Value) -> bool:
         return id(value) in self.handled
@@ -219,6 +240,7 @@ class _Ending:
             r.e.handle()
         for name in self._deleted(one):
             r.unbind(name)
+        r.release(self.outlive)
         label, caught = r.e.label(), r.e.label()
         handler = self._handler(caught)
         kinds = self._kinds(self.leaf.stack)

@@ -65,6 +65,7 @@ class Residual:
         self._uses: Counter[int] = Counter()
         self._made: dict[int, Value] = {}
         self._visited: set[int] = set()
+        self._rebuilt: set[int] = set()
         self._temporaries: dict[int, str] = {}
         self._shared_sources: dict[str, str] = {}
         self._unbound: dict[str, str] = {}
@@ -121,6 +122,23 @@ class Residual:
         self.need(self.t.overrides.changes()[1])
         self.need(self.t.effects.demanded)
         self.need(self.t.effects.demanded)  # needed twice: it is made once and kept in a local
+
+    def reached(self, values: Iterable[Value]) -> dict[int, Value]:
+        """Return the values made here that others hold, by id, with those that are given.
+
+        The others need not be made: what dead locals hold lives as well.
+        """
+        found: dict[int, Value] = {}
+        waiting = [*values]
+        while waiting:
+            value = waiting.pop()
+            if value is NULL or value.source is not None or id(value) in found:
+                continue
+            found[id(value)] = value
+            with contextlib.suppress(breaks.SkipFrame):  # it cannot be made
+                waiting += value.children(self.t)
+            waiting += self.t.effects.contents(value)
+        return {key: value for key, value in found.items() if key in self._made}
 
     # -- the graph -------------------------------------------------------------------------
     def call_graph(
@@ -264,13 +282,22 @@ class Residual:
         later = self._made_after_writes()
         for value in list(self._made.values()):
             reloaded = isinstance(value, NodeValue) and value.reloadable
-            if reloaded or id(value) in self._temporaries or id(value) in later:
-                continue
+            if reloaded or id(value) in self._rebuilt or id(value) in later:
+                continue  # parts that nothing else uses were made with the whole
             self.push(value)
             if id(value) in self._temporaries:
                 self.e.pop_top()
             else:
                 self._temporaries[id(value)] = self.store_new()
+
+    def release(self, needed: Iterable[Value]) -> None:
+        """Emit deletions of the locals that hold new values, but for those that are needed.
+
+        What the program dropped dies where the program's own instruction is done with it.
+        """
+        kept = self.reached(needed)
+        for key in [key for key in self._temporaries if key not in kept]:
+            self.e.delete_fast(self._temporaries.pop(key))
 
     def _made_after_writes(self) -> set[int]:
         """Return the ids of iterators over containers whose change follows, and what holds them.
@@ -324,6 +351,7 @@ class Residual:
             self.e.load_const(value.obj)
         else:
             value.rebuild(self)
+            self._rebuilt.add(id(value))
             touched = self.t.effects.attributes_of(value) or isinstance(value, CellValue)
             reloaded = isinstance(value, NodeValue) and value.reloadable
             if (self._uses[id(value)] > 1 or touched) and not reloaded:

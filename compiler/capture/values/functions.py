@@ -401,6 +401,11 @@ class GeneratorValue(Value):
         """Return whether closing or dropping it would run a handler or a `finally`."""
         return not self.has_ended and self.frame.runs_code_if_closed
 
+    @property
+    def may_need_closing(self) -> bool:
+        """Return whether it has not started, and dropping it later may run code of its own."""
+        return not self.frame.started and self.frame.may_run_code_if_closed
+
     def send(self, t: Interpreter, value: Value) -> Value:
         """Run to the next yield. Raises Exhausted at the end, with the return value as argument."""
         if self.has_ended:

@@ -67,6 +67,10 @@ class FrameInterface(Protocol):
     def runs_code_if_closed(self) -> bool:
         """Whether closing or dropping a generator where it is suspended runs code of its own."""
 
+    @property
+    def may_run_code_if_closed(self) -> bool:
+        """Whether a generator of this code runs code of its own if it is closed at some yield."""
+
     def local(self, name: str) -> Value:
         """Return a local; an unbound one raises into the traced code."""
 

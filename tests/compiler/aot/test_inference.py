@@ -405,3 +405,33 @@ def test_an_expanded_result_has_the_strides_of_eager(backend):
         wanted, got = (tree_leaves(call(torch.ones(4, 3))) for call in calls)
         for one, other in zip(wanted, got, strict=True):
             assert torch.equal(one, other) and one.stride() == other.stride()
+
+
+def _written_scan(x, y):
+    y.lerp_(x, 0.5)
+    return y.sort(1)[0], y.clone(), y.cumsum(0), torch.cat([y, y], 1), y.exp()
+
+
+def _written_product(x, y):
+    v = y.clone()
+    v.copy_(x)
+    v.addmm_(x.t()[:1, :1], x[:, :4])
+    return (v,)
+
+
+def _written_places(x, y):
+    v = y.clone()
+    v.scatter_(1, torch.zeros(1, 1, dtype=torch.int64), 2.0)
+    v.index_add_(0, torch.tensor([0]), x)
+    return v.masked_fill_(v > 0, 1), v.sort(0)[0]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("function", [_written_scan, _written_product, _written_places])
+def test_what_was_written_keeps_its_strides_in_dimensions_of_size_one(function, backend):
+    def given():
+        return torch.ones(1, 4), torch.ones(4, 1).t()
+
+    expected = [one.stride() for one in function(*given())]
+    compiled = tc.compile(function, backend=backend)
+    assert [one.stride() for one in compiled(*given())] == expected

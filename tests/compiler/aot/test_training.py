@@ -466,3 +466,26 @@ def test_tangents_are_on_the_device_of_their_outputs():
     tangents = _tangents(recorder, observed, (0, 1))
     assert [str(tangent.device) for tangent in tangents] == ["cuda:0"] * 2
     assert [tangent.stride() for tangent in tangents] == [(4, 1), (2, 1)]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda y: y.unsqueeze(0).transpose(0, 1),
+        lambda y: y.unsqueeze(2).permute(2, 1, 0),
+        lambda y: y[:, :1].t(),
+        lambda y: y[1:2],
+        lambda y: y.as_strided((1, 3), (7, 5)),
+    ],
+)
+def test_views_of_saved_values_have_eagers_strides(view, dynamic):
+    def function(x):
+        return view(x.tanh())
+
+    given = p(3, 5)
+    expected = function(given)
+    for backend in ("aot_eager", "inductor"):
+        found = tc.compile(function, backend=backend, dynamic=dynamic)(given)
+        assert found.stride() == expected.stride()
+        found.mul_(2)  # is a tensor of its own

@@ -32,8 +32,6 @@ import torch
 import tc
 
 PROGRAMS = (Path(__file__).parent / "python_programs.txt").read_text().split("\n---\n")
-#: where two generators are alive at once, of which the first should be closed by then
-CLOSED_LATE = (next(p for p in PROGRAMS if p.endswith("r = list(zip(gen(), [10]))")), "inside")
 MODULES = (
     bisect, collections, contextlib, copy, dataclasses, enum, functools, heapq, itertools, json,
     math, operator, re, sys, types,
@@ -123,10 +121,7 @@ def _outcome(function: Any) -> str:
 @pytest.mark.sample(24)
 @pytest.mark.parametrize("where", ["nowhere", "between", "inside"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.splitlines()[0][:40])
-def test_a_program_is_pythons(program, where, request):
-    if (program, where) == CLOSED_LATE:
-        reason = "a generator that is dropped around a break is closed later than in Python"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=sys.version_info < (3, 12)))
+def test_a_program_is_pythons(program, where):
     seed = len(program)
     expected = _outcome(_function(program, where, seed))
     assert _outcome(tc.compile(_function(program, where, seed), backend="eager")) == expected

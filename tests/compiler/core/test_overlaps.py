@@ -29,6 +29,13 @@ CALLS = {
     "index_add": lambda x: x[1:].index_add_(0, torch.tensor([0]), x[:1]),
     "scatter": lambda x: x[1:].scatter_(0, torch.tensor([0, 1]), x[:2]),
     "index_put": lambda x: x[1:].index_put_((torch.tensor([0, 1]),), x[:2]),
+    "index_add of all": lambda x: x.index_add_(0, torch.arange(len(x)), x),
+    "index_copy of a view": lambda x: x.index_copy_(0, torch.arange(len(x)), x[: len(x)]),
+    "index_put of all": lambda x: x.index_put_((torch.arange(len(x)),), x),
+    "scatter of all": lambda x: x.scatter_(0, torch.zeros(8, dtype=torch.int64), x),
+    "concatenation": lambda x: torch.cat([x], out=x),
+    "scan in place": lambda x: torch.cumsum(x, 0, out=x),
+    "copy of itself": lambda x: x.copy_(x),
     "list": lambda x: torch._foreach_add_([x[1:], x[:2]], [x[:-1], x[2:4]]),
 }
 
