@@ -6,6 +6,7 @@ that calls the graph, rebuilds objects, replays side effects, and returns or res
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -74,6 +74,7 @@ def outcome(function, *args):
 @pytest.mark.parametrize("function", [*READS, loss])
 @pytest.mark.parametrize("last", [9, 10, -1, -11])
 def test_index(function, last):
+    tc.reset()
     compiled = tc.compile(function)
     drawing = tc.compile(lambda i: (function(i), torch.rand(1)))  # Python does not run it again
     for index in (torch.tensor([3, 0, last, 1]), torch.tensor([3, 0, 2, 1])):
