@@ -195,12 +195,12 @@ class Residual:
         """
         e = self.e
         before, e.instructions = e.instructions, []
-        temporaries = dict(self._temporaries)  # those of the handler are set nowhere else
+        known = dict(self._temporaries), set(self._rebuilt)  # the handler alone has its values
         label = e.label()
         e.place(label)
         emit()
         self._leaving, e.instructions = e.instructions, before
-        self._temporaries = temporaries
+        self._temporaries, self._rebuilt = known
         return Handler(label, 0, False)
 
     def _leave(self, exits: Sequence[Value]) -> None:
