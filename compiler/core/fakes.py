@@ -246,6 +246,8 @@ def _placed(call: Call, tensor: torch.Tensor, made: torch.Tensor, row: Place) ->
 
 def _expanded(tensor: torch.Tensor, made: torch.Tensor) -> tuple[list[Any], Any]:
     """Added dimensions of size 1 have the stride that they would have in a new tensor."""
+    if tensor.dim() == 0:
+        return [0] * made.dim(), made.storage_offset()
     strides, added = list(made.stride()), made.dim() - tensor.dim()
     for at in reversed(range(added)):
         if _expression(made.shape[at]) == 1:
@@ -454,6 +456,7 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.diag_embed.default: _contiguous,
     aten.index.Tensor: _indexed,
     aten.im2col.default: _contiguous,
+    aten.grid_sampler_2d.default: _contiguous,
     aten.pow.Scalar: _contiguous,
     aten.isin.Tensor_Tensor: _contiguous,
     aten.isin.Tensor_Scalar: _contiguous,
