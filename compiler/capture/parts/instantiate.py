@@ -64,7 +64,7 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
         return TupleValue(list(args[0].unpack(t)) if args else [], kind=torch.Size)
     if is_struct_sequence(kind):
         return TupleValue(list(args[0].unpack(t)), kind=kind)
-    if issubclass(kind, torch.Tensor):
+    if issubclass(kind, torch.Tensor) or isinstance(kind, type(torch.FloatTensor)):
         if kind in (torch.nn.Parameter, torch.nn.Buffer):
             return make_parameter(t, kind, args, kwargs)
         return construct(t, cls, args, kwargs)

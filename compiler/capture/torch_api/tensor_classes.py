@@ -21,6 +21,8 @@ from tc.compiler.capture.values.tensor import METHODS, TensorValue
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
+#: class of the constructors of one type of elements each, as `torch.LongTensor`
+_TYPED: Any = type(torch.FloatTensor)
 _NEW = torch._C.TensorBase.__dict__["__new__"]
 
 
@@ -31,7 +33,9 @@ def construct(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Va
         if len(args) == 1 and isinstance(args[0], ArrayValue) and not args[0].scalar:
             dtype = ConstValue(torch.get_default_dtype())
             return t.output.call_torch(tensor_copy, [args[0].tensor], {"dtype": dtype})
-        return t.output.call_torch(torch.Tensor, args, kwargs)
+        return _by_sizes_or_numbers(t, kind, args)
+    if isinstance(kind, _TYPED) and not kwargs:
+        return _by_sizes_or_numbers(t, kind, args)
     if is_wrapper(kind):
         return t.output.call_torch(kind, args, kwargs)
     maker = own_attribute(kind, "__new__")
@@ -49,6 +53,23 @@ def construct(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Va
     return made
 
 
+def _by_sizes_or_numbers(t: Interpreter, kind: Any, args: Args) -> Value:
+    """Call a class whose instances are made of sizes, of a shape, or of a sequence of numbers.
+
+    A shape is a tuple in a graph, which such a class would take for numbers.
+    """
+    if len(args) != 1 or args[0].python_type() is not torch.Size:
+        return t.output.call_torch(kind, args, {})
+    of_type = isinstance(kind, _TYPED)
+    dtype = kind.dtype if of_type else torch.get_default_dtype()
+    device = "cuda" if of_type and kind.is_cuda else "cpu"
+    named: dict[str, Value] = {
+        "dtype": ConstValue(dtype),
+        "device": ConstValue(torch.device(device)),
+    }
+    return t.output.call_torch(torch.empty, [t.values.new_tuple(args[0].unpack(t))], named)
+
+
 @handles(_NEW)
 def _new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Trace ``torch.Tensor.__new__``: a tensor viewed as another class, or a new tensor."""
@@ -57,7 +78,7 @@ def _new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{kind.__qualname__}()")
     if len(args) == 2 and isinstance(args[1], TensorValue):
         return with_class(t, args[1], kind)
-    made = t.output.call_torch(torch.Tensor, args[1:], {})
+    made = _by_sizes_or_numbers(t, torch.Tensor, args[1:])
     assert isinstance(made, TensorValue)
     return with_class(t, made, kind)
 

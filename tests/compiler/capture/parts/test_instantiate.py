@@ -1,0 +1,48 @@
+"""Objects that traced code makes: the constructors of one type of elements each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import tc
+
+KINDS = [
+    torch.Tensor,
+    torch.FloatTensor, torch.DoubleTensor, torch.HalfTensor, torch.BFloat16Tensor, torch.LongTensor,
+    torch.IntTensor, torch.ShortTensor, torch.CharTensor, torch.ByteTensor, torch.BoolTensor,
+]  # fmt: skip
+MADE = {
+    "numbers": lambda kind, x: kind([1, 0, 1]),
+    "rows": lambda kind, x: kind([[1, 0], [0, 1]]),
+    "sizes": lambda kind, x: kind(2, 3).zero_(),
+    "a shape": lambda kind, x: kind(x.shape).fill_(1),
+    "a number of the shape": lambda kind, x: kind([x.shape[0], 1]),
+    "nothing": lambda kind, x: kind(),
+    "the shape of a number": lambda kind, x: kind(x.sum().shape).fill_(1),
+    "sizes of a shape": lambda kind, x: kind(torch.Size([2, 2])).fill_(1),
+    "numbers of an array": lambda kind, x: kind([*np.arange(3)]),
+}
+
+
+CASES = [
+    (kind, made)
+    for kind in KINDS
+    for made in MADE
+    if kind is not torch.Tensor or made != "numbers of an array"  # that breaks the graph
+]
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize(("kind", "made"), CASES)
+def test_constructors_of_one_type_are_captured(kind, made):
+    def program(x):
+        return MADE[made](kind, x), x + 1
+
+    tc.reset()
+    compiled = tc.compile(program, fullgraph=True)
+    for size in (3, 4, 5):
+        found, wanted = compiled(torch.ones(size)), program(torch.ones(size))
+        assert found[0].dtype == wanted[0].dtype
+        torch.testing.assert_close(found, wanted)
