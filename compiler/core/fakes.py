@@ -93,6 +93,8 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
     def _note_effects(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         once, positions, names = _effects(func)
         self.runs_once |= once
+        if not positions:
+            return
         written = [args[at] for at in positions if at < len(args)]
         written += [kwargs[name] for name in names if name in kwargs]
         for tensor in pytree.tree_leaves(written):
