@@ -12,6 +12,7 @@ from tc.compiler.capture.values.array_calls import tensor_copy
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import SequenceValue
 from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import ClassValue
@@ -58,16 +59,16 @@ def _by_sizes_or_numbers(t: Interpreter, kind: Any, args: Args) -> Value:
 
     A shape is a tuple in a graph, which such a class would take for numbers.
     """
-    if len(args) != 1 or args[0].python_type() is not torch.Size:
+    shape = len(args) == 1 and args[0].python_type() is torch.Size
+    if not shape and not (len(args) == 1 and isinstance(args[0], SequenceValue)):
         return t.output.call_torch(kind, args, {})
     of_type = isinstance(kind, _TYPED)
+    device = torch.device("cuda" if of_type and kind.is_cuda else "cpu")
     dtype = kind.dtype if of_type else torch.get_default_dtype()
-    device = "cuda" if of_type and kind.is_cuda else "cpu"
-    named: dict[str, Value] = {
-        "dtype": ConstValue(dtype),
-        "device": ConstValue(torch.device(device)),
-    }
-    return t.output.call_torch(torch.empty, [t.values.new_tuple(args[0].unpack(t))], named)
+    named: dict[str, Value] = {"dtype": ConstValue(dtype), "device": ConstValue(device)}
+    if shape:
+        return t.output.call_torch(torch.empty, [t.values.new_tuple(args[0].unpack(t))], named)
+    return t.values.known(torch.tensor).call(t, args, named)
 
 
 @handles(_NEW)

@@ -184,12 +184,17 @@ def _of_numbers(
     symbols = [leaf for leaf in kept if isinstance(leaf, SymValue)]
     if not kept or not all(map(_is_one_number, leaves)):
         return None
-    if len(symbols) < len(kept) and not (tensors and "device" not in kwargs):
+    place = kwargs.get("device")
+    there = place is None or (place.is_constant() and str(place.constant()) == "cpu")
+    if len(symbols) < len(kept) and not (tensors and there):
         return None
     given = kwargs.get("dtype")
     dtype = _dtype_of(leaves) if given is None or t.python.is_none(given) else given.constant()
     if any(_wide(symbol, dtype) is None for symbol in symbols):
         return None
+    fractions = [x for x in kept if isinstance(x, TensorValue) and not _is_whole(x.example.dtype)]
+    if fractions and isinstance(dtype, torch.dtype) and _is_whole(dtype):
+        return None  # eager refuses
     made = _stacked(t, args[0], {**kwargs, "dtype": t.values.known(dtype)})
     return made if isinstance(made, TensorValue) else None
 
@@ -218,6 +223,10 @@ def _is_one_number(leaf: Value) -> bool:
     if isinstance(leaf, TensorValue):
         return bool(leaf.example.dim() == 0 and leaf.example.device.type == "cpu")
     return isinstance(leaf, ConstValue | SymValue)
+
+
+def _is_whole(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex)
 
 
 def _dtype_of(leaves: list[Value]) -> torch.dtype:
