@@ -111,7 +111,10 @@ def run_again(
             raise
         if handled:
             return result
-        error.add_note("Python ran the function again without an error: compiled code is at fault")
+        error.add_note(
+            "Python ran the function again without an error: compiled code is at fault, and "
+            "tc-bisect finds where"
+        )
     else:
         leave_blocks(error, *exits)
     raise error
