@@ -19,6 +19,7 @@ import faulthandler
 import logging
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -34,6 +35,8 @@ TOGETHER = 8
 FILES = 40
 # Seconds after which a batch shows where it is.
 SLOW = 60
+# Bytes of memory that a program may take: one that needs more is left out.
+MEMORY = 8 << 30
 
 
 def main() -> int:
@@ -50,6 +53,7 @@ def main() -> int:
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     with tempfile.TemporaryDirectory(prefix="tc-layouts-") as cache:
         os.environ["TC_CACHE_DIR"] = cache
         return _run(options) if options.graphs is None else _run_graphs(options, Path(cache))
