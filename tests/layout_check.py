@@ -83,11 +83,11 @@ def function_of(programs: Sequence[Program], name: str) -> Function:
 
 def run(fn: Function, programs: Sequence[Program], sizes: Sizes) -> list[Outcome]:
     """Call a function of programs with fresh inputs; the outcome of each of them."""
-    inputs = [p.make(sizes) for p in programs]
-    flat = [x for own in inputs for x in own]
+    inputs: list[list[torch.Tensor]] = [[] for _ in programs]
     try:
+        inputs = [p.make(sizes) for p in programs]
         with torch.no_grad():
-            results = list(fn(*flat))
+            results = list(fn(*(x for own in inputs for x in own)))
     except Exception as error:  # whatever it raises is the outcome
         return [Outcome(own, [], error) for own in inputs]
     outcomes = []

@@ -184,16 +184,13 @@ def _of_numbers(
     symbols = [leaf for leaf in kept if isinstance(leaf, SymValue)]
     if not kept or not all(map(_is_one_number, leaves)):
         return None
-    place = kwargs.get("device")
-    there = place is None or (place.is_constant() and str(place.constant()) == "cpu")
-    if len(symbols) < len(kept) and not (tensors and there):
+    if len(symbols) < len(kept) and not (tensors and _is_for_cpu(kwargs.get("device"))):
         return None
     given = kwargs.get("dtype")
     dtype = _dtype_of(leaves) if given is None or t.python.is_none(given) else given.constant()
     if any(_wide(symbol, dtype) is None for symbol in symbols):
         return None
-    fractions = [x for x in kept if isinstance(x, TensorValue) and not _is_whole(x.example.dtype)]
-    if fractions and isinstance(dtype, torch.dtype) and _is_whole(dtype):
+    if _is_whole(dtype) and not all(map(_may_be_whole, kept)):
         return None  # eager refuses
     made = _stacked(t, args[0], {**kwargs, "dtype": t.values.known(dtype)})
     return made if isinstance(made, TensorValue) else None
@@ -225,7 +222,24 @@ def _is_one_number(leaf: Value) -> bool:
     return isinstance(leaf, ConstValue | SymValue)
 
 
-def _is_whole(dtype: torch.dtype) -> bool:
+def _is_for_cpu(device: Value | None) -> bool:
+    """Return whether a ``device=`` is left out, or is the CPU."""
+    if device is None:
+        return True
+    return device.is_constant() and str(device.constant()) == "cpu"
+
+
+def _may_be_whole(leaf: NodeValue) -> bool:
+    """Return whether a symbol or a tensor of one number may go into a tensor of whole numbers."""
+    if not isinstance(leaf, TensorValue):
+        return True
+    return _is_whole(leaf.example.dtype)
+
+
+def _is_whole(dtype: Any) -> bool:
+    """Return whether a type, if it is one, has no fractions."""
+    if not isinstance(dtype, torch.dtype):
+        return False
     return not (dtype.is_floating_point or dtype.is_complex)
 
 
