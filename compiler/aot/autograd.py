@@ -296,7 +296,7 @@ def on_its_own(value: torch.Tensor, kept: Sequence[Any]) -> torch.Tensor:
         return value
     result: torch.Tensor = aten._unsafe_view.default(value, value.shape)
     strides = value.stride()
-    if result.stride() != strides:  # it chooses those of dimensions of size one anew
+    if result.stride() != strides:  # it has its own for dimensions of size one
         result.as_strided_(value.shape, strides)
     return result
 

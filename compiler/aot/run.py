@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -31,7 +31,7 @@ from tc.compiler.aot.reshaped import as_view, put_in_place
 from tc.compiler.core import levels, modes
 from tc.compiler.core.memory import storage_id
 from tc.compiler.core.origins import line_in
-from tc.compiler.core.symbolic import SYMBOLIC, as_computed
+from tc.compiler.core.symbolic import SYMBOLIC, as_computed, scalars_allowed
 from tc.compiler.errors import TcError
 
 aten = torch.ops.aten
@@ -260,16 +260,8 @@ def run_watched(watcher: Watcher, function: Callable[..., Any], args: Iterable[A
 def data_allowed(fake_mode: FakeTensorMode) -> Iterator[None]:
     """Allow ops to make new unbacked symbols inside a ``with`` block."""
     fake_mode.epoch += 1  # tensors cache the symbols of earlier runs
-    env = fake_mode.shape_env
-    if env is None:
+    with scalars_allowed(fake_mode.shape_env, shapes=True):
         yield
-        return
-    before = env.settings
-    env.settings = replace(before, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
-    try:
-        yield
-    finally:
-        env.settings = before
 
 
 @dataclass(frozen=True)

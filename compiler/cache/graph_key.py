@@ -25,6 +25,7 @@ from torch.fx.node import _get_qualified_name
 
 from tc.compiler.core import levels
 from tc.compiler.core.conditions import Sizes, sizes_of, text_of
+from tc.compiler.core.frozen_graph import OWN_NAMESPACES
 from tc.compiler.core.memory import storage_id
 from tc.compiler.runtime.build import cpu_identity
 from tc.compiler.runtime.tuned import gpu_identity
@@ -33,8 +34,6 @@ from tc.compiler.runtime.tuned import gpu_identity
 ROOT = Path(__file__).parents[1]
 #: packages whose functions are identified by name: their versions, or tc's code, are in the key
 KNOWN_PACKAGES = ("torch", "operator", "_operator", "math", "builtins", "tc")
-#: operators that no user defines
-KNOWN_NAMESPACES = ("aten", "prims", "prim")
 #: bytes of a constant that may be part of a key
 SMALL = 1 << 16
 #: kinds of devices whose tensors a key distinguishes
@@ -190,7 +189,7 @@ def _node_text(gm: fx.GraphModule, node: fx.Node) -> str:
 def _function_name(function: Any) -> str:
     """Return the name under which every process finds the same function."""
     if isinstance(function, OpOverload):
-        if function.namespace not in KNOWN_NAMESPACES:
+        if function.namespace not in OWN_NAMESPACES:
             raise Uncached(f"{function} is an operator of the user's")
         return str(function)
     try:

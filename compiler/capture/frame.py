@@ -160,20 +160,17 @@ class Frame:
         """Whether closing or dropping a generator where it is suspended runs code of its own."""
         if not self.started or self.returned is not None:
             return False
-        program = self.program
-        shadowed = self.module_globals
-        return runs_code(program.instructions, program.index, self.current.handler, shadowed)
+        return self._runs_code_at(self.current)
 
     @property
     def may_run_code_if_closed(self) -> bool:
         """Whether a generator of this code runs code of its own if it is closed at some yield."""
-        program = self.program
-        return any(
-            runs_code(program.instructions, program.index, handler, self.module_globals)
-            for handler in {
-                one.handler for one in program.instructions if one.opname == "YIELD_VALUE"
-            }
-        )
+        yields = (one for one in self.program.instructions if one.opname == "YIELD_VALUE")
+        return any(map(self._runs_code_at, yields))
+
+    def _runs_code_at(self, suspended: Instruction) -> bool:
+        instructions, index = self.program.instructions, self.program.index
+        return runs_code(instructions, index, suspended.handler, self.module_globals)
 
     # -- control ---------------------------------------------------------------------------
     def jump(self, instruction: Instruction) -> None:

@@ -28,6 +28,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils import _pytree as pytree
 
 from tc.compiler.core import iteration_order, refusals
+from tc.compiler.core.frozen_graph import OWN_NAMESPACES
 from tc.compiler.core.memory import storage_id
 from tc.compiler.core.symbolic import scalars_allowed
 
@@ -108,7 +109,8 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
         if func in VIEWS:
             return _viewed(call, args[0], args[1], op=func)
         if func in PLACED:
-            return _placed(call, args[0], call(func, *args, **kwargs), PLACED[func])
+            made = call(func, *args, **kwargs)
+            return _placed(call, args[0], made, *PLACED[func](args[0], made))
         if func is aten.select.int and isinstance(args[2], torch.SymInt):
             with scalars_allowed(self.shape_env):  # where the view begins is one if its number is
                 return call(func, *args, **kwargs)
@@ -135,8 +137,6 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
         return (first, *result[1:]) if isinstance(result, tuple) else first
 
 
-#: namespaces of PyTorch's own ops
-OWN = frozenset({"aten", "prim", "prims"})
 #: arguments that ops write to and whose declaration says nothing of it: the running statistics
 UNDECLARED_WRITES = {
     aten.native_batch_norm.default: (3, 4),
@@ -148,11 +148,8 @@ UNDECLARED_WRITES = {
 @cache
 def _effects(func: Any) -> tuple[bool, tuple[int, ...], tuple[str, ...]]:
     """Return whether an op may not run twice, and positions and names of what it writes to."""
-    if not isinstance(func, torch._ops.OpOverload) or func.namespace not in (
-        "aten",
-        "prim",
-        "prims",
-    ):
+    own = isinstance(func, torch._ops.OpOverload) and func.namespace in OWN_NAMESPACES
+    if not own:
         return True, (), ()
     written = [
         (at, one.name)
@@ -205,9 +202,7 @@ def _viewed(
         narrow = not {0, 1}.isdisjoint(map(_expression, tensor.shape))
         strides = _view_strides(tensor, made.shape) if narrow else None
         if strides is not None:
-            made = call(
-                aten.as_strided.default, tensor, made.shape, strides, tensor.storage_offset()
-            )
+            made = _placed(call, tensor, made, strides, tensor.storage_offset())
     return cast(torch.Tensor, made)
 
 
@@ -220,12 +215,14 @@ def _view_strides(tensor: torch.Tensor, shape: Sequence[Any]) -> list[Any] | Non
     if 0 in map(_expression, shape):
         return list(make_contiguous_strides_for(tuple(shape)))
     strides: list[Any] = [1] * len(shape)
-    at, old, steps = len(shape) - 1, [1, *tensor.shape], [1, *tensor.stride()]
+    old, steps, at = tensor.shape, tensor.stride(), len(shape) - 1
     base, run, taken = steps[-1], 1, 1
-    for dim in reversed(range(1, len(old))):
+    for dim in reversed(range(len(old))):
         run = run * old[dim]
-        joined = old[dim - 1] == 1 if dim > 1 and type(old[dim - 1]) is int else False
-        if dim > 1 and (joined or statically_known_true(steps[dim - 1] == run * base)):
+        follows = dim > 0 and (
+            _expression(old[dim - 1]) == 1 or statically_known_true(steps[dim - 1] == run * base)
+        )
+        if follows:
             continue
         while at >= 0 and (_expression(shape[at]) == 1 or not statically_known_true(taken == run)):
             strides[at] = taken * base
@@ -236,9 +233,10 @@ def _view_strides(tensor: torch.Tensor, shape: Sequence[Any]) -> list[Any] | Non
     return strides if at < 0 else None
 
 
-def _placed(call: Call, tensor: torch.Tensor, made: torch.Tensor, row: Place) -> torch.Tensor:
-    """Return a view of a tensor with the strides and the offset that a row of `PLACED` gives."""
-    strides, offset = row(tensor, made)
+def _placed(
+    call: Call, tensor: torch.Tensor, made: torch.Tensor, strides: Sequence[Any], offset: Any
+) -> torch.Tensor:
+    """Return a view of a tensor with other strides and another offset; itself if it has them."""
     known = [*map(_expression, (*made.stride(), made.storage_offset()))]
     if known == [*map(_expression, (*strides, offset))]:
         return made
@@ -534,7 +532,8 @@ def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     return result if trained or input.device.type != "cpu" else result.contiguous()
 
 
-#: functions made of ops, of others for fake tensors -> what lays their results out as eager does
+#: functions that call other ops on fake tensors than on real ones -> stand-ins for them, whose
+#: results are laid out as eager's
 COMPOSITES: dict[Any, Callable[..., Any]] = {
     torch._C._nn.one_hot: one_hot,
     torch.max_pool1d: max_pool1d,

@@ -14,8 +14,9 @@ from tc.compiler.core.frozen import NotPlain
 aten = torch.ops.aten
 #: operations that compute with places in memory: the layout of their first argument is kept
 ADDRESSING = (aten.as_strided.default, aten.as_strided_scatter.default)
-#: operators that no user defines
-NAMESPACES = ("aten", "prims", "prim", "mkldnn")
+#: namespaces of operators that no user defines
+OWN_NAMESPACES = ("aten", "prims", "prim")
+NAMESPACES = (*OWN_NAMESPACES, "mkldnn")
 
 
 @dataclass(frozen=True)

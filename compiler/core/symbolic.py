@@ -22,10 +22,19 @@ def hint(number: Any) -> Any:
 
 
 @contextmanager
-def scalars_allowed(env: Any) -> Iterator[None]:
-    """Let numbers out of data be symbols of a `ShapeEnv` for the length of a block."""
+def scalars_allowed(env: Any, shapes: bool = False) -> Iterator[None]:
+    """Let numbers out of data be symbols of a `ShapeEnv` for the length of a block.
+
+    Args:
+        env: nothing changes if it is None.
+        shapes: whether sizes of results may be such numbers, too.
+    """
+    if env is None:
+        yield
+        return
     before = env.settings
-    env.settings = replace(before, allow_scalar_outputs=True)
+    shapes = shapes or before.allow_dynamic_output_shape_ops
+    env.settings = replace(before, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=shapes)
     try:
         yield
     finally:

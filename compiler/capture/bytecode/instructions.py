@@ -330,6 +330,13 @@ def _kept(order: Iterable[Any], used: Iterable[Any], key: Callable[[Any], object
     return _Pool([*first, *wanted.values], key).values
 
 
+def parameters_of(code: CodeType) -> tuple[str, ...]:
+    """Return the names of the parameters of a code object: also of those with stars, at the end."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return code.co_varnames[:count]
+
+
 @dataclass
 class _Signature:
     """The parameters of a code object under construction."""
@@ -345,10 +352,8 @@ class _Signature:
         stars = CO_VARARGS | CO_VARKEYWORDS
         if args is not None:
             return cls(tuple(args), len(args), 0, 0, like.co_flags & ~stars)
-        count = like.co_argcount + like.co_kwonlyargcount
-        count += bool(like.co_flags & CO_VARARGS) + bool(like.co_flags & CO_VARKEYWORDS)
         return cls(
-            like.co_varnames[:count],
+            parameters_of(like),
             like.co_argcount,
             like.co_posonlyargcount,
             like.co_kwonlyargcount,

@@ -21,6 +21,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.parts.reads import names
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.numbers import is_whole
 from tc.compiler.capture.values.objects import is_library
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def break_where_handled(frame: Any, name: str, args: Iterable[Any]) -> None:
         name: of the function or method of torch.
         args: fake tensors and numbers.
     """
-    if _may_fail(name, args) and any(_is_handled(one) for one in frame.chain()):
+    if any(_is_handled(one) for one in frame.chain()) and _may_fail(name, args):
         if frame.t.output.whole:
             frame.t.output.handled = True
             return
@@ -86,8 +87,7 @@ def _may_fail(name: str, args: Iterable[Any]) -> bool:
         return True
     if name not in _OF_INDICES | _DIVISIONS | _OF_INTEGERS:
         return False
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    whole = [not one.dtype.is_floating_point and not one.dtype.is_complex for one in tensors]
+    whole = [is_whole(leaf.dtype) for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if name in _OF_INTEGERS:
         return not all(whole)
     return any(whole) if name in _OF_INDICES else all(whole)

@@ -14,7 +14,7 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import is_heap_type
 from tc.compiler.capture.torch_api.lazy_modules import make_parameter
-from tc.compiler.capture.torch_api.tensor_classes import construct
+from tc.compiler.capture.torch_api.tensor_classes import TYPED, construct
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtin_arguments import bound_arguments
 from tc.compiler.capture.values.builtins import BUILTINS
@@ -64,7 +64,7 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
         return TupleValue(list(args[0].unpack(t)) if args else [], kind=torch.Size)
     if is_struct_sequence(kind):
         return TupleValue(list(args[0].unpack(t)), kind=kind)
-    if issubclass(kind, torch.Tensor) or isinstance(kind, type(torch.FloatTensor)):
+    if issubclass(kind, torch.Tensor) or isinstance(kind, TYPED):
         if kind in (torch.nn.Parameter, torch.nn.Buffer):
             return make_parameter(t, kind, args, kwargs)
         return construct(t, cls, args, kwargs)

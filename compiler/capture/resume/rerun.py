@@ -24,6 +24,7 @@ from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 
 from tc.compiler.capture import hook
+from tc.compiler.capture.bytecode.tracebacks import without_latest
 from tc.compiler.core.memory import storage_id
 
 if TYPE_CHECKING:
@@ -68,14 +69,6 @@ def _is_of_torch(node: fx.Node) -> bool:
     return target.__name__ not in _WITH_EFFECTS and module.partition(".")[0] in _MODULES
 
 
-def arguments_of(code: CodeType) -> tuple[str, ...]:
-    """Return the names of the locals that hold a frame's arguments, in the order of the code."""
-    starred = sum(
-        bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
-    )
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
-
-
 @hook.cached_only
 def run_again(
     error: BaseException,
@@ -91,7 +84,7 @@ def run_again(
         handled: whether the program may handle it.
         exits: what leaves the ``with`` blocks that the frame begins in, the outermost first.
         function: of the frame's code, which the hook passes over.
-        values: of the arguments, in the order of `arguments_of`.
+        values: of the arguments, in the order of `parameters_of`.
 
     Returns:
         What the function returns, where it has handled the error.
@@ -105,9 +98,7 @@ def run_again(
         try:
             result = _call(function, values)
         except BaseException as raised:
-            own = raised.__traceback__
-            assert own is not None and own.tb_next is not None
-            raised.__traceback__ = own.tb_next.tb_next  # not of this function and `_call`
+            without_latest(without_latest(raised))  # neither this function nor `_call`
             raise
         if handled:
             return result
@@ -129,6 +120,7 @@ def _calls_are_seen() -> bool:
     return hooks is not None or torch._C._len_torch_dispatch_stack() > 0
 
 
+@hook.disabled
 def leave_blocks(error: BaseException, *exits: Any) -> None:
     """Leave ``with`` blocks for an error, the last one first; called from residual code."""
     blocks = contextlib.ExitStack()

@@ -17,7 +17,7 @@ import torch
 
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.bytecode.emitter import Emitter
-from tc.compiler.capture.bytecode.instructions import Handler, Instruction
+from tc.compiler.capture.bytecode.instructions import Handler, Instruction, parameters_of
 from tc.compiler.capture.guards.memo import MakeMemo, reads
 from tc.compiler.capture.resume import rerun
 from tc.compiler.capture.torch_api import overrides
@@ -205,7 +205,7 @@ class Residual:
 
     def _leave(self, exits: Sequence[Value]) -> None:
         """Emit calls of what leaves ``with`` blocks, and raise the error again."""
-        self.load_callable(hook.disabled(rerun.leave_blocks))
+        self.load_callable(rerun.leave_blocks)
         self.e.copy(3)  # the error
         for one in exits:
             self.push(one)
@@ -222,10 +222,10 @@ class Residual:
             self.push(one)
         self.e.build_tuple(len(exits))
         self.e.make_function(hook.uncaptured(self.code.replace()), self.code.co_freevars)
-        arguments = rerun.arguments_of(self.code)
-        for name in arguments:
+        parameters = parameters_of(self.code)
+        for name in parameters:
             self.load_source(LocalSource(name))
-        self.e.build_tuple(len(arguments))
+        self.e.build_tuple(len(parameters))
         self.e.call(5)
         self.e.return_value()
 

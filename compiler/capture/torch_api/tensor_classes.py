@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 #: class of the constructors of one type of elements each, as `torch.LongTensor`
-_TYPED: Any = type(torch.FloatTensor)
+TYPED: Any = type(torch.FloatTensor)
 _NEW = torch._C.TensorBase.__dict__["__new__"]
 
 
@@ -35,7 +35,7 @@ def construct(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Va
             dtype = ConstValue(torch.get_default_dtype())
             return t.output.call_torch(tensor_copy, [args[0].tensor], {"dtype": dtype})
         return _by_sizes_or_numbers(t, kind, args)
-    if isinstance(kind, _TYPED) and not kwargs:
+    if isinstance(kind, TYPED) and not kwargs:
         return _by_sizes_or_numbers(t, kind, args)
     if is_wrapper(kind):
         return t.output.call_torch(kind, args, kwargs)
@@ -62,7 +62,7 @@ def _by_sizes_or_numbers(t: Interpreter, kind: Any, args: Args) -> Value:
     shape = len(args) == 1 and args[0].python_type() is torch.Size
     if not shape and not (len(args) == 1 and isinstance(args[0], SequenceValue)):
         return t.output.call_torch(kind, args, {})
-    of_type = isinstance(kind, _TYPED)
+    of_type = isinstance(kind, TYPED)
     device = torch.device("cuda" if of_type and kind.is_cuda else "cpu")
     dtype = kind.dtype if of_type else torch.get_default_dtype()
     named: dict[str, Value] = {"dtype": ConstValue(dtype), "device": ConstValue(device)}

@@ -190,7 +190,7 @@ def _of_numbers(
     dtype = _dtype_of(leaves) if given is None or t.python.is_none(given) else given.constant()
     if any(_wide(symbol, dtype) is None for symbol in symbols):
         return None
-    if _is_whole(dtype) and not all(map(_may_be_whole, kept)):
+    if is_whole(dtype) and not all(map(_may_be_whole, kept)):
         return None  # eager refuses
     made = _stacked(t, args[0], {**kwargs, "dtype": t.values.known(dtype)})
     return made if isinstance(made, TensorValue) else None
@@ -233,10 +233,10 @@ def _may_be_whole(leaf: NodeValue) -> bool:
     """Return whether a symbol or a tensor of one number may go into a tensor of whole numbers."""
     if not isinstance(leaf, TensorValue):
         return True
-    return _is_whole(leaf.example.dtype)
+    return is_whole(leaf.example.dtype)
 
 
-def _is_whole(dtype: Any) -> bool:
+def is_whole(dtype: Any) -> bool:
     """Return whether a type, if it is one, has no fractions."""
     if not isinstance(dtype, torch.dtype):
         return False

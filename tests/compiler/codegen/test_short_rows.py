@@ -57,7 +57,7 @@ MADE = {
     "columns": lambda y: torch.stack([y[:, 0], y[:, -1] + 1, y[:, 1]], 1),
     "padded": lambda y: F.pad(y, (1, 0, 2, 1)) + 1,
     "rolled": lambda y: y.roll(1, 0) + y.roll(1, 1),
-    "turned": lambda y: y.flip(0) * 2,
+    "from the last row": lambda y: y.flip(0) * 2,
 }
 
 

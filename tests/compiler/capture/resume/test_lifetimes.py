@@ -16,17 +16,16 @@ import torch
 import tc
 
 BREAK = "print(end='')"
-BODIES = {
-    "finally": """
+TRIED = """
 def gen():
     {0}
     try:
         yield 1
         {1}
         yield 2
-    finally:
-        log.append("closed")
-""",
+"""
+BODIES = {
+    "finally": TRIED + "    finally:\n        log.append('closed')\n",
     "with": """
 def gen():
     {0}
@@ -35,17 +34,7 @@ def gen():
         {1}
         yield 2
 """,
-    "handler": """
-def gen():
-    {0}
-    try:
-        yield 1
-        {1}
-        yield 2
-    except BaseException:
-        log.append("caught")
-        raise
-""",
+    "handler": TRIED + "    except BaseException:\n        log.append('caught')\n        raise\n",
     "plain": """
 def gen():
     {0}
