@@ -107,6 +107,9 @@ def warm_up(compiler: str, backend: str) -> None:
     """Load what every compile needs, so that no child has to."""
     start, _ = zoo_judge.COMPILERS[compiler]
     model = _Little()
+    # Before the first fake tensor, after which a CUDA build of PyTorch counts a GPU where there is
+    # none, starts a thread for its gradients, and refuses a backward in any fork.
+    zoo_judge.step(model, model, {"x": torch.randn(2, 6, 8)}, zoo_judge.STEPS[0][0])
     compiled = start(model, backend)
     for mode, index in zoo_judge.STEPS:
         zoo_judge.step(model, compiled, {"x": torch.randn(2 + index, 6, 8)}, mode)

@@ -103,6 +103,7 @@ KNOWN = (
     "two traces disagree on which inputs are written to",
     "a write changes a layout on which later views depend",
     "as_strided addresses memory whose layout differs from the recorded one",
+    "a tensor is written to through as_strided or unfold, which may leave gaps",
 )
 
 
