@@ -39,7 +39,7 @@ FROM_TORCH = {
         hardsigmoid_backward hardswish hardswish_backward hardtanh_backward leaky_relu_backward
         logit logit_backward log_sigmoid_backward log_sigmoid_forward mish mish_backward
         _prelu_kernel _prelu_kernel_backward sigmoid_backward silu_backward softplus
-        softplus_backward softshrink tanh_backward threshold threshold_backward
+        softplus_backward tanh_backward threshold threshold_backward
         _softmax_backward_data _log_softmax_backward_data _safe_softmax""",
     "normalisation": """_native_batch_norm_legit_functional _native_batch_norm_legit.no_stats
         native_batch_norm_backward
@@ -188,6 +188,16 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     return aten.native_dropout(input, p, True)[0]
 
 
+def softshrink(input: Any, lambd: float = 0.5) -> Any:
+    """Stand in for `torch.nn.functional.softshrink`: rounds the result only, as eager does.
+
+    Torch decomposes the op above functionalisation, and rounds each step to a 16-bit float.
+    """
+    x = input.to(torch.promote_types(input.dtype, torch.float32))
+    shrunk = torch.where(x.abs() > lambd, x - x.sign() * lambd, x * 0)  # NaN is kept
+    return shrunk.to(input.dtype)
+
+
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """Write a value at indices, which count from the end where they are negative.
 
@@ -224,6 +234,7 @@ STAND_INS.add(torch.dropout, dropout)
 STAND_INS.add(torch.nn.functional.dropout, dropout)
 STAND_INS.add(torch.nn.functional.interpolate, interpolate)
 STAND_INS.add(torch.nn.functional.pad, pad)
+STAND_INS.add(torch.nn.functional.softshrink, softshrink)
 STAND_INS.add(torch._C._nn.multilabel_margin_loss, multilabel_margin_loss)
 STAND_INS.add(torch.nn.functional.multilabel_margin_loss, functional_multilabel_margin_loss)
 for _function, _laid_out in COMPOSITES.items():
