@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import logging
 import os
 import random
 import resource
@@ -124,9 +123,6 @@ def _run(options: argparse.Namespace) -> int:
 
     torch.set_default_device(options.device)
     warnings.simplefilter("ignore")
-    logging.getLogger("torch._subclasses.fake_tensor").setLevel(
-        logging.CRITICAL
-    )  # errors are asked for
     config.fx_graph_cache = False
     # Python's own watchdog reads the frames of a thread that runs on, and may crash.
     faulthandler.register(signal.SIGALRM, all_threads=False)

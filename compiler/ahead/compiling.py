@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from logging import getLogger
 from typing import Any
 
 from tc import trace
@@ -94,17 +93,11 @@ class Covered:
 
 @contextmanager
 def nothing_changes() -> Iterator[None]:
-    """Restore the random state after a block, as the frame hook does around a compile.
-
-    Torch logs errors of operations over fake tensors; here they are part of the result.
-    """
+    """Restore the random state after a block, as the frame hook does around a compile."""
     of_python, of_torch = random.getstate(), RandomState.now(())
-    errors = getLogger("torch._subclasses.fake_tensor")
-    before, errors.disabled = errors.disabled, True
     try:
         yield
     finally:
-        errors.disabled = before
         random.setstate(of_python)
         of_torch.restore()
 

@@ -13,9 +13,12 @@ to guard.
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from types import FrameType
 from typing import Any, cast
 
 import torch
@@ -143,6 +146,21 @@ UNDECLARED_WRITES = {
     aten.cudnn_batch_norm.default: (3, 4),
     aten.miopen_batch_norm.default: (3, 4),
 }
+
+
+def _is_logged(record: logging.LogRecord) -> bool:
+    """Return whether a record of PyTorch's fake tensors is about no tensor of `EagerLayouts`.
+
+    PyTorch logs what a shape function raises, with a traceback. Of a capture that is a graph break,
+    or what the program expects, and is said where it is handled.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not EagerLayouts.dispatch.__code__:
+        frame = frame.f_back
+    return frame is None
+
+
+logging.getLogger(FakeTensorMode.__module__).addFilter(_is_logged)
 
 
 @cache
