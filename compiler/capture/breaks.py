@@ -271,15 +271,17 @@ class Aftermath(GraphBreak):
 
 
 class TraceAgain(Exception):
-    """Control flow: tracing changed the frame's inputs for good, so the frame is traced again.
+    """Control flow: the frame is traced again: inputs changed for good, or it assumed too much.
 
     Attributes:
         leave_classes: whether the next attempt leaves class statements to Python.
+        assume: whether it may assume that no branch on data is taken that only raises.
     """
 
-    def __init__(self, leave_classes: bool = False) -> None:
+    def __init__(self, leave_classes: bool = False, assume: bool = True) -> None:
         super().__init__()
         self.leave_classes = leave_classes
+        self.assume = assume
 
 
 class SkipFrame(Exception):

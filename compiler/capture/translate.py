@@ -30,6 +30,7 @@ from tc.compiler.capture.guards.filter import GuardFilter, filtered
 from tc.compiler.capture.guards.guard_list import CheckedGuards, build
 from tc.compiler.capture.guards.memo import WORTHWHILE, MakeMemo
 from tc.compiler.capture.parts.identity import lasting
+from tc.compiler.capture.parts.repeatable import may_run_again
 from tc.compiler.capture.resume.breaking import breakable, finish_at_break, looks_back
 from tc.compiler.capture.resume.looks import called_object, code_may_look, may_look
 from tc.compiler.capture.resume.residual import Residual
@@ -156,11 +157,11 @@ def translate(
     """
     make_state(frame.code, str(frame.globals.get("__name__", "")), frame.locals)
     stop: Stop | None = None
-    leave_classes = False
+    leave_classes, assume = False, True
     for attempt in range(MAX_ATTEMPTS):
         translation = Translation(frame, sizes, compile_id, graph_name, stop, attempt)
         translation.t.leave_classes = leave_classes
-        translation.t.output.whole = fullgraph
+        translation.t.output.whole, translation.t.output.may_assume = fullgraph, assume
         translation.guard_filter = guard_filter
         translation.make_memo, translation.make_watch = make_memo, make_watch
         captured: Captured | None = None
@@ -168,7 +169,7 @@ def translate(
             captured = translation.run()
             return captured
         except breaks.TraceAgain as again:
-            leave_classes |= again.leave_classes
+            leave_classes, assume = leave_classes or again.leave_classes, assume and again.assume
             continue
         except breaks.GraphBreak as cause:
             if stop is not None and translation.t.steps >= stop.step:
@@ -274,9 +275,13 @@ class Translation:
             t.guards.recorded.add(kind, PROCESS)
         if levels.depth():
             t.guards.recorded.add("TRANSFORMS", PROCESS)
-        with t.state.kept():
-            ending = self._interpret(root)
-        return self._captured(*ending)
+        try:
+            with t.state.kept():
+                ending = self._interpret(root)
+            return self._captured(*ending)
+        except breaks.GraphBreak:
+            self._check_assumed()
+            raise
 
     def _interpret(self, root: RootFrame) -> tuple[Residual, BreakRecord | None]:
         try:
@@ -310,6 +315,11 @@ class Translation:
             span = (positions.end_lineno, positions.col_offset, positions.end_col_offset)
         places = cause.places or self.root.spots()
         return BreakRecord(cause, places, span, self.attempt, strict=self.t.strict)
+
+    def _check_assumed(self) -> None:
+        """Raise TraceAgain if the graph assumes that no branch raises and Python cannot run it."""
+        if self.t.output.assumes and not may_run_again(self.t.output, self.frame.code):
+            raise breaks.TraceAgain(assume=False) from None
 
     # -- ends ------------------------------------------------------------------------------
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
@@ -375,6 +385,7 @@ class Translation:
                     f"{one.describe()} is abandoned in a try or with block before its end"
                 )
         t = self.t
+        self._check_assumed()
         if levels.modes() != t.state.levels_before:
             raise breaks.SkipFrame("it breaks inside a transform of torch.func")
         r = Residual(t, self.frame.code)

@@ -97,7 +97,7 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
     def _note_effects(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         once, positions, names = _effects(func)
         self.runs_once |= once
-        if not positions:
+        if not positions or (func in UNDECLARED_WRITES and not args[TRAINING]):
             return
         written = [args[at] for at in positions if at < len(args)]
         written += [kwargs[name] for name in names if name in kwargs]
@@ -140,12 +140,14 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
         return (first, *result[1:]) if isinstance(result, tuple) else first
 
 
-#: arguments that ops write to and whose declaration says nothing of it: the running statistics
+#: arguments that ops write to in training and whose declaration says nothing of it: the running
+#: statistics
 UNDECLARED_WRITES = {
     aten.native_batch_norm.default: (3, 4),
     aten.cudnn_batch_norm.default: (3, 4),
     aten.miopen_batch_norm.default: (3, 4),
 }
+TRAINING = 5  # the position of the argument that says so
 
 
 def _is_logged(record: logging.LogRecord) -> bool:

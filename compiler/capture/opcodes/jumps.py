@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.bytecode.resume_functions import is_handed_on
+from tc.compiler.capture.opcodes.raising_branches import truth
 from tc.compiler.capture.values.base import Exhausted, OpaqueValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.functions import GeneratorValue
@@ -33,14 +34,14 @@ def jump(f: Frame, i: Instruction) -> None:
 @opcode(*_conditional("TRUE"))
 def pop_jump_if_true(f: Frame, i: Instruction) -> None:
     """Jump if the top is true."""
-    if f.pop().truth(f.t):
+    if truth(f, f.pop(), i):
         f.jump(i)
 
 
 @opcode(*_conditional("FALSE"))
 def pop_jump_if_false(f: Frame, i: Instruction) -> None:
     """Jump if the top is false."""
-    if not f.pop().truth(f.t):
+    if not truth(f, f.pop(), i):
         f.jump(i)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tc.compiler.capture.bytecode.dialects import DIALECT
 from tc.compiler.capture.bytecode.opcode_table import opcode
+from tc.compiler.capture.opcodes.raising_branches import truth
 from tc.compiler.capture.values.base import NULL
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.slices import SliceValue
@@ -108,7 +109,9 @@ def unary_not(f: Frame, i: Instruction) -> None:
 @opcode("TO_BOOL", since=(3, 13))
 def to_bool(f: Frame, i: Instruction) -> None:
     """Replace the top by its truth."""
-    f.push(ConstValue(f.pop().truth(f.t)))
+    value, following = f.pop(), f.next_instruction()
+    jumps = following.opname.startswith("POP_JUMP_IF_")
+    f.push(ConstValue(truth(f, value, following) if jumps else value.truth(f.t)))
 
 
 @opcode("BINARY_OP")

@@ -93,17 +93,22 @@ def _may_fail(name: str, args: Iterable[Any]) -> bool:
     return any(whole) if name in _OF_INDICES else all(whole)
 
 
-def _is_handled(frame: Any) -> bool:
+def catches_any(frame: Any) -> bool:
+    """Return whether a frame may handle an error of its current instruction, of whatever type."""
+    return _is_handled(frame, frozenset())
+
+
+def _is_handled(frame: Any, others: frozenset[str] = _OTHER_ERRORS) -> bool:
     handler = frame.current.handler
     while handler is not None:
-        if _catches(frame, handler):
+        if _catches(frame, handler, others):
             return True
         handler = handler.target.handler
     return False
 
 
-def _catches(frame: Any, handler: Handler) -> bool:
-    """Return whether a handler is an ``except`` clause for such errors, or a ``with`` block."""
+def _catches(frame: Any, handler: Handler, others: frozenset[str]) -> bool:
+    """Return whether a handler is a ``with`` block, or an ``except`` clause not only for others."""
     instructions, index = frame.program.instructions, frame.program.index
     at = index[id(handler.target)] + 1
     found: list[Any] = []
@@ -112,7 +117,7 @@ def _catches(frame: Any, handler: Handler) -> bool:
         if one.opname == "WITH_EXCEPT_START":
             return _may_suppress(frame, handler)
         if one.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
-            if not _OTHER_ERRORS.issuperset(found):
+            if not others.issuperset(found):
                 return True
             following = next(jump for jump in instructions[at:] if jump.target is not None)
             at, found = index[id(following.target)], []

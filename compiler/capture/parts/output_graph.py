@@ -96,6 +96,8 @@ class OutputGraph:
         derived: the tensor subclasses among the values.
         whole: whether the user asked for one graph.
         handled: whether the program may handle an error that a call of the graph raises.
+        may_assume: whether branches on data that only raise may become assertions.
+        assumes: whether one did.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
 
@@ -108,6 +110,8 @@ class OutputGraph:
         self.derived = DerivedTensors()
         self.whole = False
         self.handled = False
+        self.may_assume = True
+        self.assumes = False
         self.exits: list[Value] = []
         self._names: set[str] = set()  # of inputs
         self._by_example: dict[int, TensorValue] = {}

@@ -7,8 +7,7 @@ error, its ``except`` and ``finally`` clauses, what leaves its ``with`` blocks, 
 are eager's.
 
 A graph that has begun and failed can have left something behind. Only one of which nothing stays
-is followed by a run of Python: it has no writes to its inputs, draws no random numbers, and calls
-only functions of torch.
+is followed by a run of Python (`parts/repeatable.py`).
 """
 
 from __future__ import annotations
@@ -16,57 +15,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Sequence
-from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import Any
 
 import torch
-from torch import fx
-from torch._ops import OpOverload, OpOverloadPacket
 
 from tc.compiler.capture import hook
 from tc.compiler.capture.bytecode.tracebacks import without_latest
-from tc.compiler.core.memory import storage_id
-
-if TYPE_CHECKING:
-    from tc.compiler.capture.tracer import Tracer
-
-#: flags of code whose frames cannot be entered by a call
-_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_FUNCTION = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
-
-#: methods and functions that call hooks, or leave gradients
-_WITH_EFFECTS = frozenset({"backward", "grad"})
-_FUNCTIONS = (OpOverload, OpOverloadPacket, FunctionType, BuiltinFunctionType)
-#: packages whose functions graphs call, but for the user's and tc's
-_MODULES = frozenset({"torch", "_operator", "operator", "builtins", "math"})
-
-
-def may_run_again(t: Tracer, code: CodeType) -> bool:
-    """Return whether Python may run a frame from its start after the frame's graph has raised."""
-    if code.co_flags & _SUSPENDED or code.co_flags & _FUNCTION != _FUNCTION:
-        return False
-    output, mode = t.output, t.shapes.mode
-    if output.derived.below or mode.runs_once or not all(map(_is_of_torch, output.graph.nodes)):
-        return False
-    examples = [entry.value.example for entry in output.inputs]
-    try:
-        inputs = {storage_id(one) for one in examples if isinstance(one, torch.Tensor)}
-    except NotImplementedError:  # a sparse one, whose memory is that of others
-        return not mode.written
-    return inputs.isdisjoint(mode.written)
-
-
-def _is_of_torch(node: fx.Node) -> bool:
-    """Return whether a node calls only code of torch, whose effects fakes show."""
-    if node.op == "call_method":
-        return node.target not in _WITH_EFFECTS
-    if node.op != "call_function":
-        return node.op != "call_module"
-    target = node.target
-    if not isinstance(target, _FUNCTIONS):
-        return False
-    module = target.__module__ or ""  # methods of C++ objects have none
-    return target.__name__ not in _WITH_EFFECTS and module.partition(".")[0] in _MODULES
+from tc.compiler.capture.opcodes.raising_branches import BRANCH
 
 
 @hook.cached_only
@@ -87,20 +43,22 @@ def run_again(
         values: of the arguments, in the order of `parameters_of`.
 
     Returns:
-        What the function returns, where it has handled the error.
+        What the function returns, where it has handled the error, or has not taken the branch: in
+        Python a sum may have been rounded otherwise.
 
     Raises:
         BaseException: what the function raises; `error` if it raises nothing and handles nothing,
             because compiled code has failed where Python does not, or if it is no `Exception`, or
             if the user's code sees each operation, and so may have raised it.
     """
-    if isinstance(error, Exception) and not _calls_are_seen():
+    branch = isinstance(error, RuntimeError) and str(error).startswith(BRANCH)
+    if branch or (isinstance(error, Exception) and not _calls_are_seen()):
         try:
             result = _call(function, values)
         except BaseException as raised:
             without_latest(without_latest(raised))  # neither this function nor `_call`
             raise
-        if handled:
+        if handled or branch:
             return result
         error.add_note(
             "Python ran the function again without an error: compiled code is at fault, and "

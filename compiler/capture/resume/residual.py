@@ -19,6 +19,7 @@ from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.bytecode.emitter import Emitter
 from tc.compiler.capture.bytecode.instructions import Handler, Instruction, parameters_of
 from tc.compiler.capture.guards.memo import MakeMemo, reads
+from tc.compiler.capture.parts.repeatable import may_run_again
 from tc.compiler.capture.resume import rerun
 from tc.compiler.capture.torch_api import overrides
 from tc.compiler.capture.traceable import set_error_on_graph_break
@@ -169,7 +170,7 @@ class Residual:
         for source in sources:
             self._share_prefix(source, prefixes)
         below = overrides.runner(self.t)
-        if rerun.may_run_again(self.t, self.code):
+        if may_run_again(self.t.output, self.code):
             self.e.handler = self._handler(lambda: self._run_again(exits))
         elif exits:
             self.e.handler = self._handler(lambda: self._leave(exits))
