@@ -48,6 +48,7 @@ from tc.compiler.errors import is_own
 from tc.trace.places import StackFrame
 
 MAX_ATTEMPTS = 64
+_OF_DATA = (breaks.DATA_BRANCH, breaks.TENSOR_ITEM)
 
 
 @dataclass(frozen=True)
@@ -279,8 +280,8 @@ class Translation:
             with t.state.kept():
                 ending = self._interpret(root)
             return self._captured(*ending)
-        except breaks.GraphBreak:
-            self._check_assumed()
+        except breaks.GraphBreak as cause:
+            self._check_assumed(t.output.checks_data and cause.reason in _OF_DATA)
             raise
 
     def _interpret(self, root: RootFrame) -> tuple[Residual, BreakRecord | None]:
@@ -316,9 +317,14 @@ class Translation:
         places = cause.places or self.root.spots()
         return BreakRecord(cause, places, span, self.attempt, strict=self.t.strict)
 
-    def _check_assumed(self) -> None:
-        """Raise TraceAgain if the graph assumes that no branch raises and Python cannot run it."""
-        if self.t.output.assumes and not may_run_again(self.t.output, self.frame.code):
+    def _check_assumed(self, in_vain: bool = False) -> None:
+        """Raise TraceAgain if the graph assumes that no branch raises and Python cannot run it.
+
+        Args:
+            in_vain: whether a check that may be omitted breaks the graph.
+        """
+        output = self.t.output
+        if in_vain or (output.assumes and not may_run_again(output, self.frame.code)):
             raise breaks.TraceAgain(assume=False) from None
 
     # -- ends ------------------------------------------------------------------------------

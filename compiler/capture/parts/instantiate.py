@@ -35,6 +35,7 @@ PLAIN_METACLASSES = (type, abc.ABCMeta)
 FOLDED_BASES = (np.generic, np.dtype)
 FOLDED = (
     torch.device, torch.finfo, torch.iinfo, torch.dtype, complex, bytes, np.finfo, np.iinfo,
+    type(torch.distributions.Categorical.probs),
 )  # fmt: skip
 
 

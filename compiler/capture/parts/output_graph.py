@@ -98,6 +98,7 @@ class OutputGraph:
         handled: whether the program may handle an error that a call of the graph raises.
         may_assume: whether branches on data that only raise may become assertions.
         assumes: whether one did.
+        checks_data: whether the arguments of distributions are checked, which may break the graph.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
 
@@ -112,6 +113,7 @@ class OutputGraph:
         self.handled = False
         self.may_assume = True
         self.assumes = False
+        self.checks_data = False
         self.exits: list[Value] = []
         self._names: set[str] = set()  # of inputs
         self._by_example: dict[int, TensorValue] = {}

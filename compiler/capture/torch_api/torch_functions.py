@@ -18,6 +18,7 @@ from tc.compiler.capture.values.array_calls import tensor_copy
 from tc.compiler.capture.values.arrays import COPY_OPTIONS, ArrayValue, unboxed
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.functions import wrap_function
 from tc.compiler.capture.values.handlers import BY_NAME, HANDLERS, Handler, handles
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 from tc.compiler.core.gpu import mark_warmup_incomplete
@@ -80,7 +81,14 @@ class TorchValue(KnownObject):
         name = getattr(self.obj, "__name__", "")
         if name in REFUSED:
             self.cannot(breaks.BUILTIN_CALL, f"torch.{name}()")
-        return t.output.call_torch(self.obj, args, kwargs)
+        try:
+            return t.output.call_torch(self.obj, args, kwargs)
+        except breaks.GraphBreak as cause:
+            written_in_python = isinstance(self.obj, types.FunctionType)
+            if not (cause.reason in (breaks.TENSOR_ITEM, breaks.DATA_GUARD) and written_in_python):
+                raise
+        # It looks at data, perhaps for no more than to check its arguments.
+        return wrap_function(t, self.obj, self.source).call(t, args, kwargs)
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)

@@ -146,6 +146,8 @@ class GraphInterface(Protocol):
     """The interface of the graph under construction."""
 
     calls: int
+    may_assume: bool
+    checks_data: bool
 
     @property
     def scopes(self) -> list[Scope]:

@@ -98,7 +98,9 @@ class Attributed(Value):
         if raw is MISSING:
             return None
         if name == "_validate_args" and issubclass(self.cls, torch.distributions.Distribution):
-            return ConstValue(False)  # a check that reads the data, which compiled code omits
+            if not t.output.may_assume:
+                return ConstValue(False)  # a check that reads the data, omitted rather than break
+            t.output.checks_data = True
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
     def _data_descriptor(self, t: Interpreter, raw: Any, name: str) -> Value | None:
