@@ -92,19 +92,22 @@ class _Writer:
         self.members = {member.name: member for member in group.members}
         self.scratch: dict[str, Scratch] = {}
         self.placed: dict[str, str] = {}
-        for member in group.members:
-            self.placed[member.name] = self._placement(member)
+        used: dict[str, set[int]] = {member.name: set() for member in group.members}
+        for member in reversed(group.members):  # what reads a value comes before it
+            name, number = member.name, passes.number[member.name]
+            placed = self.placed[name] = self._placement(member, max(used[name], default=number))
+            for other in used.keys() & reads(member.node):
+                used[other] |= {number} | (used[name] if placed == "again" else set())
 
-    def _placement(self, member: Member) -> str:
-        """Return how later passes get a value: ``local``, ``again``, ``scratch`` or ``memory``."""
+    def _placement(self, member: Member, last: int) -> str:
+        """Return how later passes get a value: ``local``, ``again``, ``scratch`` or ``memory``.
+
+        Args:
+            last: the last pass that needs the value.
+        """
         if member.level == "row" or isinstance(member.node, Reduction):
             return "local"
-        number = self.passes.number[member.name]
-        later = [
-            m
-            for m in self.group.members
-            if member.name in reads(m.node) and self.passes.number[m.name] > number
-        ]
+        later = last > self.passes.number[member.name]
         if not later or member.name in self.needed:
             return "memory" if later else "local"
         once = isinstance(member.node, Scan)  # its elements cannot be recomputed one by one
