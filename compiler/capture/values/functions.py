@@ -122,6 +122,12 @@ def guard_empty(t: Interpreter, source: Source) -> None:
     t.guards.add("BOOL", CallSource(source, is_empty, "is_empty({})"), True)
 
 
+#: attributes of a function that its calls read
+PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+#: attributes of a function that cannot be replaced, or that stand for all others
+FIXED = ("__builtins__", "__closure__", "__dict__", "__globals__")
+
+
 class FunctionValue(Value):
     """A Python function: a real one, or one made by traced code."""
 
@@ -133,7 +139,6 @@ class FunctionValue(Value):
         module_globals: dict[str, Any],
         name: str,
         defaults: list[Slot] | None = None,
-        kwdefaults: dict[str, Value] | None = None,
         closure: tuple[CellValue, ...] = (),
         obj: types.FunctionType | None = None,
         source: Source | None = None,
@@ -142,11 +147,12 @@ class FunctionValue(Value):
         self.module_globals = module_globals
         self.name = name
         self.defaults = TupleValue(defaults or [])
-        self.kwdefaults = kwdefaults or {}
+        self.kwdefaults: DictValue | None = None
         self.closure = closure
         self.obj: types.FunctionType | None = obj
         self.source = source
         self.extra: dict[str, Value] = {}
+        self._space: Value | None = None
 
     def python_type(self) -> type:
         return types.FunctionType
@@ -176,15 +182,7 @@ class FunctionValue(Value):
         if name == "__get__":
             return LambdaValue(self._bind, f"{self.name}.__get__")
         if self.obj is not None:
-            if not hasattr(self.obj, name):
-                t.guards.add("NO_ATTR", self.source or t.values.object_source(self.obj), name)
-                return t.python.raise_(
-                    AttributeError, f"'function' object has no attribute '{name}'"
-                )
-            found = getattr(self.obj, name)
-            if self.source is not None:
-                return t.values.wrap(found, AttrSource(self.source, name))
-            return t.values.known(found)
+            return self._attr_of_real(t, self.obj, name)
         if name == "__dict__":
             return FunctionDict(self)
         known = self._known_attr(t, name)
@@ -193,6 +191,33 @@ class FunctionValue(Value):
         if not hasattr(types.FunctionType, name):
             return t.python.raise_(AttributeError, f"'function' object has no attribute '{name}'")
         return super().attr(t, name)
+
+    def _attr_of_real(self, t: Interpreter, obj: types.FunctionType, name: str) -> Value:
+        """Return an attribute of a real function: its default values and names are live objects."""
+        if name == "__kwdefaults__":
+            return ConstValue(None) if self.kwdefaults is None else self.kwdefaults
+        if name == "__dict__":
+            return self._space_of_real(t)
+        space = self._space
+        if space is not None and not hasattr(types.FunctionType, name):
+            if space.method(t, "__contains__", [ConstValue(name)], {}).truth(t):
+                return space.item(t, ConstValue(name))
+        elif hasattr(obj, name):
+            found = getattr(obj, name)
+            if self.source is None and not isinstance(found, dict | list | set):
+                return t.values.known(found)
+            return t.values.wrap(found, AttrSource(t.values.source_of(self), name))
+        else:
+            t.guards.add("NO_ATTR", t.values.source_of(self), name)
+        return t.python.raise_(AttributeError, f"'function' object has no attribute '{name}'")
+
+    def _space_of_real(self, t: Interpreter) -> Value:
+        """Return the ``__dict__`` of a real function, through which stored attributes are read."""
+        if self._space is None:
+            assert self.obj is not None
+            source = AttrSource(t.values.source_of(self), "__dict__")
+            self._space = t.values.wrap(self.obj.__dict__, source)
+        return self._space
 
     def _known_attr(self, t: Interpreter, name: str) -> Value | None:
         """Return a standard attribute of a function that traced code made."""
@@ -204,15 +229,14 @@ class FunctionValue(Value):
             first = self.code.co_consts[0] if self.code.co_consts else None
             return t.values.known(first if isinstance(first, str) else None)
         if name == "__annotations__":
-            return t.values.dict_of([])
+            self.extra[name] = t.values.dict_of([])
+            return self.extra[name]
         if name == "__type_params__" and RUNNING >= (3, 12):
             return t.values.known(())
         if name == "__defaults__":
             return self.defaults if self.defaults.slots else ConstValue(None)
         if name == "__kwdefaults__":
-            return (
-                t.values.dict_of(self.kwdefaults.items()) if self.kwdefaults else ConstValue(None)
-            )
+            return ConstValue(None) if self.kwdefaults is None else self.kwdefaults
         if name == "__closure__":
             return TupleValue(list(self.closure)) if self.closure else ConstValue(None)
         return None
@@ -221,39 +245,55 @@ class FunctionValue(Value):
         return self if t.python.is_none(args[0]) else MethodValue(args[0], self)
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        """Store an attribute; what a call reads takes the place of what the function had."""
         if self.obj is not None:
+            if hasattr(types.FunctionType, name):
+                super().set_attr(t, name, value)
+            self._space_of_real(t).set_item(t, ConstValue(name), value)
+        elif name in PARTS:
+            self._set_part(t, name, value)
+        elif name in FIXED:
             super().set_attr(t, name, value)
-        self.extra[name] = value
+        else:
+            self.extra[name] = value
+
+    def _set_part(self, t: Interpreter, name: str, value: Value) -> None:
+        given = None if t.python.is_none(value) else value
+        if name == "__defaults__" and (given is None or type(given) is TupleValue):
+            self.defaults = TupleValue([]) if given is None else given
+        elif name == "__kwdefaults__" and (given is None or type(given) is DictValue):
+            self.kwdefaults = given
+        elif name == "__code__" and self._takes(value):
+            self.code = value.constant()
+        else:
+            super().set_attr(t, name, value)
+
+    def _takes(self, code: Value) -> bool:
+        """Return whether Python lets the function have another code."""
+        if not issubclass(code.python_type(), types.CodeType):
+            return False
+        return len(code.constant().co_freevars) == len(self.closure)
+
+    def del_attr(self, t: Interpreter, name: str) -> None:
+        """Delete an attribute that the program stored."""
+        if self.obj is not None or name not in self.extra or hasattr(types.FunctionType, name):
+            super().del_attr(t, name)
+        del self.extra[name]
 
     def children(self, t: Interpreter) -> list[Value]:
-        own = [*self.closure, *self.defaults.values(t), *self.kwdefaults.values()]
-        return [*own, *self.extra.values()]
+        own = [*self.closure, *self.defaults.values(t), *self.extra.values()]
+        return own if self.kwdefaults is None or self.obj is not None else [*own, self.kwdefaults]
 
     def rebuild(self, r: ResidualInterface) -> None:
         if self.obj is not None:
             r.load_object(self.obj)
             return
-        names = self.code.co_freevars
-        if len(self.closure) != len(names) or self.module_globals is not r.globals:
-            self._rebuild_elsewhere(r)
-        else:
-            r.make_function(self)
+        r.make_function(self)
         for name, value in self.extra.items():
             r.e.copy(1)
             r.push(value)
             r.e.swap(2)
             r.e.store_attr(name)
-
-    def _rebuild_elsewhere(self, r: ResidualInterface) -> None:
-        r.load_callable(types.FunctionType)
-        r.e.load_const(self.code)
-        r.load_object(self.module_globals)
-        r.e.load_const(self.name)
-        r.push_slots(self.defaults.slots)
-        r.e.build_tuple(len(self.defaults.slots))
-        r.push_slots(list(self.closure))
-        r.e.build_tuple(len(self.closure))
-        r.e.call(5)
 
 
 class FunctionDict(DictValue):
@@ -480,10 +520,10 @@ def wrap_function(t: Interpreter, obj: types.FunctionType, source: Source | None
     value.defaults = TupleValue(
         t.values.lazy_slots(obj.__defaults__ or (), AttrSource(from_source, "__defaults__"))
     )
-    for name, default in (obj.__kwdefaults__ or {}).items():
-        value.kwdefaults[name] = t.values.wrap(
-            default, ItemSource(AttrSource(from_source, "__kwdefaults__"), name)
-        )
+    if obj.__kwdefaults__ is not None:
+        named = t.values.wrap(obj.__kwdefaults__, AttrSource(from_source, "__kwdefaults__"))
+        assert isinstance(named, DictValue)
+        value.kwdefaults = named
     return value
 
 
