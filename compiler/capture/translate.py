@@ -39,7 +39,8 @@ from tc.compiler.capture.torch_api.optimizers import make_state
 from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
 from tc.compiler.capture.values.exceptions import ExceptionValue
-from tc.compiler.capture.values.functions import CellValue, GeneratorValue
+from tc.compiler.capture.values.functions import CellValue
+from tc.compiler.capture.values.generators import GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
 from tc.compiler.core.sources import LocalSource, Scope

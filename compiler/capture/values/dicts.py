@@ -237,7 +237,9 @@ class DictView(Value):
             if self.name == "keys":
                 return ConstValue(self.owner.has(t, args[0]))
             return ListValue(list(self.contents(t))).method(t, name, args, kwargs)
-        if self.name == "keys":
+        if name == "__len__" and not args:
+            return self.length(t)
+        if self.name == "keys" or name == "isdisjoint":
             return t.values.set_of(self.contents(t)).method(t, name, args, kwargs)
         return super().method(t, name, args, kwargs)
 

@@ -1,24 +1,19 @@
-"""Callables that are inlined: functions and methods; cells and generators."""
+"""Callables that are inlined: functions and methods; cells."""
 
 from __future__ import annotations
 
-import inspect
 import types
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.dialects import RUNNING
 from tc.compiler.capture.guards.facts import is_empty
 from tc.compiler.capture.values.base import (
     UNBOUND,
     Args,
-    Exhausted,
     Kwargs,
     LambdaValue,
     NotConstant,
     OpaqueValue,
-    Raised,
     Slot,
     Value,
 )
@@ -28,7 +23,7 @@ from tc.compiler.capture.values.dicts import DictValue, Entries
 from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalsSource, Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 class CellValue(Value):
@@ -407,101 +402,6 @@ class FunctionWrapperValue(OpaqueValue):
         return super().attr(t, name)
 
 
-class GeneratorValue(Value):
-    """A generator made by traced code: a frame that is interpreted from yield to yield."""
-
-    noun = "a generator"
-
-    def __init__(
-        self, frame: FrameInterface, function: FunctionValue, args: Args, kwargs: Kwargs
-    ) -> None:
-        self.frame = frame
-        self.has_ended = False
-        self._function = function
-        self._args = list(args)
-        self._kwargs = kwargs
-
-    def python_type(self) -> type:
-        return types.GeneratorType
-
-    def truth(self, t: Interpreter) -> bool:
-        return True
-
-    def describe(self) -> str:
-        return f"generator {self.frame.code.co_name}"
-
-    def iterate(self, t: Interpreter) -> Value:
-        return self
-
-    def advance(self, t: Interpreter) -> Value:
-        return self.send(t, ConstValue(None))
-
-    @property
-    def needs_closing(self) -> bool:
-        """Return whether closing or dropping it would run a handler or a `finally`."""
-        return not self.has_ended and self.frame.runs_code_if_closed
-
-    @property
-    def may_need_closing(self) -> bool:
-        """Return whether it has not started, and dropping it later may run code of its own."""
-        return not self.frame.started and self.frame.may_run_code_if_closed
-
-    def send(self, t: Interpreter, value: Value) -> Value:
-        """Run to the next yield. Raises Exhausted at the end, with the return value as argument."""
-        if self.has_ended:
-            raise Exhausted
-        if not self.frame.started:
-            t.effects.generators.append(self)
-        try:
-            return self.frame.run_to_yield(value)
-        except Raised as raised:
-            if issubclass(raised.value.python_type(), StopIteration):
-                t.python.raise_(RuntimeError, "generator raised StopIteration")
-            raise
-
-    def attr(self, t: Interpreter, name: str) -> Value:
-        return t.attributes.builtin_method(self, name)
-
-    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name in ("__next__", "send"):
-            try:
-                return self.send(t, args[0] if args else ConstValue(None))
-            except Exhausted as end:
-                end.as_raised(t)
-        if name == "__iter__":
-            return self
-        if name == "close":
-            if self.needs_closing:
-                self.cannot(breaks.UNSUPPORTED_CALL, "generator.close()")
-            self.has_ended = True
-            return ConstValue(None)
-        return super().method(t, name, args, kwargs)
-
-    def children(self, t: Interpreter) -> list[Value]:
-        if self.has_ended or self.frame.returned is not None:
-            return []
-        if self.frame.started:
-            raise breaks.SkipFrame(f"{self.describe()} is partly consumed at a graph break")
-        return [self._function, *self._args, *self._kwargs.values()]
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        """Call the function again, which runs none of its code, or make an ended generator."""
-        if not self.children(r.t):
-            r.load_callable(_ended_generator)
-            r.e.call(0)
-            return
-        r.e.before_callable()
-        r.push(self._function)
-        r.e.after_callable()
-        r.push_slots([*self._args, *self._kwargs.values()])
-        r.e.call(len(self._args), tuple(self._kwargs))
-
-
-def _ended_generator() -> Generator[Any, None, None]:
-    """Return a generator without items; for residual code."""
-    yield from ()
-
-
 def wrap_function(t: Interpreter, obj: types.FunctionType, source: Source | None) -> FunctionValue:
     """Return the value of a real function; its defaults and cells are wrapped on first use."""
     from_source = source if source is not None else t.values.object_source(obj)
@@ -525,9 +425,3 @@ def wrap_function(t: Interpreter, obj: types.FunctionType, source: Source | None
         assert isinstance(named, DictValue)
         value.kwdefaults = named
     return value
-
-
-def refuse_coroutine(code: types.CodeType) -> None:
-    """Break the graph at coroutines and asynchronous generators."""
-    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        raise breaks.GraphBreak(breaks.GENERATOR, code.co_name)

@@ -63,6 +63,7 @@ def _raise_refusal(t: Interpreter, function: FunctionValue, args: Args, kwargs: 
     cells = tuple(types.CellType() for _ in code.co_freevars)
     stand_in = types.FunctionType(code, {}, function.name, defaults, cells)
     named = function.kwdefaults
-    stand_in.__kwdefaults__ = named and dict.fromkeys(t.python.concrete_list(named.keys(t)))
+    if named is not None:
+        stand_in.__kwdefaults__ = dict.fromkeys(t.python.concrete_list(named.keys(t)))
     stand_in.__qualname__ = function.name
     t.python.fold(stand_in, *(None for _ in args), **dict.fromkeys(kwargs))

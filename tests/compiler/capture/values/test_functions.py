@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -196,7 +197,7 @@ def of_another_module(x):
 class another_module(types.ModuleType):
     """A stand-in for another module, whose functions have globals of their own."""
 
-    space: dict = {}
+    space: ClassVar[dict[str, Any]] = {}
     exec("def make(k):\n def g(y, a=2, *, q=1): return y + k + a + q\n return g", space)
     make = space["make"]
 
