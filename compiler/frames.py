@@ -324,8 +324,9 @@ class FrameCompiler:
                 raise Unsupported(f"no graph under fullgraph=True: {skip}") from None
             state["idle"] = state.get("idle", 0) + 1
             if skip.harmless and state["idle"] < IDLE_TRIES:
-                return hook.RunOnce()  # other arguments may lead to tensor operations
-            return hook.RunOnce() if in_transform() else hook.Skip(str(skip))
+                return hook.RunOnce(skip.idle)  # other arguments may lead to tensor operations
+            alone = skip.idle and self.options.fullgraph  # callees need not be one graph each
+            return hook.RunOnce(alone) if in_transform() else hook.Skip(str(skip), alone)
         except (Unsupported, OptionError) as error:  # of the program, or of what it asks for
             reporter.finish(None, error)
             raise

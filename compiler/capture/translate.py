@@ -177,6 +177,8 @@ def translate(
                 continue
             if not fullgraph and translation.breaks_before_tensors():
                 raise breaks.SkipFrame(f"{cause.title}, before any tensor", harmless=True) from None
+            if translation.breaks_at_items_of_python(cause):
+                raise breaks.SkipFrame("Python iterates for it", harmless=True) from None
             record = translation.record(cause.with_traceback(None))  # which keeps the trace alive
             if not (isinstance(cause, breaks.Aftermath) or translation.begins_with_break(cause)):
                 on_break(record)
@@ -191,6 +193,10 @@ def translate(
             if captured is None:
                 translation.t.forget()
     raise breaks.SkipFrame(f"it broke the graph in {MAX_ATTEMPTS} attempts at different places")
+
+
+#: the parameter of a comprehension's code, up to Python 3.11, and of a generator expression's
+ITERATED = ".0"
 
 
 @dataclass(frozen=True)
@@ -317,7 +323,7 @@ class Translation:
         if self.t.output.calls == 0 and isinstance(value, GeneratorValue):
             value.children(self.t)  # running it ahead may do tensor operations
         if self.t.output.calls == 0:
-            raise breaks.SkipFrame("it does no tensor operation", harmless=True)
+            raise breaks.SkipFrame("it does no tensor operation", idle=True)
         r = self._begin([value], at_break=False)
         r.push(value)
         r.e.return_value()
@@ -367,6 +373,16 @@ class Translation:
         idle = self.t.output.calls == 0 and not self.t.strict
         resumed = is_resumed(self.frame.code)
         return idle and not resumed and is_packages_without_tensors(self.frame)
+
+    def breaks_at_items_of_python(self, cause: breaks.GraphBreak) -> bool:
+        """Return whether a break is that of a comprehension whose caller Python runs.
+
+        Nothing can look ahead in the iterator that it gets, unless it is over a list or tuple.
+        """
+        root = self.root
+        if cause.frame is not root or root.current.opname != "FOR_ITER" or self.t.output.calls:
+            return False
+        return root.is_bound(ITERATED) and root.stack[-1] is root.local(ITERATED)
 
     def _begin(self, values: list[Value], at_break: bool = True) -> Residual:
         """Emit the start of the residual code: graph call, new values, effects."""

@@ -33,6 +33,8 @@ from tc.compiler.capture.values.itertools_iterators import (
     RepeatIterator,
     SliceIterator,
     StarMapIterator,
+    TeeIterator,
+    TeeSource,
     WhileIterator,
     ZipLongestIterator,
 )
@@ -249,6 +251,14 @@ for _function in (itertools.product, itertools.permutations, itertools.combinati
 @builtin(itertools.pairwise)
 def _pairwise(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return PairwiseIterator(args[0].iterate(t))
+
+
+@builtin(itertools.tee)
+def _tee(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    source, count = args[0].iterate(t), int(t.python.concrete(args[1])) if args[1:] else 2
+    first = source if isinstance(source, TeeIterator) else TeeIterator(TeeSource(source))
+    more = [TeeIterator(first.shared, first.index) for _ in range(count - 1)]
+    return TupleValue([first, *more][:count])
 
 
 @builtin(itertools.groupby)
