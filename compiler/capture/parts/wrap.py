@@ -442,7 +442,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (lambda obj: numpy_name(obj) is not None, _numpy_function),
     (_kind(list, collections.deque), _list),
     (_kind(tuple, torch.Size), _tuple),
-    (lambda obj: isinstance(obj, tuple) and hasattr(type(obj), "_fields"), _tuple),
+    (lambda obj: isinstance(obj, tuple) and is_heap_type(type(obj)), _tuple),
     (lambda obj: is_struct_sequence(type(obj)), _tuple),
     (_kind(*DICT_KINDS), _dict),
     (dict_objects.accepts, dict_objects.wrap_dict_object),

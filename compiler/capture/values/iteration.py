@@ -41,6 +41,7 @@ from tc.compiler.capture.values.itertools_iterators import (
 from tc.compiler.capture.values.lookup import MISSING, full_name, has_any, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.capture.values.tuple_objects import OwnTupleValue
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if owner.dunder(t, "__len__") is None or owner.dunder(t, "__getitem__") is None:
             return t.python.raise_(TypeError, f"'{full_name(kind)}' object is not reversible")
         return ReversedIterator(owner, t.python.concrete(owner.length(t)) - 1)
+    if isinstance(owner, OwnTupleValue):
+        return owner.reversed(t)
     if isinstance(owner, TensorValue):
         return owner.method(t, "flip", [ConstValue(0)], {}) if owner.example.dim() else owner
     if isinstance(owner, ListValue) and not isinstance(owner, DequeValue):
