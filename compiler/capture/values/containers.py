@@ -561,7 +561,15 @@ SEQUENCE_METHODS: dict[str, Callable[..., Value]] = {
     "__mul__": lambda t, x, other: t.python.binary("mul", x, other),
     "__eq__": lambda t, x, other: t.python.binary("eq", x, other),
 }
+
+
+def _initialise(t: Interpreter, x: ListValue, *items: Value) -> Value:
+    _clear(t, x)
+    return _extend(t, x, *items) if items else ConstValue(None)
+
+
 LIST_METHODS: dict[str, Callable[..., Value]] = {
+    "__init__": _initialise,
     "append": _append,
     "extend": _extend,
     "__iadd__": _iadd,

@@ -410,6 +410,7 @@ DICT_METHODS: dict[str, Callable[..., Value]] = {
     "setdefault": _setdefault,
     "pop": _pop,
     "popitem": _popitem,
+    "__init__": _update,
     "update": _update,
     "clear": _clear,
     "copy": _copy,
