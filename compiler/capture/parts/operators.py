@@ -96,12 +96,11 @@ class Operators:
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
         left, right = decided(self.t, left), decided(self.t, right)
-        sides = left, right
-        if any(isinstance(side, ListObjectValue) for side in sides):
-            plain = [items_for(name, side) for side in sides]
+        if isinstance(left, ListObjectValue) or isinstance(right, ListObjectValue):
+            plain = items_for(name, left), items_for(name, right)
             if not any(isinstance(side, ListObjectValue) for side in plain):
-                found = self.binary(name, *plain)
-                return left if found is plain[0] else found
+                result = self.binary(name, *plain)
+                return left if result is plain[0] else result
         if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
             return self._array_binary(name, left, right)
         if name in COMPARISONS:

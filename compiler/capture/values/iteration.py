@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture.traceable import groupby
-from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
+from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Slot, Value
 from tc.compiler.capture.values.builtins import BUILTINS, CLASS_METHODS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue, is_not_implemented
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, sort_values
@@ -260,8 +260,9 @@ def _pairwise(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _tee(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     source, count = args[0].iterate(t), int(t.python.concrete(args[1])) if args[1:] else 2
     first = source if isinstance(source, TeeIterator) else TeeIterator(TeeSource(source))
-    more = [TeeIterator(first.shared, first.index) for _ in range(count - 1)]
-    return TupleValue([first, *more][:count])
+    copies: list[Slot] = [first]
+    copies += [TeeIterator(first.shared, first.index) for _ in range(count - 1)]
+    return TupleValue(copies[:count])
 
 
 @builtin(itertools.groupby)

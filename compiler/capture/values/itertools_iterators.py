@@ -104,7 +104,7 @@ class TeeSource(Value):
 class TeeIterator(LazyIterator):
     """One of the iterators that ``itertools.tee`` returns."""
 
-    kind = type(itertools.tee(())[0])
+    kind: type = type(itertools.tee(())[0])
 
     def __init__(self, shared: TeeSource, index: int = 0) -> None:
         self.shared = shared

@@ -55,6 +55,10 @@ class Named(collections.namedtuple("Named", "one two")):
     """A named tuple."""
 
 
+class OwnList(list):
+    """A class derived from list."""
+
+
 class OwnDict(dict):
     """A class derived from dict."""
 
@@ -131,6 +135,7 @@ PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
     (lambda: ({"a": 2}, {"a": 3}), _item),
     (lambda: (collections.OrderedDict(a=2), collections.OrderedDict(a=3)), _item),
     (lambda: (OwnDict(a=2), OwnDict(a=3)), _item),
+    (lambda: (OwnList([2, 3]), OwnList([2, 4])), _summed),
     (lambda: (types.MappingProxyType({"a": 2}), types.MappingProxyType({"a": 3})), _item),
     (lambda: ({2}, {3}), _summed),
     (lambda: ({2, 3}, {2.0, 3}), lambda x, o: x.long() + sum(o)),
