@@ -319,6 +319,12 @@ class OpaqueValue(Value):
         )
         return f"{self.source.pretty} ({name})" if self.source else f"a {name}"
 
+    def truth(self, t: Interpreter) -> bool:
+        kind = type(self.obj)  # which is guarded, and watched for special methods
+        if any(type_lookup(kind, name) is not MISSING for name in ("__bool__", "__len__")):
+            return super().truth(t)
+        return True
+
     def attr(self, t: Interpreter, name: str) -> Value:
         if read_runs_python(self.obj, name):
             return super().attr(t, name)

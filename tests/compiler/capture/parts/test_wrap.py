@@ -8,6 +8,7 @@ import functools
 import itertools
 import operator
 import re
+import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -322,3 +323,23 @@ def test_parts_of_nested_tensors_stay_outside_of_graphs(program):
 
 class Derived(torch.Tensor):
     """Adds nothing."""
+
+
+class Quiet(Exception):
+    """Becomes false below."""
+
+
+@pytest.mark.parametrize("make", [
+    lambda: KeyError("k"), Quiet, re.compile, lambda: re.compile("a"), threading.Lock,
+    lambda: iter([]), lambda: (q for q in ()), lambda: torch.Generator(), object,
+])  # fmt: skip
+def test_objects_that_the_tracer_does_not_model_are_true(make, monkeypatch):
+    def program(x, o):
+        return x + 1 if o else x - 1
+
+    compiled, x = tc.compile(program, backend="eager", fullgraph=True), torch.ones(2)
+    of = make() if make is not re.compile else make
+    for one in (of, None, of):
+        torch.testing.assert_close(compiled(x, one), program(x, one))
+    monkeypatch.setattr(Quiet, "__bool__", lambda self: False, raising=False)
+    torch.testing.assert_close(compiled(x, of), program(x, of))
