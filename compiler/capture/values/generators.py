@@ -94,12 +94,7 @@ class GeneratorValue(Value):
         except Raised as raised:
             self.has_ended = True
             if issubclass(raised.value.python_type(), StopIteration):
-                instead = ExceptionValue(
-                    RuntimeError, [ConstValue("generator raised StopIteration")]
-                )
-                instead.set_attr(t, "__cause__", raised.value)
-                instead.set_attr(t, "__context__", raised.value)
-                raise Raised(instead) from None
+                raise stopped_inside(t, raised.value) from None
             raise
         finally:
             self._is_running = False
@@ -210,6 +205,14 @@ def thrown(
     if traceback is not None and not t.python.is_none(traceback):
         error.set_attr(t, "__traceback__", traceback)
     return error
+
+
+def stopped_inside(t: Interpreter, error: Value) -> Raised:
+    """Return what Python raises where a StopIteration leaves a generator's code."""
+    instead = ExceptionValue(RuntimeError, [ConstValue("generator raised StopIteration")])
+    for name in ("__cause__", "__context__"):
+        instead.set_attr(t, name, error)
+    return Raised(instead)
 
 
 def _ended_generator() -> Generator[Any, None, None]:
