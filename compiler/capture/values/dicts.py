@@ -164,6 +164,11 @@ class DictValue(Value):
             return self.factory or ConstValue(None)
         return t.attributes.builtin_method(self, name)
 
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        if name != "default_factory" or not self._has_factory() or self.source is not None:
+            super().set_attr(t, name, value)
+        self.factory = None if t.python.is_none(value) else value
+
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         handler = DICT_METHODS.get(name)
         if handler is None:

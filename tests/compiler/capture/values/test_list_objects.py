@@ -214,10 +214,12 @@ def test_one_that_is_only_filled_is_compiled_once():
 
 def test_containers_can_be_initialised_again():
     def f(x):
-        values, names = [1, 2], {1: 2}
+        values, names, kinds, fixed = [1, 2], {1: 2}, {1, 2}, frozenset([3])
         values.__init__([5])
         names.__init__(a=3)
-        return x + values[0], values, names
+        kinds.__init__("ab")
+        fixed.__init__("ab")
+        return x + values[0], values, names, sorted(kinds), sorted(fixed)
 
     compiled = tc.compile(f, backend="eager", fullgraph=True)
     assert shown(compiled(torch.ones(2))) == shown(f(torch.ones(2)))
