@@ -175,10 +175,8 @@ def translate(
             if stop is not None and translation.t.steps >= stop.step:
                 stop = stop.further_out(cause)
                 continue
-            if not fullgraph and translation.breaks_before_tensors():
+            if translation.is_for_python(cause, fullgraph):
                 raise breaks.SkipFrame(f"{cause.title}, before any tensor", harmless=True) from None
-            if translation.breaks_at_items_of_python(cause):
-                raise breaks.SkipFrame("Python iterates for it", harmless=True) from None
             record = translation.record(cause.with_traceback(None))  # which keeps the trace alive
             if not (isinstance(cause, breaks.Aftermath) or translation.begins_with_break(cause)):
                 on_break(record)
@@ -364,7 +362,13 @@ class Translation:
         first = self.t.output.calls == 0 and cause.frame is self.root
         return first and begins_with_break(self.frame.code)
 
-    def breaks_before_tensors(self) -> bool:
+    def is_for_python(self, cause: breaks.GraphBreak, fullgraph: bool) -> bool:
+        """Return whether a break shows that nothing of the frame is worth a graph."""
+        if self._breaks_at_items_of_python(cause):
+            return True
+        return not fullgraph and self._breaks_before_tensors()
+
+    def _breaks_before_tensors(self) -> bool:
         """Return whether what comes before a break is of no use, and no break of the program's.
 
         A package's frame without tensors is one that code left to Python has called: the stream
@@ -374,7 +378,7 @@ class Translation:
         resumed = is_resumed(self.frame.code)
         return idle and not resumed and is_packages_without_tensors(self.frame)
 
-    def breaks_at_items_of_python(self, cause: breaks.GraphBreak) -> bool:
+    def _breaks_at_items_of_python(self, cause: breaks.GraphBreak) -> bool:
         """Return whether a break is that of a comprehension whose caller Python runs.
 
         Nothing can look ahead in the iterator that it gets, unless it is over a list or tuple.

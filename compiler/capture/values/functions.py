@@ -117,6 +117,8 @@ def guard_empty(t: Interpreter, source: Source) -> None:
     t.guards.add("BOOL", CallSource(source, is_empty, "is_empty({})"), True)
 
 
+#: attributes that every function has
+STANDARD = frozenset(dir(types.FunctionType))
 #: attributes of a function that its calls read
 PARTS = ("__code__", "__defaults__", "__kwdefaults__")
 #: attributes of a function that cannot be replaced, or that stand for all others
@@ -183,7 +185,7 @@ class FunctionValue(Value):
         known = self._known_attr(t, name)
         if known is not None:
             return known
-        if not hasattr(types.FunctionType, name):
+        if name not in STANDARD:
             return t.python.raise_(AttributeError, f"'function' object has no attribute '{name}'")
         return super().attr(t, name)
 
@@ -193,15 +195,16 @@ class FunctionValue(Value):
             return ConstValue(None) if self.kwdefaults is None else self.kwdefaults
         if name == "__dict__":
             return self._space_of_real(t)
-        space = self._space
-        if space is not None and not hasattr(types.FunctionType, name):
-            if space.method(t, "__contains__", [ConstValue(name)], {}).truth(t):
-                return space.item(t, ConstValue(name))
+        if self._space is not None and name not in STANDARD:
+            key = ConstValue(name)
+            if self._space.method(t, "__contains__", [key], {}).truth(t):
+                return self._space.item(t, key)
         elif hasattr(obj, name):
             found = getattr(obj, name)
             if self.source is None and not isinstance(found, dict | list | set):
                 return t.values.known(found)
-            return t.values.wrap(found, AttrSource(t.values.source_of(self), name))
+            source = AttrSource(t.values.source_of(self), name)
+            return t.values.wrap(found, source)
         else:
             t.guards.add("NO_ATTR", t.values.source_of(self), name)
         return t.python.raise_(AttributeError, f"'function' object has no attribute '{name}'")
@@ -242,7 +245,7 @@ class FunctionValue(Value):
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         """Store an attribute; what a call reads takes the place of what the function had."""
         if self.obj is not None:
-            if hasattr(types.FunctionType, name):
+            if name in STANDARD:
                 super().set_attr(t, name, value)
             self._space_of_real(t).set_item(t, ConstValue(name), value)
         elif name in PARTS:
@@ -271,7 +274,7 @@ class FunctionValue(Value):
 
     def del_attr(self, t: Interpreter, name: str) -> None:
         """Delete an attribute that the program stored."""
-        if self.obj is not None or name not in self.extra or hasattr(types.FunctionType, name):
+        if self.obj is not None or name not in self.extra or name in STANDARD:
             super().del_attr(t, name)
         del self.extra[name]
 
@@ -306,7 +309,7 @@ class FunctionDict(DictValue):
     def whole(self, t: Interpreter) -> Entries:
         """Return all attributes in the function's dictionary."""
         extra = self.owner.extra
-        found = {k: v for k, v in extra.items() if not hasattr(types.FunctionType, k)}
+        found = {k: v for k, v in extra.items() if k not in STANDARD}
         self.entries = {name: (ConstValue(name), value) for name, value in found.items()}
         return self.entries
 

@@ -33,7 +33,9 @@ class OwnTupleValue(TupleValue):
 
     def item(self, t: Interpreter, key: Value) -> Value:
         own = self.own(t, "__getitem__")
-        return super().item(t, key) if own is None else own.call(t, [key], {})
+        if own is None:
+            return super().item(t, key)
+        return own.call(t, [key], {})
 
     def iterate(self, t: Interpreter) -> Value:
         own = self.own(t, "__iter__")
@@ -61,11 +63,15 @@ class OwnTupleValue(TupleValue):
 
     def unpack(self, t: Interpreter) -> list[Value]:
         own = self.own(t, "__iter__")
-        return super().unpack(t) if own is None else self.iterate(t).unpack(t)
+        if own is None:
+            return super().unpack(t)
+        return self.iterate(t).unpack(t)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         own = self.own(t, "__call__")
-        return super().call(t, args, kwargs) if own is None else own.call(t, args, kwargs)
+        if own is None:
+            return super().call(t, args, kwargs)
+        return own.call(t, args, kwargs)
 
 
 class TupleObjectValue(OwnTupleValue, Attributed):
