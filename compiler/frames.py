@@ -323,9 +323,9 @@ class FrameCompiler:
             if self.options.fullgraph and not skip.harmless:
                 raise Unsupported(f"no graph under fullgraph=True: {skip}") from None
             state["idle"] = state.get("idle", 0) + 1
-            if skip.harmless and state["idle"] < IDLE_TRIES:
-                return hook.RunOnce()  # other arguments may lead to tensor operations
-            return hook.RunOnce() if in_transform() else hook.Skip(str(skip))
+            again = in_transform() or (skip.harmless and state["idle"] < IDLE_TRIES)
+            alone = skip.idle and (again or self.options.fullgraph)
+            return hook.RunOnce(alone) if again else hook.Skip(str(skip), alone)
         except (Unsupported, OptionError) as error:  # of the program, or of what it asks for
             reporter.finish(None, error)
             raise

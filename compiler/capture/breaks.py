@@ -290,9 +290,11 @@ class SkipFrame(Exception):
     Attributes:
         fix: what the user can change so that the frame is captured.
         harmless: whether skipping the frame costs no speed, so that no warning is due.
+        idle: whether all of it was traced, callees too, and does no tensor operation.
     """
 
-    def __init__(self, why: str, fix: str = "", harmless: bool = False) -> None:
+    def __init__(self, why: str, fix: str = "", harmless: bool = False, idle: bool = False) -> None:
         super().__init__(why)
         self.fix = fix
-        self.harmless = harmless
+        self.harmless = harmless or idle
+        self.idle = idle

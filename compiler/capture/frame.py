@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from tc.compiler.capture.bytecode.liveness import live_at
 from tc.compiler.capture.bytecode.opcode_table import OPCODES
 from tc.compiler.capture.bytecode.resume_functions import open_blocks, traced_name
 from tc.compiler.capture.bytecode.tracebacks import pass_by
-from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
+from tc.compiler.capture.values.base import NULL, Exhausted, HandlingValue, Raised, Value
 from tc.compiler.capture.values.deferred_calls import DeferredCall
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import CellValue
@@ -72,6 +73,7 @@ class Frame:
         is_tail_call: the call instruction of `parent` pushes its result as it is.
         leaves_out: whether Python has frames between `parent` and this one.
         runs: ranges of instructions that were interpreted, up to the last jump.
+        handling: the exceptions that a suspended generator's frame handles.
         step_number: the number of `current` among the instructions of the trace.
     """
 
@@ -99,6 +101,7 @@ class Frame:
         self.returned: Value | None = None
         self.yielded: Value | None = None
         self.started = False
+        self.handling: list[HandlingValue] = []
         self.is_tail_call = False
         self.leaves_out = False
         self.step_number = 0
@@ -218,7 +221,8 @@ class Frame:
         """Continue at the handler that covers an instruction, or raise to the caller."""
         self._note(one, raised.value)
         if self.t.handled and isinstance(raised.value, ExceptionValue):
-            raised.value.came_while(self.t.handled[-1].error)
+            is_raised = one.opname == "RAISE_VARARGS" and bool(one.arg)
+            raised.value.came_while(self.t.handled[-1].error, is_raised)
         handler = one.handler
         if handler is None:
             raise raised
@@ -257,28 +261,69 @@ class Frame:
             self.step()
         return self.returned
 
-    def run_to_yield(self, sent: Value) -> Value:
+    def run_to_yield(self, sent: Value | None, error: Value | None = None) -> Value:
         """Interpret a generator's frame up to its next yield.
+
+        Args:
+            sent: the value of the ``yield`` that it is suspended at.
+            error: the exception that is raised there instead.
 
         Raises:
             Exhausted: it returned; the argument is what it returned.
         """
         if self.returned is not None:
             raise Exhausted
-        if self.started:
+        if self.started and sent is not None:
             self.push(sent)
         self.started = True
-        caller = self.t.top
-        self.parent = caller
-        try:
+        with self.calling():
+            if error is not None:
+                self.unwind(self.current, Raised(error))
             while self.returned is None:
                 self.step()
                 if self.yielded is not None:
                     value, self.yielded = self.yielded, None
                     return value
+        raise Exhausted(self.returned)
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Let what is running call this generator's frame.
+
+        Exceptions that the frame handles where it is suspended are not handled by its callers.
+        """
+        caller, handled = self.t.top, self.t.handled
+        below = len(handled)
+        self.parent = caller
+        self.t.top = self
+        handled += self.handling
+        try:
+            yield
+        except Raised:
+            del handled[below:]
+            raise
         finally:
             self.t.top = caller
-        raise Exhausted(self.returned)
+        self.handling = handled[below:]
+        del handled[below:]
+
+    def _delegation(self) -> Instruction | None:
+        """Return the SEND of the ``yield from`` that a generator is suspended in."""
+        at = self.program.index[id(self.current)]
+        before = self.program.instructions[at - 1]
+        return before if before.opname == "SEND" else None
+
+    def delegate(self) -> Value | None:
+        """Return what a suspended generator yields from."""
+        return None if self._delegation() is None else self.stack[-1]
+
+    def end_delegate(self, result: Value) -> Value:
+        """Interpret from the end of a ``yield from`` that has a result up to the next yield."""
+        self.finish_delegate(result)
+        delegation = self._delegation()
+        assert delegation is not None
+        self.jump(delegation)
+        return self.run_to_yield(None)
 
     def finish_delegate(self, result: Value) -> None:
         """Leave a ``yield from``: the result takes the place of the delegate on 3.11."""

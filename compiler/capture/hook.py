@@ -110,8 +110,8 @@ def _result_for_c(outcome: Outcome, frame_code: CodeType) -> _Result:
             return _Result(_strategy(_DEFAULT, _DEFAULT), False, guarded)
         case Skip(_, recursive):
             return _Result(_strategy(_SKIP, _SKIP if recursive else _DEFAULT), True, None)
-        case RunOnce():
-            return _Result(_strategy(_DEFAULT, _DEFAULT), False, None)
+        case RunOnce(recursive):
+            return _Result(_strategy(_DEFAULT, _SKIP if recursive else _DEFAULT), False, None)
         case RunCached():
             return _Result(_strategy(_RUN_ONLY, _DEFAULT), True, None)
         case _:

@@ -48,7 +48,13 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class RunOnce:
-    """Run the frame uncompiled this time; its callees, and its next call, are offered."""
+    """Run the frame uncompiled this time; its next call is offered, and so are its callees.
+
+    Attributes:
+        recursive: whether its callees are not offered this time.
+    """
+
+    recursive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

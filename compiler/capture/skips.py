@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 
 from tc.compiler.capture import breaks, entries
 from tc.compiler.capture.guards.facts import transforms
-from tc.compiler.capture.torch_api.optimizers import is_around_step
+from tc.compiler.capture.torch_api.optimizers import IN_PYTHON, is_around_step
 
 if TYPE_CHECKING:
     from tc.compiler.capture.hook import Frame
@@ -134,6 +134,8 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
         return f"a frame of {package} itself", False
     if is_around_step(frame.code, module):
         return "a frame of torch itself, around an optimizer's step", False
+    if module in IN_PYTHON:
+        return "a frame of an optimizer that branches on data", False
     if any(_is_kernels(value) for value in frame.locals.values()):
         return "a Triton kernel under its interpreter", False
     if not frame.code.co_flags & inspect.CO_OPTIMIZED:

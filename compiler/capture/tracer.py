@@ -29,12 +29,8 @@ from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.capture.traceable import breaks_are_errors
 from tc.compiler.capture.values.base import Args, HandlingValue, Kwargs, Value
 from tc.compiler.capture.values.effects import Effects
-from tc.compiler.capture.values.functions import (
-    CellValue,
-    FunctionValue,
-    GeneratorValue,
-    refuse_coroutine,
-)
+from tc.compiler.capture.values.functions import CellValue, FunctionValue
+from tc.compiler.capture.values.generators import GeneratorValue, refuse_coroutine
 from tc.compiler.capture.values.handlers import handler_of
 from tc.compiler.capture.values.objects import (
     ClassValue,

@@ -40,7 +40,8 @@ from tc.compiler.capture.torch_api.optimizers import make_state
 from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
 from tc.compiler.capture.values.exceptions import ExceptionValue
-from tc.compiler.capture.values.functions import CellValue, GeneratorValue
+from tc.compiler.capture.values.functions import CellValue
+from tc.compiler.capture.values.generators import GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
 from tc.compiler.core.sources import LocalSource, Scope
@@ -176,7 +177,7 @@ def translate(
             if stop is not None and translation.t.steps >= stop.step:
                 stop = stop.further_out(cause)
                 continue
-            if not fullgraph and translation.breaks_before_tensors():
+            if translation.is_for_python(cause, fullgraph):
                 raise breaks.SkipFrame(f"{cause.title}, before any tensor", harmless=True) from None
             record = translation.record(cause.with_traceback(None))  # which keeps the trace alive
             if not (isinstance(cause, breaks.Aftermath) or translation.begins_with_break(cause)):
@@ -192,6 +193,10 @@ def translate(
             if captured is None:
                 translation.t.forget()
     raise breaks.SkipFrame(f"it broke the graph in {MAX_ATTEMPTS} attempts at different places")
+
+
+#: the parameter of a comprehension's code, up to Python 3.11, and of a generator expression's
+ITERATED = ".0"
 
 
 @dataclass(frozen=True)
@@ -332,7 +337,7 @@ class Translation:
         if self.t.output.calls == 0 and isinstance(value, GeneratorValue):
             value.children(self.t)  # running it ahead may do tensor operations
         if self.t.output.calls == 0:
-            raise breaks.SkipFrame("it does no tensor operation", harmless=True)
+            raise breaks.SkipFrame("it does no tensor operation", idle=True)
         r = self._begin([value], at_break=False)
         r.push(value)
         r.e.return_value()
@@ -373,7 +378,13 @@ class Translation:
         first = self.t.output.calls == 0 and cause.frame is self.root
         return first and begins_with_break(self.frame.code)
 
-    def breaks_before_tensors(self) -> bool:
+    def is_for_python(self, cause: breaks.GraphBreak, fullgraph: bool) -> bool:
+        """Return whether a break shows that nothing of the frame is worth a graph."""
+        if self._breaks_at_items_of_python(cause):
+            return True
+        return not fullgraph and self._breaks_before_tensors()
+
+    def _breaks_before_tensors(self) -> bool:
         """Return whether what comes before a break is of no use, and no break of the program's.
 
         A package's frame without tensors is one that code left to Python has called: the stream
@@ -382,6 +393,16 @@ class Translation:
         idle = self.t.output.calls == 0 and not self.t.strict
         resumed = is_resumed(self.frame.code)
         return idle and not resumed and is_packages_without_tensors(self.frame)
+
+    def _breaks_at_items_of_python(self, cause: breaks.GraphBreak) -> bool:
+        """Return whether a break is that of a comprehension whose caller Python runs.
+
+        Nothing can look ahead in the iterator that it gets, unless it is over a list or tuple.
+        """
+        root = self.root
+        if cause.frame is not root or root.current.opname != "FOR_ITER" or self.t.output.calls:
+            return False
+        return root.is_bound(ITERATED) and root.stack[-1] is root.local(ITERATED)
 
     def _begin(self, values: list[Value], at_break: bool = True) -> Residual:
         """Emit the start of the residual code: graph call, new values, effects."""

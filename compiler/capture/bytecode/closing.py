@@ -3,10 +3,6 @@
 Python raises GeneratorExit at the instruction where the generator is suspended. A handler for other
 exceptions (``except IndexError`` around the loop of ``Sequence.__iter__``) lets it pass; `finally`,
 `with` and handlers for all exceptions run user code.
-
-Python raises GeneratorExit where the generator is suspended. A handler for other exceptions
-(``except IndexError`` around the loop of ``Sequence.__iter__``) lets it pass; `finally`, `with` and
-handlers for all exceptions run code of the program.
 """
 
 from __future__ import annotations

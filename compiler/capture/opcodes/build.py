@@ -243,8 +243,7 @@ def _set_part(f: Frame, function: FunctionValue, flag: int, part: Value) -> None
         function.defaults = TupleValue(list(part.unpack(f.t)))
     elif flag == 2:
         assert isinstance(part, DictValue)
-        names = f.t.python.concrete_list(part.keys(f.t))
-        function.kwdefaults = dict(zip(names, part.values(f.t), strict=True))
+        function.kwdefaults = part
     elif flag == 4:
         items = part.unpack(f.t)
         names = f.t.python.concrete_list(items[::2])

@@ -9,6 +9,7 @@ from tc.compiler.capture.bytecode.dialects import RUNNING
 from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import NULL, Args, Kwargs, Value
 from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.generators import stopped_inside
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Instruction
@@ -69,7 +70,7 @@ def call_intrinsic_1(f: Frame, i: Instruction) -> None:
     """Call one of the interpreter's own unary functions."""
     if i.arg == 3:  # an exception that leaves a generator; any other is raised again as it is
         if issubclass(f.stack[-1].python_type(), StopIteration):
-            f.t.python.raise_(RuntimeError, "generator raised StopIteration")
+            raise stopped_inside(f.t, f.stack[-1])
     elif i.arg == 5:
         f.push(f.t.python.unary("pos", f.pop()))
     elif i.arg == 6:

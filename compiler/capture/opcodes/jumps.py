@@ -10,7 +10,7 @@ from tc.compiler.capture.bytecode.resume_functions import is_handed_on
 from tc.compiler.capture.opcodes.raising_branches import truth
 from tc.compiler.capture.values.base import Exhausted, OpaqueValue, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.functions import GeneratorValue
+from tc.compiler.capture.values.generators import GeneratorValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Instruction

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
+from tc.compiler.capture import breaks
 from tc.compiler.capture.torch_api import autograd_functions
 from tc.compiler.capture.torch_api.opaque_call import is_apply
 from tc.compiler.capture.values.attributes import AttributesValue
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.binding import bind_class_attr, bind_descriptor
 from tc.compiler.capture.values.builtins import slot_method
+from tc.compiler.capture.values.const import LITERALS
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import (
     Attributed,
@@ -34,7 +37,14 @@ class ClassAttributes:
     def builtin_method(self, owner: Value, name: str) -> Value:
         """Return a bound method of a list, dict, set … as a value."""
         kind = owner.python_type()
-        if type_lookup(kind, name) is MISSING:
+        found = type_lookup(kind, name)
+        if name == "__class__":
+            return self.t.values.known(kind)
+        if found is None or isinstance(found, LITERALS):  # ``__hash__`` of a list, ``__doc__``
+            return self.t.values.known(found)
+        if isinstance(found, types.GetSetDescriptorType | types.MemberDescriptorType):
+            owner.cannot(breaks.UNSUPPORTED_ATTR, f"{owner.describe()}.{name}")
+        if found is MISSING:
             self.t.python.raise_(
                 AttributeError, f"'{kind.__name__}' object has no attribute '{name}'"
             )
@@ -52,7 +62,7 @@ class ClassAttributes:
             r.push(owner)
             r.e.load_attr(name)
 
-        return LambdaValue(run, f"{kind.__name__}.{name}", rebuild, (owner,))
+        return LambdaValue(run, f"{kind.__name__}.{name}", rebuild, (owner,), calls_method_of=owner)
 
     def bind_descriptor(
         self, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False

@@ -23,6 +23,7 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.handlers import handler_of
+from tc.compiler.capture.values.list_objects import ListObjectValue
 from tc.compiler.capture.values.lookup import MISSING, is_struct_sequence, type_lookup
 from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
 from tc.compiler.capture.values.stand_ins import call_handler
@@ -55,8 +56,6 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "OSError, whose class the number decides")
     if issubclass(kind, BaseException):
         return _exception(t, cls, args, kwargs)
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return _object(t, cls, args, kwargs)
     if kind is types.MethodType and len(args) == 2:
         return MethodValue(args[1], args[0])
     if kind is types.SimpleNamespace and not args:
@@ -72,7 +71,7 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     called = type_lookup(type(kind), "__call__")
     if isinstance(called, type):  # as `dict`, for a TypedDict
         return t.values.known(called).call(t, args, kwargs)
-    if issubclass(kind, dict) and is_heap_type(kind):
+    if issubclass(kind, dict | list | tuple) and is_heap_type(kind):
         return _object(t, cls, args, kwargs)
     if issubclass(kind, torch.autograd.Function):
         return ObjectValue(kind)  # the legacy way to call its apply
@@ -109,10 +108,14 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         made = t.inline_object(maker.__func__, [cls, *args], kwargs)
     elif issubclass(kind, dict) and not isinstance(maker, types.FunctionType):
         made = DictObjectValue(kind)
+    elif issubclass(kind, list) and not isinstance(maker, types.FunctionType):
+        made = ListObjectValue(kind)
     elif maker is MISSING or maker is object.__new__:
         made = (NNModuleValue if issubclass(kind, torch.nn.Module) else ObjectValue)(kind)
     elif isinstance(maker, types.FunctionType):
         made = t.inline_object(maker, [cls, *args], kwargs)
+    elif maker is tuple.__new__:
+        made = t.values.known(maker).call(t, [cls, *args], kwargs)
     else:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
     if kind not in made.python_type().__mro__:
@@ -120,9 +123,9 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
     start = type_lookup(kind, "__init__")
     if isinstance(start, types.FunctionType):
         t.python.slot_result(kind, "__init__", t.inline_object(start, [made, *args], kwargs))
-    elif isinstance(made, DictObjectValue):
+    elif isinstance(made, DictObjectValue | ListObjectValue):
         made.base_method("__init__").call(t, args, kwargs)
-    elif start is object.__init__:
+    elif start is object.__init__:  # which ignores arguments that another `__new__` takes
         if (args or kwargs) and maker is object.__new__:
             t.python.raise_(TypeError, f"{kind.__name__}() takes no arguments")
     else:

@@ -29,6 +29,7 @@ from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
+from tc.compiler.capture.values.list_objects import ListObjectValue, items_for
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
@@ -95,6 +96,11 @@ class Operators:
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
         left, right = decided(self.t, left), decided(self.t, right)
+        if isinstance(left, ListObjectValue) or isinstance(right, ListObjectValue):
+            plain = items_for(name, left), items_for(name, right)
+            if not any(isinstance(side, ListObjectValue) for side in plain):
+                result = self.binary(name, *plain)
+                return left if result is plain[0] else result
         if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
             return self._array_binary(name, left, right)
         if name in COMPARISONS:

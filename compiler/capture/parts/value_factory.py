@@ -27,6 +27,7 @@ from tc.compiler.capture.values.objects import (
 )
 from tc.compiler.capture.values.sets import SetValue, set_of
 from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.capture.values.tuple_objects import tuple_of
 from tc.compiler.core.sources import (
     AttrSource,
     CallSource,
@@ -153,7 +154,7 @@ class ValueFactory:
         if type(obj) is list:
             return ListValue([self.known(item) for item in obj])
         if isinstance(obj, tuple):
-            return TupleValue([self.known(item) for item in obj], kind=type(obj))
+            return tuple_of([self.known(item) for item in obj], type(obj))
         if type(obj) is dict:
             return self.dict_of((k, self.known(v)) for k, v in obj.items())
         if type(obj) in (set, frozenset):

@@ -34,7 +34,7 @@ from tc.compiler.capture.bytecode.tracebacks import raised_here, without_latest
 from tc.compiler.capture.frame import Frame
 from tc.compiler.capture.skips import stays_whole
 from tc.compiler.capture.values.base import NULL, HandlingValue, Value
-from tc.compiler.capture.values.functions import GeneratorValue
+from tc.compiler.capture.values.generators import GeneratorValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.resume.residual import Residual

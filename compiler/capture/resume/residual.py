@@ -410,13 +410,12 @@ class Residual:
         """Push a new function whose free variables are cells of this frame or new ones."""
         self.load_callable(_make_function)
         self.e.load_const(function.code)
-        self.load_object(self.globals)
+        self.load_object(function.module_globals)
         self.e.load_const(function.name)
         self.push_slots(function.defaults.slots)
         self.e.build_tuple(len(function.defaults.slots))
-        for value in function.kwdefaults.values():
-            self.push(value)
-        self.e.build_const_key_map(tuple(function.kwdefaults))
+        named = function.kwdefaults
+        self.push(ConstValue(None) if named is None else named)
         self.push_slots(list(function.closure))
         self.e.build_tuple(len(function.closure))
         self.e.call(6)
@@ -584,7 +583,7 @@ def _make_function(
     module_globals: dict[str, Any],
     name: str,
     defaults: tuple[Any, ...],
-    kwdefaults: dict[str, Any],
+    kwdefaults: dict[str, Any] | None,
     closure: tuple[Any, ...],
 ) -> Any:
     """Make a function as a def statement does; called from residual code."""
@@ -592,5 +591,5 @@ def _make_function(
         code, module_globals, name.rpartition(".")[2], defaults or None, closure
     )
     function.__qualname__ = name
-    function.__kwdefaults__ = kwdefaults or None
+    function.__kwdefaults__ = kwdefaults
     return function

@@ -96,8 +96,12 @@ class ContextValue(Value):
             return t.values.new_tuple(self.saved)
         if name in ("save_for_backward", "mark_dirty", "mark_non_differentiable"):
             return LambdaValue(self._noting(name), f"ctx.{name}")
+        if name == "save_for_forward":  # for forward-mode derivatives, where nothing is captured
+            return LambdaValue(lambda t, args, kwargs: ConstValue(None), f"ctx.{name}")
         if name == "set_materialize_grads":
             return LambdaValue(self._materialize, f"ctx.{name}")
+        if hasattr(torch.autograd.function.BackwardCFunction, name):
+            self.cannot(breaks.UNSUPPORTED_ATTR, f"ctx.{name}")
         return t.python.raise_(AttributeError, f"'FunctionCtx' object has no attribute '{name}'")
 
     def _noting(self, name: str) -> Any:

@@ -17,6 +17,10 @@ AROUND_STEPS = (
     "_use_grad_for_differentiable.<locals>._use_grad",
 )
 
+#: optimizers that ask for numbers out of tensors at every turn; the closures that they call are
+#: captured on their own
+IN_PYTHON = ("torch.optim.lbfgs",)
+
 
 def is_around_step(code: types.CodeType, module: str) -> bool:
     """Return whether code is that of torch's wrapper around the step of each optimizer."""

@@ -17,6 +17,7 @@ from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.handlers import Handler, handles
 from tc.compiler.capture.values.subclasses import CLASSES_OFF, OFF, ON, with_class
 from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.capture.values.tuple_objects import tuple_of
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -153,7 +154,7 @@ def _converted(t: Interpreter, result: Value, cls: type) -> Value:
     if isinstance(result, TensorValue):
         return result if issubclass(result.kind, cls) else with_class(t, result, cls)
     if isinstance(result, TupleValue):
-        return TupleValue([_converted(t, one, cls) for one in result.values(t)], kind=result.kind)
+        return tuple_of([_converted(t, one, cls) for one in result.values(t)], result.kind)
     if isinstance(result, ListValue):
         return ListValue([_converted(t, one, cls) for one in result.values(t)])
     return result

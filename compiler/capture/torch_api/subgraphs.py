@@ -18,6 +18,7 @@ from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.subclasses import twin
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
+from tc.compiler.capture.values.tuple_objects import tuple_of
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -99,7 +100,7 @@ def map_items(t: Interpreter, value: Value, change: Callable[[Value], Value | No
     if changed is not None:
         return changed
     if isinstance(value, TupleValue):
-        return TupleValue([map_items(t, v, change) for v in value.values(t)], kind=value.kind)
+        return tuple_of([map_items(t, v, change) for v in value.values(t)], value.kind)
     if isinstance(value, ListValue):
         return ListValue([map_items(t, v, change) for v in value.values(t)])
     if isinstance(value, DictValue):

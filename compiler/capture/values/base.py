@@ -129,7 +129,10 @@ class Value:
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         """Return the value of ``self.name(*args, **kwargs)``."""
-        return self.attr(t, name).call(t, args, kwargs)
+        found = self.attr(t, name)
+        if isinstance(found, LambdaValue) and found.calls_method_of is self:
+            self.cannot(breaks.UNSUPPORTED_CALL, found.describe())
+        return found.call(t, args, kwargs)
 
     def special(self, t: Interpreter, name: str, args: Args, refusal: str) -> Value:
         """Return the result of a special method; if its class has none, raise a TypeError."""
@@ -316,6 +319,12 @@ class OpaqueValue(Value):
         )
         return f"{self.source.pretty} ({name})" if self.source else f"a {name}"
 
+    def truth(self, t: Interpreter) -> bool:
+        kind = type(self.obj)  # which is guarded, and watched for special methods
+        if any(type_lookup(kind, name) is not MISSING for name in ("__bool__", "__len__")):
+            return super().truth(t)
+        return True
+
     def attr(self, t: Interpreter, name: str) -> Value:
         if read_runs_python(self.obj, name):
             return super().attr(t, name)
@@ -364,6 +373,9 @@ class LambdaValue(Value):
     """A callable made by the tracer itself, from a Python function over values.
 
     `rebuild` emits code that pushes it, for which the `parts` have to exist.
+
+    Attributes:
+        calls_method_of: the value whose `method` a call comes down to.
     """
 
     def __init__(
@@ -372,10 +384,12 @@ class LambdaValue(Value):
         text: str,
         rebuild: Any = None,
         parts: Args = (),
+        calls_method_of: Value | None = None,
     ) -> None:
         self.function = function
         self.text = text
         self.parts = parts
+        self.calls_method_of = calls_method_of
         self._rebuild = rebuild
 
     def truth(self, t: Interpreter) -> bool:

@@ -27,6 +27,7 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
+from tc.compiler.capture.values.list_objects import ListObjectValue
 from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
 from tc.compiler.capture.values.objects import Attributed, NNModuleValue, ObjectValue, SuperValue
 from tc.compiler.capture.values.sets import set_from, set_of
@@ -224,6 +225,12 @@ def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     items = contents[0].unpack(t) if contents else []
     kind = t.python.concrete(cls)
     return tuple_of([*items], kind)
+
+
+@builtin(list.__new__)
+def _list_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    kind = t.python.concrete(args[0])
+    return ListValue([]) if kind is list else ListObjectValue(kind)
 
 
 @builtin(object.__init__)
@@ -468,6 +475,8 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
     if name == "__init__" and raw is object.__init__:
         return LambdaValue(lambda t, args, kwargs: ConstValue(None), "object.__init__")
     if isinstance(owner, DictObjectValue) and issubclass(raw.__objclass__, dict):
+        return owner.base_method(name)
+    if isinstance(owner, ListObjectValue) and raw.__objclass__ is list:
         return owner.base_method(name)
     if id(raw) in BUILTINS:
         return MethodValue(owner, BuiltinValue(raw))

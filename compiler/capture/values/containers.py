@@ -117,9 +117,14 @@ class TupleValue(SequenceValue):
 
     def make(self, items: list[Any]) -> Any:
         """Return a Python object of this kind with those items."""
-        if isinstance(type_lookup(self.kind, "__new__"), staticmethod):
-            return tuple.__new__(self.kind, items)  # its own was traced already
+        if self._is_made_by_tuple():
+            return tuple.__new__(self.kind, items)
         return self.kind(items)
+
+    def _is_made_by_tuple(self) -> bool:
+        """Return whether the class is the user's: its own `__new__` and `__init__` were traced."""
+        maker = type_lookup(self.kind, "__new__")
+        return isinstance(maker, staticmethod) or maker is tuple.__new__
 
     def like(self, slots: list[Slot]) -> Value:
         kind = self.kind if self.kind is torch.Size else tuple
@@ -139,32 +144,6 @@ class TupleValue(SequenceValue):
             return t.values.known(fields)
         return super().attr(t, name)
 
-    def _own(self, t: Interpreter, name: str) -> Value | None:
-        """Return a special method that the class of a named tuple overrides, bound to the tuple."""
-        if self.kind is tuple or not isinstance(getattr(self.kind, name), types.FunctionType):
-            return None
-        return t.attributes.class_attr(self, self.kind, name)
-
-    def item(self, t: Interpreter, key: Value) -> Value:
-        own = self._own(t, "__getitem__")
-        return super().item(t, key) if own is None else own.call(t, [key], {})
-
-    def iterate(self, t: Interpreter) -> Value:
-        own = self._own(t, "__iter__")
-        if own is None:
-            return super().iterate(t)
-        return t.python.slot_result(self.kind, "__iter__", own.call(t, [], {}))
-
-    def length(self, t: Interpreter) -> Value:
-        own = self._own(t, "__len__")
-        if own is None:
-            return super().length(t)
-        return t.python.slot_result(self.kind, "__len__", own.call(t, [], {}))
-
-    def unpack(self, t: Interpreter) -> list[Value]:
-        own = self._own(t, "__iter__")
-        return super().unpack(t) if own is None else self.iterate(t).unpack(t)
-
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "numel" and self.kind is torch.Size:
             total: Value = ConstValue(1)
@@ -181,8 +160,7 @@ class TupleValue(SequenceValue):
             r.push_slots(self.slots)
             r.e.build_tuple(len(self.slots))
             return
-        # A class written in Python may have a `__new__` of its own, which was traced already.
-        own = isinstance(type_lookup(self.kind, "__new__"), staticmethod)
+        own = self._is_made_by_tuple()
         r.load_callable(tuple.__new__ if own else self.kind)
         if own:
             r.load_object(self.kind)
@@ -583,7 +561,15 @@ SEQUENCE_METHODS: dict[str, Callable[..., Value]] = {
     "__mul__": lambda t, x, other: t.python.binary("mul", x, other),
     "__eq__": lambda t, x, other: t.python.binary("eq", x, other),
 }
+
+
+def _initialise(t: Interpreter, x: ListValue, *items: Value) -> Value:
+    _clear(t, x)
+    return _extend(t, x, *items) if items else ConstValue(None)
+
+
 LIST_METHODS: dict[str, Callable[..., Value]] = {
+    "__init__": _initialise,
     "append": _append,
     "extend": _extend,
     "__iadd__": _iadd,

@@ -164,6 +164,11 @@ class DictValue(Value):
             return self.factory or ConstValue(None)
         return t.attributes.builtin_method(self, name)
 
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        if name != "default_factory" or not self._has_factory() or self.source is not None:
+            super().set_attr(t, name, value)
+        self.factory = None if t.python.is_none(value) else value
+
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         handler = DICT_METHODS.get(name)
         if handler is None:
@@ -237,7 +242,9 @@ class DictView(Value):
             if self.name == "keys":
                 return ConstValue(self.owner.has(t, args[0]))
             return ListValue(list(self.contents(t))).method(t, name, args, kwargs)
-        if self.name == "keys":
+        if name == "__len__" and not args:
+            return self.length(t)
+        if self.name == "keys" or name == "isdisjoint":
             return t.values.set_of(self.contents(t)).method(t, name, args, kwargs)
         return super().method(t, name, args, kwargs)
 
@@ -408,6 +415,7 @@ DICT_METHODS: dict[str, Callable[..., Value]] = {
     "setdefault": _setdefault,
     "pop": _pop,
     "popitem": _popitem,
+    "__init__": _update,
     "update": _update,
     "clear": _clear,
     "copy": _copy,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.tracebacks import with_traceback
+from tc.compiler.capture.guards.facts import PROCESS, handles_error
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
@@ -49,8 +50,11 @@ class ExceptionValue(Value):
             return t.values.new_tuple(self.args)
         if name == "__class__":
             return t.values.known(self.cls)
-        if name == "__context__":  # the exception that was being handled then
-            raise breaks.SkipFrame("the __context__ of an exception is read")
+        if name == "__context__":  # none was being handled here: a caller's may be
+            if handles_error():
+                raise breaks.SkipFrame("the __context__ of an exception is read")
+            t.guards.recorded.add("NO_ERROR", PROCESS)
+            return ConstValue(None)
         if name == "__suppress_context__":
             return ConstValue("__cause__" in self.extra)
         if name in ("__cause__", "__traceback__"):
@@ -68,16 +72,32 @@ class ExceptionValue(Value):
             return LambdaValue(self._with_traceback, "with_traceback")
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
-    def came_while(self, handled: Value) -> None:
-        """Record the exception that was being handled when this one was raised."""
-        if handled is not self and self.source is None:
+    def came_while(self, handled: Value, is_raised: bool) -> None:
+        """Record the exception that is being handled while this one is raised or passes.
+
+        Args:
+            handled: the exception that is being handled.
+            is_raised: whether a ``raise`` statement raises this one, which sets its context again.
+        """
+        if handled is self or self.source is not None:
+            return
+        if not is_raised:
             self.extra.setdefault("__context__", handled)
+            return
+        self.extra["__context__"] = link = handled
+        while isinstance(link, ExceptionValue):  # a chain of contexts has no cycle
+            after = link.extra.get("__context__")
+            if after is self:
+                link.extra["__context__"] = ConstValue(None)
+            link = after if after is not None and after is not self else ConstValue(None)
 
     def _with_traceback(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         self.set_attr(t, "__traceback__", args[0])
         return self
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        if isinstance(value, TracebackValue) and value.error is self:
+            return  # as ``contextlib`` does, to take off the frames of its own
         self.extra[name] = value
         if name == "__traceback__":
             self.trail = ()

@@ -1,24 +1,19 @@
-"""Callables that are inlined: functions and methods; cells and generators."""
+"""Callables that are inlined: functions and methods; cells."""
 
 from __future__ import annotations
 
-import inspect
 import types
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.dialects import RUNNING
 from tc.compiler.capture.guards.facts import is_empty
 from tc.compiler.capture.values.base import (
     UNBOUND,
     Args,
-    Exhausted,
     Kwargs,
     LambdaValue,
     NotConstant,
     OpaqueValue,
-    Raised,
     Slot,
     Value,
 )
@@ -28,7 +23,7 @@ from tc.compiler.capture.values.dicts import DictValue, Entries
 from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalsSource, Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 class CellValue(Value):
@@ -122,6 +117,14 @@ def guard_empty(t: Interpreter, source: Source) -> None:
     t.guards.add("BOOL", CallSource(source, is_empty, "is_empty({})"), True)
 
 
+#: attributes that every function has
+STANDARD = frozenset(dir(types.FunctionType))
+#: attributes of a function that its calls read
+PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+#: attributes of a function that cannot be replaced, or that stand for all others
+FIXED = ("__builtins__", "__closure__", "__dict__", "__globals__")
+
+
 class FunctionValue(Value):
     """A Python function: a real one, or one made by traced code."""
 
@@ -133,7 +136,6 @@ class FunctionValue(Value):
         module_globals: dict[str, Any],
         name: str,
         defaults: list[Slot] | None = None,
-        kwdefaults: dict[str, Value] | None = None,
         closure: tuple[CellValue, ...] = (),
         obj: types.FunctionType | None = None,
         source: Source | None = None,
@@ -142,11 +144,12 @@ class FunctionValue(Value):
         self.module_globals = module_globals
         self.name = name
         self.defaults = TupleValue(defaults or [])
-        self.kwdefaults = kwdefaults or {}
+        self.kwdefaults: DictValue | None = None
         self.closure = closure
         self.obj: types.FunctionType | None = obj
         self.source = source
         self.extra: dict[str, Value] = {}
+        self._space: Value | None = None
 
     def python_type(self) -> type:
         return types.FunctionType
@@ -176,23 +179,43 @@ class FunctionValue(Value):
         if name == "__get__":
             return LambdaValue(self._bind, f"{self.name}.__get__")
         if self.obj is not None:
-            if not hasattr(self.obj, name):
-                t.guards.add("NO_ATTR", self.source or t.values.object_source(self.obj), name)
-                return t.python.raise_(
-                    AttributeError, f"'function' object has no attribute '{name}'"
-                )
-            found = getattr(self.obj, name)
-            if self.source is not None:
-                return t.values.wrap(found, AttrSource(self.source, name))
-            return t.values.known(found)
+            return self._attr_of_real(t, self.obj, name)
         if name == "__dict__":
             return FunctionDict(self)
         known = self._known_attr(t, name)
         if known is not None:
             return known
-        if not hasattr(types.FunctionType, name):
+        if name not in STANDARD:
             return t.python.raise_(AttributeError, f"'function' object has no attribute '{name}'")
         return super().attr(t, name)
+
+    def _attr_of_real(self, t: Interpreter, obj: types.FunctionType, name: str) -> Value:
+        """Return an attribute of a real function: its default values and names are live objects."""
+        if name == "__kwdefaults__":
+            return ConstValue(None) if self.kwdefaults is None else self.kwdefaults
+        if name == "__dict__":
+            return self._space_of_real(t)
+        if self._space is not None and name not in STANDARD:
+            key = ConstValue(name)
+            if self._space.method(t, "__contains__", [key], {}).truth(t):
+                return self._space.item(t, key)
+        elif hasattr(obj, name):
+            found = getattr(obj, name)
+            if self.source is None and not isinstance(found, dict | list | set):
+                return t.values.known(found)
+            source = AttrSource(t.values.source_of(self), name)
+            return t.values.wrap(found, source)
+        else:
+            t.guards.add("NO_ATTR", t.values.source_of(self), name)
+        return t.python.raise_(AttributeError, f"'function' object has no attribute '{name}'")
+
+    def _space_of_real(self, t: Interpreter) -> Value:
+        """Return the ``__dict__`` of a real function, through which stored attributes are read."""
+        if self._space is None:
+            assert self.obj is not None
+            source = AttrSource(t.values.source_of(self), "__dict__")
+            self._space = t.values.wrap(self.obj.__dict__, source)
+        return self._space
 
     def _known_attr(self, t: Interpreter, name: str) -> Value | None:
         """Return a standard attribute of a function that traced code made."""
@@ -204,15 +227,14 @@ class FunctionValue(Value):
             first = self.code.co_consts[0] if self.code.co_consts else None
             return t.values.known(first if isinstance(first, str) else None)
         if name == "__annotations__":
-            return t.values.dict_of([])
+            self.extra[name] = t.values.dict_of([])
+            return self.extra[name]
         if name == "__type_params__" and RUNNING >= (3, 12):
             return t.values.known(())
         if name == "__defaults__":
             return self.defaults if self.defaults.slots else ConstValue(None)
         if name == "__kwdefaults__":
-            return (
-                t.values.dict_of(self.kwdefaults.items()) if self.kwdefaults else ConstValue(None)
-            )
+            return ConstValue(None) if self.kwdefaults is None else self.kwdefaults
         if name == "__closure__":
             return TupleValue(list(self.closure)) if self.closure else ConstValue(None)
         return None
@@ -221,39 +243,55 @@ class FunctionValue(Value):
         return self if t.python.is_none(args[0]) else MethodValue(args[0], self)
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        """Store an attribute; what a call reads takes the place of what the function had."""
         if self.obj is not None:
+            if name in STANDARD:
+                super().set_attr(t, name, value)
+            self._space_of_real(t).set_item(t, ConstValue(name), value)
+        elif name in PARTS:
+            self._set_part(t, name, value)
+        elif name in FIXED:
             super().set_attr(t, name, value)
-        self.extra[name] = value
+        else:
+            self.extra[name] = value
+
+    def _set_part(self, t: Interpreter, name: str, value: Value) -> None:
+        given = None if t.python.is_none(value) else value
+        if name == "__defaults__" and (given is None or type(given) is TupleValue):
+            self.defaults = TupleValue([]) if given is None else given
+        elif name == "__kwdefaults__" and (given is None or type(given) is DictValue):
+            self.kwdefaults = given
+        elif name == "__code__" and self._takes(value):
+            self.code = value.constant()
+        else:
+            super().set_attr(t, name, value)
+
+    def _takes(self, code: Value) -> bool:
+        """Return whether Python lets the function have another code."""
+        if not issubclass(code.python_type(), types.CodeType):
+            return False
+        return len(code.constant().co_freevars) == len(self.closure)
+
+    def del_attr(self, t: Interpreter, name: str) -> None:
+        """Delete an attribute that the program stored."""
+        if self.obj is not None or name not in self.extra or name in STANDARD:
+            super().del_attr(t, name)
+        del self.extra[name]
 
     def children(self, t: Interpreter) -> list[Value]:
-        own = [*self.closure, *self.defaults.values(t), *self.kwdefaults.values()]
-        return [*own, *self.extra.values()]
+        own = [*self.closure, *self.defaults.values(t), *self.extra.values()]
+        return own if self.kwdefaults is None or self.obj is not None else [*own, self.kwdefaults]
 
     def rebuild(self, r: ResidualInterface) -> None:
         if self.obj is not None:
             r.load_object(self.obj)
             return
-        names = self.code.co_freevars
-        if len(self.closure) != len(names) or self.module_globals is not r.globals:
-            self._rebuild_elsewhere(r)
-        else:
-            r.make_function(self)
+        r.make_function(self)
         for name, value in self.extra.items():
             r.e.copy(1)
             r.push(value)
             r.e.swap(2)
             r.e.store_attr(name)
-
-    def _rebuild_elsewhere(self, r: ResidualInterface) -> None:
-        r.load_callable(types.FunctionType)
-        r.e.load_const(self.code)
-        r.load_object(self.module_globals)
-        r.e.load_const(self.name)
-        r.push_slots(self.defaults.slots)
-        r.e.build_tuple(len(self.defaults.slots))
-        r.push_slots(list(self.closure))
-        r.e.build_tuple(len(self.closure))
-        r.e.call(5)
 
 
 class FunctionDict(DictValue):
@@ -271,7 +309,7 @@ class FunctionDict(DictValue):
     def whole(self, t: Interpreter) -> Entries:
         """Return all attributes in the function's dictionary."""
         extra = self.owner.extra
-        found = {k: v for k, v in extra.items() if not hasattr(types.FunctionType, k)}
+        found = {k: v for k, v in extra.items() if k not in STANDARD}
         self.entries = {name: (ConstValue(name), value) for name, value in found.items()}
         return self.entries
 
@@ -367,101 +405,6 @@ class FunctionWrapperValue(OpaqueValue):
         return super().attr(t, name)
 
 
-class GeneratorValue(Value):
-    """A generator made by traced code: a frame that is interpreted from yield to yield."""
-
-    noun = "a generator"
-
-    def __init__(
-        self, frame: FrameInterface, function: FunctionValue, args: Args, kwargs: Kwargs
-    ) -> None:
-        self.frame = frame
-        self.has_ended = False
-        self._function = function
-        self._args = list(args)
-        self._kwargs = kwargs
-
-    def python_type(self) -> type:
-        return types.GeneratorType
-
-    def truth(self, t: Interpreter) -> bool:
-        return True
-
-    def describe(self) -> str:
-        return f"generator {self.frame.code.co_name}"
-
-    def iterate(self, t: Interpreter) -> Value:
-        return self
-
-    def advance(self, t: Interpreter) -> Value:
-        return self.send(t, ConstValue(None))
-
-    @property
-    def needs_closing(self) -> bool:
-        """Return whether closing or dropping it would run a handler or a `finally`."""
-        return not self.has_ended and self.frame.runs_code_if_closed
-
-    @property
-    def may_need_closing(self) -> bool:
-        """Return whether it has not started, and dropping it later may run code of its own."""
-        return not self.frame.started and self.frame.may_run_code_if_closed
-
-    def send(self, t: Interpreter, value: Value) -> Value:
-        """Run to the next yield. Raises Exhausted at the end, with the return value as argument."""
-        if self.has_ended:
-            raise Exhausted
-        if not self.frame.started:
-            t.effects.generators.append(self)
-        try:
-            return self.frame.run_to_yield(value)
-        except Raised as raised:
-            if issubclass(raised.value.python_type(), StopIteration):
-                t.python.raise_(RuntimeError, "generator raised StopIteration")
-            raise
-
-    def attr(self, t: Interpreter, name: str) -> Value:
-        return t.attributes.builtin_method(self, name)
-
-    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name in ("__next__", "send"):
-            try:
-                return self.send(t, args[0] if args else ConstValue(None))
-            except Exhausted as end:
-                end.as_raised(t)
-        if name == "__iter__":
-            return self
-        if name == "close":
-            if self.needs_closing:
-                self.cannot(breaks.UNSUPPORTED_CALL, "generator.close()")
-            self.has_ended = True
-            return ConstValue(None)
-        return super().method(t, name, args, kwargs)
-
-    def children(self, t: Interpreter) -> list[Value]:
-        if self.has_ended or self.frame.returned is not None:
-            return []
-        if self.frame.started:
-            raise breaks.SkipFrame(f"{self.describe()} is partly consumed at a graph break")
-        return [self._function, *self._args, *self._kwargs.values()]
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        """Call the function again, which runs none of its code, or make an ended generator."""
-        if not self.children(r.t):
-            r.load_callable(_ended_generator)
-            r.e.call(0)
-            return
-        r.e.before_callable()
-        r.push(self._function)
-        r.e.after_callable()
-        r.push_slots([*self._args, *self._kwargs.values()])
-        r.e.call(len(self._args), tuple(self._kwargs))
-
-
-def _ended_generator() -> Generator[Any, None, None]:
-    """Return a generator without items; for residual code."""
-    yield from ()
-
-
 def wrap_function(t: Interpreter, obj: types.FunctionType, source: Source | None) -> FunctionValue:
     """Return the value of a real function; its defaults and cells are wrapped on first use."""
     from_source = source if source is not None else t.values.object_source(obj)
@@ -480,14 +423,8 @@ def wrap_function(t: Interpreter, obj: types.FunctionType, source: Source | None
     value.defaults = TupleValue(
         t.values.lazy_slots(obj.__defaults__ or (), AttrSource(from_source, "__defaults__"))
     )
-    for name, default in (obj.__kwdefaults__ or {}).items():
-        value.kwdefaults[name] = t.values.wrap(
-            default, ItemSource(AttrSource(from_source, "__kwdefaults__"), name)
-        )
+    if obj.__kwdefaults__ is not None:
+        named = t.values.wrap(obj.__kwdefaults__, AttrSource(from_source, "__kwdefaults__"))
+        assert isinstance(named, DictValue)
+        value.kwdefaults = named
     return value
-
-
-def refuse_coroutine(code: types.CodeType) -> None:
-    """Break the graph at coroutines and asynchronous generators."""
-    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        raise breaks.GraphBreak(breaks.GENERATOR, code.co_name)

@@ -86,8 +86,17 @@ class FrameInterface(Protocol):
     def places(self) -> list[StackFrame]:
         """Return the stack of frames, the frame under capture first."""
 
-    def run_to_yield(self, sent: Value) -> Value:
+    def run_to_yield(self, sent: Value | None, error: Value | None = None) -> Value:
         """Interpret a generator's frame up to its next yield."""
+
+    def calling(self) -> AbstractContextManager[None]:
+        """Let what is running call this generator's frame."""
+
+    def delegate(self) -> Value | None:
+        """Return what a suspended generator yields from."""
+
+    def end_delegate(self, result: Value) -> Value:
+        """Interpret from the end of a ``yield from`` that has a result up to the next yield."""
 
 
 class ResidualInterface(Protocol):

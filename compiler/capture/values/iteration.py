@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture.traceable import groupby
-from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
+from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Slot, Value
 from tc.compiler.capture.values.builtins import BUILTINS, CLASS_METHODS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue, is_not_implemented
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, sort_values
@@ -33,12 +33,15 @@ from tc.compiler.capture.values.itertools_iterators import (
     RepeatIterator,
     SliceIterator,
     StarMapIterator,
+    TeeIterator,
+    TeeSource,
     WhileIterator,
     ZipLongestIterator,
 )
 from tc.compiler.capture.values.lookup import MISSING, full_name, has_any, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.capture.values.tuple_objects import OwnTupleValue
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -106,6 +109,8 @@ def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if owner.dunder(t, "__len__") is None or owner.dunder(t, "__getitem__") is None:
             return t.python.raise_(TypeError, f"'{full_name(kind)}' object is not reversible")
         return ReversedIterator(owner, t.python.concrete(owner.length(t)) - 1)
+    if isinstance(owner, OwnTupleValue):
+        return owner.reversed(t)
     if isinstance(owner, TensorValue):
         return owner.method(t, "flip", [ConstValue(0)], {}) if owner.example.dim() else owner
     if isinstance(owner, ListValue) and not isinstance(owner, DequeValue):
@@ -249,6 +254,15 @@ for _function in (itertools.product, itertools.permutations, itertools.combinati
 @builtin(itertools.pairwise)
 def _pairwise(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return PairwiseIterator(args[0].iterate(t))
+
+
+@builtin(itertools.tee)
+def _tee(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    source, count = args[0].iterate(t), int(t.python.concrete(args[1])) if args[1:] else 2
+    first = source if isinstance(source, TeeIterator) else TeeIterator(TeeSource(source))
+    copies: list[Slot] = [first]
+    copies += [TeeIterator(first.shared, first.index) for _ in range(count - 1)]
+    return TupleValue(copies[:count])
 
 
 @builtin(itertools.groupby)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,67 @@ class PairwiseIterator(LazyIterator):
             self.last = self.iterated.advance(t)
         self.last, before = self.iterated.advance(t), self.last
         return TupleValue([before, self.last])
+
+
+class TeeSource(Value):
+    """What the iterators of one ``itertools.tee`` share: items that the first of them has read."""
+
+    noun = "an iterator under itertools.tee"
+
+    def __init__(self, source: Value) -> None:
+        self.iterated = source
+        self.read: list[Value] = []
+
+    def at(self, t: Interpreter, index: int) -> Value:
+        """Return an item; the source is asked for those that nothing has read before."""
+        while len(self.read) <= index:
+            self.read.append(self.iterated.advance(t))
+        return self.read[index]
+
+    def children(self, t: Interpreter) -> list[Value]:
+        return [*self.read, self.iterated]
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.load_callable(tee_after)
+        r.push(self.iterated)
+        r.push_slots(list(self.read))
+        r.e.call(1 + len(self.read))
+
+
+class TeeIterator(LazyIterator):
+    """One of the iterators that ``itertools.tee`` returns."""
+
+    kind: type = type(itertools.tee(())[0])
+
+    def __init__(self, shared: TeeSource, index: int = 0) -> None:
+        self.shared = shared
+        self.index = index
+
+    def parts(self) -> list[Value]:
+        return [self.shared, ConstValue(self.index)]
+
+    def advance(self, t: Interpreter) -> Value:
+        item = self.shared.at(t, self.index)
+        self.index += 1
+        return item
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.load_callable(tee_at)
+        r.push_slots(list(self.parts()))
+        r.e.call(2)
+
+
+def tee_after(source: Any, *read: Any) -> Any:
+    """Return an iterator of `itertools.tee` over items that were read, and the rest of a source."""
+    return itertools.tee(itertools.chain(read, source), 1)[0]
+
+
+def tee_at(shared: Any, index: int) -> Any:
+    """Return a copy of an iterator of `itertools.tee` that has gone past some items."""
+    made = copy.copy(shared)
+    for _ in range(index):
+        next(made)
+    return made
 
 
 class AccumulateIterator(LazyIterator):

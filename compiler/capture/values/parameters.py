@@ -7,6 +7,7 @@ import types
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
 
 if TYPE_CHECKING:
@@ -43,9 +44,11 @@ def bind(t: Interpreter, function: FunctionValue, args: Args, kwargs: Kwargs) ->
             found[name] = defaults.at(t, index - first_default)
     for name in keyword_only:
         if name not in found:
-            if name not in function.kwdefaults:
+            named, key = function.kwdefaults, ConstValue(name)
+            if named is None or not named.has(t, key):
                 _raise_refusal(t, function, args, kwargs)
-            found[name] = function.kwdefaults[name]
+            else:
+                found[name] = named.at(t, t.python.key(key))
     if has_rest:
         found[names[count + kwonly]] = TupleValue(list(args[count:]))
     if has_named:
@@ -59,6 +62,8 @@ def _raise_refusal(t: Interpreter, function: FunctionValue, args: Args, kwargs: 
     defaults = tuple(None for _ in function.defaults.slots)
     cells = tuple(types.CellType() for _ in code.co_freevars)
     stand_in = types.FunctionType(code, {}, function.name, defaults, cells)
-    stand_in.__kwdefaults__ = dict.fromkeys(function.kwdefaults)
+    named = function.kwdefaults
+    if named is not None:
+        stand_in.__kwdefaults__ = dict.fromkeys(t.python.concrete_list(named.keys(t)))
     stand_in.__qualname__ = function.name
     t.python.fold(stand_in, *(None for _ in args), **dict.fromkeys(kwargs))

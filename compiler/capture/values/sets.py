@@ -322,7 +322,15 @@ def _reduce(t: Interpreter, s: SetValue, protocol: Value) -> Value:
     return t.values.new_tuple([cls, items, state])
 
 
+def _initialise(t: Interpreter, s: SetValue, *items: Value) -> Value:
+    if s.kind is not frozenset:
+        _clear(t, s)
+        SET_METHODS["update"](t, s, *items)
+    return ConstValue(None)
+
+
 SET_METHODS: dict[str, Any] = {
+    "__init__": _initialise,
     "__reduce_ex__": _reduce,
     "add": _add,
     "discard": _discard,

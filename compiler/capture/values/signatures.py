@@ -52,7 +52,8 @@ def _real_function(t: Interpreter, value: FunctionValue) -> Any:
             tuple(t.python.concrete(default) for default in value.defaults.values(t)),
             tuple(types.CellType() for _ in value.closure),
         )
-        made.__kwdefaults__ = t.python.concrete_dict(value.kwdefaults)
+        named = value.kwdefaults
+        made.__kwdefaults__ = None if named is None else t.python.concrete(named)
         notes = value.attr(t, "__annotations__")
         assert isinstance(notes, DictValue)
         names = t.python.concrete_list(notes.keys(t))

@@ -1,12 +1,20 @@
-"""Instances of subclasses of tuple that have a ``__dict__``: items and attributes of their own."""
+"""Instances of subclasses of tuple: special methods, items and attributes of their own."""
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture.values.base import NotConstant, Slot, Value
+from tc.compiler.capture.guards.facts import is_heap_type
+from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Slot, Value
 from tc.compiler.capture.values.containers import TupleValue
-from tc.compiler.capture.values.lookup import field_index, type_lookup
+from tc.compiler.capture.values.iterators import ReversedIterator
+from tc.compiler.capture.values.lookup import (
+    MISSING,
+    field_index,
+    is_struct_sequence,
+    type_lookup,
+)
 from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.core.sources import Source
 
@@ -14,7 +22,59 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 
-class TupleObjectValue(TupleValue, Attributed):
+class OwnTupleValue(TupleValue):
+    """A tuple of a class that a program defines, which may override special methods."""
+
+    def own(self, t: Interpreter, name: str) -> Value | None:
+        """Return a special method that the class overrides, bound to the tuple."""
+        if not isinstance(type_lookup(self.kind, name), types.FunctionType):
+            return None
+        return t.attributes.class_attr(self, self.kind, name)
+
+    def item(self, t: Interpreter, key: Value) -> Value:
+        own = self.own(t, "__getitem__")
+        if own is None:
+            return super().item(t, key)
+        return own.call(t, [key], {})
+
+    def iterate(self, t: Interpreter) -> Value:
+        own = self.own(t, "__iter__")
+        if own is None:
+            return super().iterate(t)
+        return t.python.slot_result(self.kind, "__iter__", own.call(t, [], {}))
+
+    def reversed(self, t: Interpreter) -> Value:
+        """Return the value of ``reversed(self)``."""
+        own = self.own(t, "__reversed__")
+        if own is not None:
+            return own.call(t, [], {})
+        return ReversedIterator(self, t.python.concrete(self.length(t)) - 1)
+
+    def length(self, t: Interpreter) -> Value:
+        own = self.own(t, "__len__")
+        if own is None:
+            return super().length(t)
+        return t.python.slot_result(self.kind, "__len__", own.call(t, [], {}))
+
+    def truth(self, t: Interpreter) -> bool:
+        if type_lookup(self.kind, "__bool__") is MISSING and self.own(t, "__len__") is None:
+            return super().truth(t)
+        return self.truth_by_class(t)
+
+    def unpack(self, t: Interpreter) -> list[Value]:
+        own = self.own(t, "__iter__")
+        if own is None:
+            return super().unpack(t)
+        return self.iterate(t).unpack(t)
+
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        own = self.own(t, "__call__")
+        if own is None:
+            return super().call(t, args, kwargs)
+        return own.call(t, args, kwargs)
+
+
+class TupleObjectValue(OwnTupleValue, Attributed):
     """A tuple with attributes; those are read and stored as those of any other object."""
 
     noun = "a tuple object"
@@ -55,4 +115,6 @@ def tuple_of(slots: list[Slot], kind: type, source: Source | None = None, obj: A
     """Return the value of a tuple of some class."""
     if kind.__dictoffset__:
         return TupleObjectValue(slots, source, kind, obj)
+    if is_heap_type(kind) and not is_struct_sequence(kind):
+        return OwnTupleValue(slots, source, kind)
     return TupleValue(slots, source, kind)

@@ -176,3 +176,30 @@ def test_code_without_a_file_is_compiled(name):
     for _ in range(2):
         torch.testing.assert_close(compiled(x), x.sin() + x.cos())
     assert len(graphs) == 2
+
+
+def names_of(items):
+    return [name for name, _ in items]
+
+
+def in_a_helper(x):
+    return x, names_of({"a": 1, "b": 2}.items())
+
+
+def in_a_comprehension(x):
+    values = {"a": 1, "b": 2}
+    return x, {value: name for name, value in values.items()}, [name * 2 for name in values]
+
+
+def by_next(x):
+    return x, (lambda iterator: next(iterator))(iter({"a": 1}.items()))
+
+
+@pytest.mark.parametrize("program", [in_a_helper, in_a_comprehension, by_next])
+def test_callees_of_what_does_no_tensor_operation_are_left_to_python_too(program):
+    compiled, x = tc.compile(program, backend="eager", fullgraph=True), torch.ones(2)
+    with trace.capture_events() as events:
+        for _ in range(IDLE_TRIES + 2):
+            assert compiled(x)[1:] == program(x)[1:]
+    assert not list(events.of(trace.GraphBreak))
+    assert len(list(events.of(trace.FrameStart))) == IDLE_TRIES

@@ -8,6 +8,7 @@ import functools
 import itertools
 import operator
 import re
+import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -53,6 +54,10 @@ class Plain:
 
 class Named(collections.namedtuple("Named", "one two")):
     """A named tuple."""
+
+
+class OwnList(list):
+    """A class derived from list."""
 
 
 class OwnDict(dict):
@@ -131,6 +136,7 @@ PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
     (lambda: ({"a": 2}, {"a": 3}), _item),
     (lambda: (collections.OrderedDict(a=2), collections.OrderedDict(a=3)), _item),
     (lambda: (OwnDict(a=2), OwnDict(a=3)), _item),
+    (lambda: (OwnList([2, 3]), OwnList([2, 4])), _summed),
     (lambda: (types.MappingProxyType({"a": 2}), types.MappingProxyType({"a": 3})), _item),
     (lambda: ({2}, {3}), _summed),
     (lambda: ({2, 3}, {2.0, 3}), lambda x, o: x.long() + sum(o)),
@@ -317,3 +323,24 @@ def test_parts_of_nested_tensors_stay_outside_of_graphs(program):
 
 class Derived(torch.Tensor):
     """Adds nothing."""
+
+
+class Quiet(Exception):
+    """Becomes false below."""
+
+
+@pytest.mark.parametrize("make", [
+    lambda: KeyError("k"), Quiet, lambda: re.compile("a"), threading.Lock,
+    lambda: iter([]), lambda: (q for q in ()), lambda: torch.Generator(), object,
+])  # fmt: skip
+def test_objects_that_the_tracer_does_not_model_are_true(make, monkeypatch):
+    def program(x, o):
+        return x + 1 if o else x - 1
+
+    compiled, x = tc.compile(program, backend="eager", fullgraph=True), torch.ones(2)
+    of = make()
+    for one in (of, None, of):
+        torch.testing.assert_close(compiled(x, one), program(x, one))
+    monkeypatch.setattr(Quiet, "__bool__", lambda self: False, raising=False)
+    compiled = tc.compile(program, backend="eager")
+    torch.testing.assert_close(compiled(x, of), program(x, of))

@@ -64,6 +64,28 @@ class Whole(torch.autograd.Function):
         return grad * ctx.size
 
 
+class Forward(torch.autograd.Function):
+    """Saves for derivatives forward too, and asks whether it can."""
+
+    @staticmethod
+    def forward(x, k):
+        return torch.round(x * k) / k
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.k = inputs[1] if hasattr(ctx, "save_for_forward") else None
+        ctx.save_for_forward(output)
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0] * ctx.k, None
+
+
+def saved_for_forward(x):
+    return Forward.apply(x, 2)
+
+
 def through_an_instance(x):
     return Saving().apply(x) + Saving.apply(x)
 
@@ -81,7 +103,9 @@ def too_few(x):
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
-@pytest.mark.parametrize("fn", [through_an_instance, with_an_enum, recorded_whole])
+@pytest.mark.parametrize(
+    "fn", [through_an_instance, with_an_enum, recorded_whole, saved_for_forward]
+)
 def test_values_and_gradients(fn, backend):
     x = torch.randn(3, requires_grad=True)
     with warnings.catch_warnings():

@@ -10,6 +10,7 @@ from support import succeed
 from torch import optim
 
 import tc
+from tc import trace
 from tc.compiler import api
 
 # what an optimizer takes, and how many graphs its steps need: SGD's momentum appears after one
@@ -105,3 +106,32 @@ def test_what_a_step_raises_it_raises_compiled():
         optimizer.step()
     with pytest.raises(RuntimeError, match=str(eager.value)):
         tc.compile(optimizer.step, backend="eager")()
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_runs_as_python_and_its_closure_is_captured(search):
+    def run(compile_):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 4)
+        optimizer = optim.LBFGS(model.parameters(), lr=0.1, line_search_fn=search)
+        forward = []
+
+        def step(x):
+            def closure():
+                optimizer.zero_grad()
+                loss = (model(x) - x.roll(1, 0)).square().mean()
+                forward.append(loss.item())
+                loss.backward()
+                return loss
+
+            return optimizer.step(closure)
+
+        step = compile_(step)
+        losses = [step(torch.linspace(-1, 1, 12).reshape(3, 4) + i) for i in range(3)]
+        return losses, forward, [parameter.detach() for parameter in model.parameters()]
+
+    with trace.capture_events() as events:
+        got = run(lambda step: tc.compile(step, backend="eager"))
+    torch.testing.assert_close(got, run(lambda step: step))
+    breaks = [one.stack[-1].file for one in events.of(trace.GraphBreak)]
+    assert breaks and not any("lbfgs" in file for file in breaks)

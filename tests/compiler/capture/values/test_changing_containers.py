@@ -333,3 +333,31 @@ def test_a_list_is_empty_while_it_is_sorted(fn):
     torch.testing.assert_close(got[0], expected[0])
     assert got[1] == expected[1]
     assert mine == theirs
+
+
+def another_factory(x, given):
+    made = collections.defaultdict(lambda: [0])
+    made["a"].append(1)
+    made.default_factory = dict
+    made["b"]["k"] = 2
+    made.default_factory = None
+    try:
+        made["z"]
+    except KeyError as error:
+        return x + 1, made, repr(error), made.default_factory
+
+
+def another_factory_of_an_input(x, given):
+    given.default_factory = dict if given.default_factory is list else list
+    return x + 1, given["new"], given
+
+
+@pytest.mark.parametrize("fn", [another_factory, another_factory_of_an_input])
+def test_the_factory_of_a_defaultdict_can_be_replaced(fn):
+    mine, theirs, x = collections.defaultdict(list), collections.defaultdict(list), torch.ones(2)
+    compiled = tc.compile(fn, backend="eager", fullgraph=fn is another_factory)
+    for _ in range(3):
+        assert compiled(x, mine)[1:] == fn(x, theirs)[1:]
+        assert mine.default_factory is theirs.default_factory
+        mine.clear()
+        theirs.clear()

@@ -159,3 +159,66 @@ def test_as_eager(f: Any) -> None:
     want = outcome(f)
     assert outcome(tc.compile(f, backend="eager")) == want
     tc.reset()
+
+
+def context_of_each_raise(x):
+    error, found = ValueError("e"), []
+    for kind in (KeyError, TypeError):
+        try:
+            try:
+                raise kind("k")
+            except kind:
+                raise error  # noqa: B904
+        except ValueError as caught:
+            found.append(repr(caught.__context__))
+    try:
+        raise error
+    except ValueError as caught:
+        found.append(repr(caught.__context__))
+    return x, found
+
+
+def context_of_none(x):
+    error = ValueError("f")
+    found = [error.__context__]
+    try:
+        raise error
+    except ValueError as caught:
+        found.append(caught.__context__)
+    return x, found
+
+
+def contexts_in_a_circle(x):
+    first, second = ValueError("a"), KeyError("b")
+    try:
+        try:
+            raise first
+        except ValueError:
+            try:
+                raise second
+            except KeyError:
+                raise first  # noqa: B904
+    except ValueError as caught:
+        return x, repr(caught.__context__), caught.__context__.__context__
+
+
+@pytest.mark.parametrize("program", [context_of_each_raise, context_of_none, contexts_in_a_circle])
+def test_the_context_is_that_of_the_last_raise(program):
+    x = torch.ones(2)
+    assert tc.compile(program, backend="eager", fullgraph=True)(x)[1:] == program(x)[1:]
+
+
+def test_the_context_is_a_callers_where_it_handles_an_error():
+    def f(x):
+        try:
+            raise ValueError("v")
+        except ValueError as error:
+            return x + 1, repr(error.__context__)
+
+    compiled = tc.compile(f, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(2))[1] == "None"
+        try:
+            raise KeyError("k")
+        except KeyError:
+            assert compiled(torch.ones(2))[1] == "KeyError('k')"

@@ -25,6 +25,7 @@ CONTAINERS: dict[str, tuple[Any, list[str]]] = {
 ITERATORS = [
     "iter(c)", "enumerate(c)", "zip(c, c)", "map(str, c)", "reversed(c)", "itertools.chain(c, [0])",
     "(v for v in c)", "iter(c.items())", "iter(c.values())", "itertools.islice(c, 3)", "passed",
+    "itertools.tee(c)[1]", "itertools.tee(itertools.tee(iter(c))[0])[0]",
 ]  # fmt: skip
 
 
@@ -134,3 +135,25 @@ def test_generators_run_when_they_are_asked(made: str) -> None:
         return repr((fn(torch.ones(2), held), len(held)))
 
     assert run(tc.compile(space["f"], backend="eager")) == run(space["f"])
+
+
+def windows(x):
+    copies = itertools.tee((x * i for i in range(5)), 3)
+    for i, one in enumerate(copies):
+        for _ in range(i):
+            next(one, None)
+    return [a + b * c for a, b, c in zip(*copies, strict=False)]
+
+
+def shared_with_its_source(x):
+    source = iter([1, 2, 3, 4])
+    first, second = itertools.tee(source)
+    seen = [next(first), next(source), next(first), next(second)]
+    third, fourth = itertools.tee(second)
+    return x, seen, third is second, list(fourth), list(first), list(third), itertools.tee("", 0)
+
+
+@pytest.mark.parametrize("program", [windows, shared_with_its_source])
+def test_copies_of_iterators_share_what_was_read(program: Any) -> None:
+    x = torch.ones(2)
+    assert str(tc.compile(program, backend="eager", fullgraph=True)(x)) == str(program(x))

@@ -111,6 +111,75 @@ class Setting(Base):
         super().__setattr__(name, (value, "set"))
 
 
+class Pair(tuple):
+    """A plain subclass of tuple, which makes its items and has methods."""
+
+    def __new__(cls, first):
+        return super().__new__(cls, (first, 2))
+
+    def __init__(self, first):
+        self.count = len(self)
+
+    def rest(self):
+        return self[1:], self.index(2), self * 2, 2 in self, [*self]
+
+
+class Slots(tuple):
+    """A plain subclass of tuple that has neither a `__dict__` nor a `__new__`."""
+
+    __slots__ = ()
+
+    def last(self):
+        return self[-1]
+
+
+class Odd(tuple):
+    """Overrides all that Python asks of a tuple."""
+
+    def __len__(self):
+        return 7
+
+    def __iter__(self):
+        return iter((9, 8))
+
+    def __contains__(self, item):
+        return item == "z"
+
+    def __eq__(self, other):
+        return "equal"
+
+    def __add__(self, other):
+        return "sum"
+
+    def __getitem__(self, key):
+        return "item", key
+
+    def __hash__(self):
+        return 5
+
+    def __bool__(self):
+        return False
+
+
+def plain_pairs(x):
+    c = Pair(3)
+    return c, c.count, c.rest(), c.last() if hasattr(c, "last") else x
+
+
+def plain_slots(x):
+    c = Slots((x, x + 1))
+    return c, c.last(), c == Slots(c), len(c), Slots()
+
+
+def of_odd(x, c):
+    asked = len(c), list(c), "z" in c, c == 3, c + 1, c[0], bool(c), hash(c)
+    return x + 1, asked, tuple.__len__(c), tuple.__getitem__(c, 0)
+
+
+def odd(x):
+    return of_odd(x, Odd((1, 2)))
+
+
 def typed(x):
     c = TypedChild(x, 2)
     return c, c.extra, c.n, c.total(), c.double
@@ -198,7 +267,7 @@ def refused(x):
 
 PROGRAMS = (
     typed, replaced, slotted, initialised, broken, answering, stored, set_by_the_class, nested,
-    compared, as_a_tuple, copied, refused,
+    compared, as_a_tuple, copied, refused, plain_pairs, plain_slots, odd,
 )  # fmt: skip
 
 
@@ -241,9 +310,22 @@ def test_attributes_of_an_input_are_read_at_each_call(program):
             setattr(other, name, 17)
 
 
-def test_making_one_does_not_break_the_graph():
-    compiled = tc.compile(typed, backend="eager", fullgraph=True)
-    assert _shown(compiled(torch.ones(2))) == _shown(typed(torch.ones(2)))
+@pytest.mark.parametrize("program", [typed, plain_pairs, plain_slots, odd])
+def test_making_one_does_not_break_the_graph(program):
+    compiled = tc.compile(program, backend="eager", fullgraph=True)
+    assert _shown(compiled(torch.ones(2))) == _shown(program(torch.ones(2)))
+
+
+def test_a_plain_subclass_is_read_as_an_input_without_a_break():
+    def last(x, c):
+        return x + c.last()
+
+    compiled, x = tc.compile(last, backend="eager", fullgraph=True), torch.ones(2)
+    for items in ((1, 2), (3, 4, x), (5,)):
+        torch.testing.assert_close(compiled(x, Slots(items)), last(x, Slots(items)))
+    asked = tc.compile(of_odd, backend="eager", fullgraph=True)
+    for items in ((1, 2), (3, 4, 5)):
+        assert asked(x, Odd(items))[1:] == of_odd(x, Odd(items))[1:]
 
 
 # -- named tuples of C: results of torch -----------------------------------------------------
