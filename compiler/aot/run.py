@@ -137,6 +137,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.last_write: dict[int, int] = {}
         self.constants: dict[int, torch.Tensor] = {}
         self._kept: list[Any] = []
+        self._beyond: dict[int, Any] = {}  # storage -> view of elements that its tensor has not
         self._windows: dict[int, Any] = {}  # views of elements more than once, alive for their ids
 
     def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
@@ -172,6 +173,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     )
                 key = storage_key(tensor)
                 self.written.setdefault(key, line_in(self.origin))
+                self._check_beyond(key)
                 self.last_write[key] = self.count
                 self._kept.append(tensor)
             if reads_what_it_wrote(func, args):
@@ -194,14 +196,27 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         by functionalisation leaves zeros at elements outside of all windows, writes an element
         again, with its old value, or loses elements that the tensor has not.
         """
-        strided = func is aten.as_strided.default and not (
-            elements_apart(result) and holds(args[0], result)
-        )
+        strided = False
+        if func is aten.as_strided.default:
+            held = holds(args[0], result)
+            strided = not (elements_apart(result) and held)
+            if not held:
+                self._beyond[storage_key(result)] = result
+                self._check_beyond(storage_key(result))
         if func is aten.unfold.default or strided or (args and id(args[0]) in self._windows):
             if not any(out.alias_info for out in func._schema.returns):
                 return
             for view in result if isinstance(result, (list, tuple)) else [result]:
                 self._windows[id(view)] = view
+
+
+    def _check_beyond(self, key: int) -> None:
+        """Fall back if a storage is written to of which `as_strided` shows elements of no tensor.
+
+        By functionalisation the view is one of the value that the write makes, which has none.
+        """
+        if key in self._beyond and key in self.written:
+            raise Fallback("as_strided shows elements that its tensor has not, which is written to")
 
 
 def check_something_is_reduced(

@@ -104,6 +104,7 @@ KNOWN = (
     "a write changes a layout on which later views depend",
     "as_strided addresses memory whose layout differs from the recorded one",
     "a tensor is written to through as_strided or unfold, which may leave gaps",
+    "as_strided shows elements that its tensor has not, which is written to",
 )
 
 
