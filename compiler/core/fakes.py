@@ -469,6 +469,7 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.isin.Tensor_Scalar: _contiguous,
     aten.log_sigmoid_forward.default: _contiguous,
     aten.rrelu_with_noise.default: _contiguous,
+    aten.rrelu_with_noise_functional.default: _contiguous,
     aten.binary_cross_entropy.default: _unreduced,
     aten.normal.Tensor_Tensor: _contiguous,
     aten.normal.float_Tensor: _contiguous,
