@@ -22,6 +22,8 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
     """
     is_probability = ((input >= 0) & (input <= 1)).all()
     aten._assert_async.msg(is_probability, "all elements of input should be between 0 and 1")
+    if not reduction:  # eager's losses lie in memory as the input does, however the target lies
+        target = aten.copy.default(input, target)
     return _binary_cross_entropy(input, target, weight, reduction)
 
 

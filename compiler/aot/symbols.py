@@ -12,11 +12,13 @@ from torch import fx
 from torch.utils._sympy.functions import Identity
 
 from tc.compiler.aot.artifact import Fallback
-from tc.compiler.core.symbolic import SYMBOLIC, Symbolic
+from tc.compiler.core.symbolic import SYMBOLIC, Symbolic, hint
 from tc.compiler.core.table import Table
 
 # Class of a sympy expression -> the function of Python that computes it from its arguments.
 OPERATORS: Table[str, Callable[..., Any]] = Table("operators of symbolic expressions")
+# Python raises for a divisor of 0, where formulas of PyTorch in C++ go on with an infinity.
+DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 
 
 def _fill() -> None:
@@ -149,6 +151,9 @@ class SizeNodes:
         """Add a call to the graph, with its symbolic value."""
         node = self.graph.call_function(function, args)
         values = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in args]
+        divided = function in DIVISIONS and isinstance(values[1], SYMBOLIC)
+        if divided and hint(values[1]) is not None:
+            bool(values[1] != 0)  # a guard: sizes for which it is 0 have a graph of their own
         node.meta["val"] = function(*values)
         return node
 

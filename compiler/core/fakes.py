@@ -404,6 +404,13 @@ def _like(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor
     return _with_strides(call, result, iteration_order.copied_strides(source))
 
 
+def _unreduced(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """A loss: as a dense copy of the first argument, unless it is the sum or mean of one."""
+    if result.dim() != args[0].dim():
+        return result
+    return _with_strides(call, result, iteration_order.copied_strides(args[0]))
+
+
 def _contiguous_where_empty(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
     """A reduction: torch's shape functions drop a dimension's stride where another has size 0."""
     return _contiguous(call, result, args) if 0 in result.shape else result
@@ -480,6 +487,10 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.pow.Scalar: _contiguous,
     aten.isin.Tensor_Tensor: _contiguous,
     aten.isin.Tensor_Scalar: _contiguous,
+    aten.log_sigmoid_forward.default: _contiguous,
+    aten.rrelu_with_noise.default: _contiguous,
+    aten.rrelu_with_noise_functional.default: _contiguous,
+    aten.binary_cross_entropy.default: _unreduced,
     aten.normal.Tensor_Tensor: _contiguous,
     aten.normal.float_Tensor: _contiguous,
     aten.tril.default: _contiguous,

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 Monomial = tuple["Atom", ...]
 Term = tuple[Monomial, int]
 SYMBOLS = ("size", "number")
-NAMED = (*SYMBOLS, "var")
+NAMED = (*SYMBOLS, "counter", "var")
 IndexLike = Union["Index", int]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,7 +33,7 @@ class Atom:
     """A factor that is not split further: a size, a loop variable, a quotient, a minimum….
 
     Attributes:
-        kind: ``size``, ``number``, ``var``, ``floordiv``, ``mod``, ``min`` or ``max``.
+        kind: ``size``, ``number``, ``counter``, ``var``, ``floordiv``, ``mod``, ``min`` or ``max``.
         name: of a symbol or variable, else empty.
         args: operands; for a variable its size.
     """
@@ -205,6 +205,11 @@ def number(name: str) -> Index:
     return symbol(Atom("number", name, ()))
 
 
+def counter(name: str) -> Index:
+    """Return a counter of a loop in printed code, which is 0 or more: no size is 0 there."""
+    return symbol(Atom("counter", name, ()))
+
+
 def symbol(atom: Atom) -> Index:
     """Return the index that is this atom alone."""
     return Index((((atom,), 1),))
@@ -253,7 +258,7 @@ def _lowest(atom: Atom) -> int | None:
         return None
     if atom.kind == "size":
         return 1
-    if atom.kind in ("var", "mod"):
+    if atom.kind in ("counter", "var", "mod"):
         return 0
     if atom.kind == "floordiv":
         return 0 if is_at_least(atom.args[0], 0) else None
@@ -561,11 +566,6 @@ def _evaluate_atom(atom: Atom, values: Mapping[str, Any]) -> Any:
 AtomPrinter = Callable[[Atom], str]
 
 
-def python_atom(atom: Atom) -> str:
-    """Spell an atom in Python."""
-    return atom.text
-
-
 def _atom_text(kind: str, name: str, args: tuple[Index, ...]) -> str:
     if kind in NAMED:
         return name
@@ -575,14 +575,14 @@ def _atom_text(kind: str, name: str, args: tuple[Index, ...]) -> str:
     return f"({factor(args[0])} {sign} {factor(args[1])})"
 
 
-def factor(index: Index, spell: AtomPrinter = python_atom) -> str:
+def factor(index: Index, spell: AtomPrinter = _text) -> str:
     """Spell an index so that it can stand in a product."""
     text = render(index, spell)
     plain = len(index.terms) <= 1 and "*" not in text and not text.startswith("-")
     return text if plain else f"({text})"
 
 
-def render(index: Index, spell: AtomPrinter = python_atom) -> str:
+def render(index: Index, spell: AtomPrinter = _text) -> str:
     """Spell an index as Python (or C, by another ``spell``)."""
     if not index.terms:
         return "0"

@@ -27,6 +27,11 @@ CALLS = {
     "floor_divide copy": lambda x: x // (x.contiguous() + 9),
     "div floor": lambda x: torch.div(x, x.contiguous() + 9, rounding_mode="floor"),
     "copysign": lambda x: torch.copysign(x, x.contiguous()),
+    "logsigmoid": lambda x: F.logsigmoid(x),
+    "rrelu": lambda x: F.rrelu(x),
+    "binary_cross_entropy": lambda x: F.binary_cross_entropy(
+        x.sigmoid(), torch.ones(x.shape), reduction="none"
+    ),
     "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
     "channel_shuffle": lambda x: F.channel_shuffle(x, 2) if x.dim() == 4 else x + 1,
     "max_unpool2d": lambda x: (

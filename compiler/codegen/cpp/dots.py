@@ -102,7 +102,7 @@ class DotWriter(Writer):
         """Return the position of a block's first element, and the stride along a loop."""
         *rows, column = self.kernel.outer
         start = {atom_of(variable): ix.ZERO for variable in (*rows, *self.kernel.inner)}
-        start[atom_of(column)] = ix.size(f"{column}_from")
+        start[atom_of(column)] = ix.counter(f"{column}_from")
         return f"{name} + {c_index(ix.substitute(index, start))}", self._step(index, along)
 
     def _step(self, index: Index, along: Index) -> str:

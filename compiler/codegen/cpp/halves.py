@@ -178,7 +178,7 @@ def in_runs(
     known = ix.extent(variable).constant
     writer.count(base, start, stop, str(RUN))
     writer.declare("const long long", count, call("tc_min", str(RUN), f"{stop} - {base}"))
-    first, most = ix.size(base), min(RUN, known or RUN)
+    first, most = ix.counter(base), min(RUN, known or RUN)
     statements = widen(writer, found, statements, variable, first, count, most)
     mark()
     writer.loop(variable, base, f"{base} + {count}")

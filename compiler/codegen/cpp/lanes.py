@@ -96,7 +96,7 @@ class LaneWriter(Writer):
         assert self.kernel.lane is not None
         self.hoist(section.statements, self.kernel.lane, frozenset())
         runs = halves(section.statements, self.kernel.lane)
-        first = ix.size(f"{self.kernel.lane}_from")
+        first = ix.counter(f"{self.kernel.lane}_from")
         statements = widen(self, runs, section.statements, self.kernel.lane, first, "lanes", LANES)
         self._lane_loop(statements, all(a.kind in OMP for a in sums))
         narrow(self, runs, self.kernel.lane, first, "lanes")

@@ -83,7 +83,7 @@ class PointwiseWriter(Writer):
             line = LINE // store.value.dtype.itemsize
             if ((stop - start).constant or 0) < LEAST_FETCHED * line:
                 continue
-            next_row = {atom_of(row): row + 1, atom_of(last): ix.size("ahead")}
+            next_row = {atom_of(row): row + 1, atom_of(last): ix.counter("ahead")}
             place = c_index(ix.substitute(store.index, next_row))
             asked = f"__builtin_prefetch({store.buffer} + {place}, 1);"
             self.each("ahead", c_index(start), c_index(stop), str(line), asked)
@@ -235,13 +235,16 @@ class PointwiseWriter(Writer):
         self.declare(
             "const long long", "rows", call("tc_min", block, f"{c_index(ix.extent(over))} - row")
         )
-        here = {atom_of(over): ix.size("row") + ix.size("of"), atom_of(last): ix.size("in")}
+        here = {
+            atom_of(over): ix.counter("row") + ix.counter("of"),
+            atom_of(last): ix.counter("in"),
+        }
         uses = dict.fromkeys(use for s in statements for use in s.value.loads())
         stores = [s for s in statements if isinstance(s, Store)]
         flat: dict[Expr, Expr] = {}
         for use in uses:
             name = f"g{len(flat)}"
-            flat[use] = load(name, ix.size("flat"), use.dtype)
+            flat[use] = load(name, ix.counter("flat"), use.dtype)
             self.declare(c_type(use.dtype), name, length=f"[{FLAT}]")
             place = c_index(ix.substitute(use.data[1], here))
             self.copied(length, f"{name}[{length} * of + in] = {use.data[0]}[{place}];")
@@ -337,8 +340,8 @@ class TileWriter(Writer):
             if ix.ONE not in steps.values() or {None, ix.ZERO} & set(steps.values()):
                 continue
             across = last if steps[along] is ix.ONE else along
-            corner = {atom_of(v): ix.size(f"{v}_from") for v in (along, last)}
-            corner[atom_of(across)] = ix.size(f"{across}_from") + ix.size("ahead")
+            corner = {atom_of(v): ix.counter(f"{v}_from") for v in (along, last)}
+            corner[atom_of(across)] = ix.counter(f"{across}_from") + ix.counter("ahead")
             place = c_index(ix.substitute(index, corner))
             lines.append(f"__builtin_prefetch({name} + {place}{', 1' if written else ''});")
         if lines:
@@ -379,7 +382,7 @@ class TileWriter(Writer):
                 self._over_tile(variables, condition, f"all_{name} &= {{}};")
                 whole = f"all_{name}"
             self.open(f"if ({whole})")
-            corner = {atom_of(v): ix.size(f"{v}_from") for v in variables}
+            corner = {atom_of(v): ix.counter(f"{v}_from") for v in variables}
             source = f"(const int*)({use.data[0]} + {c_index(ix.substitute(use.data[1], corner))})"
             step = c_index(ix.coefficient(use.data[1], last) or ix.ZERO)
             self.emit(f"{call('tc_turn_16', source, step, f'(int*){name}')};")

@@ -130,7 +130,7 @@ class RowWriter(Writer):
         place = ix.ZERO
         for variable in inner:
             place = place * ix.extent(variable) + variable
-        place = LANES * place + ix.size("of")
+        place = LANES * place + ix.counter("of")
         for scratch in self.kernel.scratch:
             self.declare(c_type(scratch.dtype), scratch.name, length=room)
         moved = self._moved_in(over, place, room)
@@ -148,7 +148,7 @@ class RowWriter(Writer):
         self.close(collapse)
 
     def _of_row(self, index: Index, over: Index) -> Index:
-        return ix.substitute(index, {atom_of(over): ix.size("row") + ix.size("of")})
+        return ix.substitute(index, {atom_of(over): ix.counter("row") + ix.counter("of")})
 
     def _copies(self, line: str) -> None:
         """Print loops over the rows of a block and the elements of a row."""
@@ -420,7 +420,7 @@ class RowWriter(Writer):
         length, found = ix.extent(last).constant, offsets(section.statements, atom_of(last))
         if not found or not (blocked or (length is not None and length <= LONGEST_OFFSETS)):
             return section
-        at = last - ix.size(start) if blocked else last
+        at = last - ix.counter(start) if blocked else last
         space, loops = str(BLOCK if blocked else length), [(last, start, stop)]
         statements = self.tabulate(section.statements, found, loops, space, at)
         return replace(section, statements=tuple(statements))
@@ -471,7 +471,7 @@ class RowWriter(Writer):
         self.open(f"for (; {base} + {WIDE} <= {stop}; {base} += {WIDE})")
         if beyond_caches(self.kernel):
             self.fetch_ahead(section.statements, last, base, AHEAD, WIDE)
-        runs, origin = halves(section.statements, last), ix.size(base)
+        runs, origin = halves(section.statements, last), ix.counter(base)
         statements = widen(self, runs, section.statements, last, origin, str(WIDE), WIDE)
         self.simd()
         self.count("j", "0", str(WIDE), kind="int")

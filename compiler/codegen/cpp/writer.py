@@ -255,7 +255,7 @@ class Writer(Block):
             along = use.op == "load" and ix.coefficient(use.data[1], variable) is ix.ONE
             if not along or use.data[0] in private:
                 continue
-            ahead = ix.size(base) + ix.size("ahead")
+            ahead = ix.counter(base) + ix.counter("ahead")
             index = c_index(ix.substitute(use.data[1], {atom_of(variable): ahead}))
             step = LINE // use.dtype.itemsize
             line = f"__builtin_prefetch({use.data[0]} + {index});"
@@ -273,7 +273,7 @@ class Writer(Block):
     def stream(self, stores: Sequence[Store], variable: Index, base: str, count: str) -> None:
         """Stream the buffered elements of stores to memory, from ``base`` on."""
         for store in stores:
-            index = ix.substitute(store.index, {atom_of(variable): ix.size(base)})
+            index = ix.substitute(store.index, {atom_of(variable): ix.counter(base)})
             size = store.value.dtype.itemsize
             place = f"{store.buffer} + {c_index(index)}"
             self.emit(call("tc_stream", place, f"line_{store.buffer}", f"{count} * {size}") + ";")
@@ -295,7 +295,7 @@ class Writer(Block):
         if not found or branches(statements, found):
             return statements
         loops = [(variable, base, f"{base} + n_{variable}")]
-        return self.tabulate(statements, found, loops, str(STREAM), variable - ix.size(base))
+        return self.tabulate(statements, found, loops, str(STREAM), variable - ix.counter(base))
 
     def tabulate(
         self,

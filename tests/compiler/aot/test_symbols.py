@@ -108,3 +108,29 @@ def test_sizes_by_a_float_factor(mode, factor, eager):
                 torch.testing.assert_close(one, other)
     reported = [event.name for event in events if isinstance(event, trace.Artifact)]
     assert ("tc_graph_runs_eagerly" in reported) is eager
+
+
+DIVIDED = {
+    "var": lambda x: x.var(0, correction=2),
+    "std of all": lambda x: x.std(correction=x.shape[1] * 2),
+    "var_mean": lambda x: torch.var_mean(x, 0, correction=2, keepdim=True)[0],
+    "of the program": lambda x: x * (3.0 / (x.shape[0] - 2)),
+}
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_divisors_that_some_sizes_make_zero(name):
+    """Formulas of gradients go on with an infinity, and the program's own division raises."""
+    function = DIVIDED[name]
+    compiled = tc.compile(function, dynamic=True)
+    for size in (5, 7, 2, 9):
+        x = torch.randn(size, 3, requires_grad=True)
+        if name == "of the program" and size == 2:
+            with pytest.raises(ZeroDivisionError):
+                compiled(x)
+            continue
+        found, expected = compiled(x), function(x)
+        torch.testing.assert_close(found, expected, equal_nan=True)
+        (one,) = torch.autograd.grad(found.sum(), x)
+        (other,) = torch.autograd.grad(expected.sum(), x)
+        torch.testing.assert_close(one, other, equal_nan=True)

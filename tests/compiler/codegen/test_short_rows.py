@@ -79,3 +79,38 @@ def test_rows_of_which_some_are_written(write, made, width, dtype):
         x = torch.randint(0, 5, (rows, width + 1))[:, 1:].to(dtype)
         tc.mark_static(x, 1)
         assert [*map(torch.equal, compiled(x), program(x))] == [True, True]
+
+
+def costly(x):
+    return (x.exp().sin() + 1).log1p() * x.tanh()
+
+
+ROUND = {
+    "rolled": lambda x, by: x.roll(by, 0),
+    "both ways": lambda x, by: x.roll((by, -by), (0, 1)),
+    "padded round": lambda x, by: F.pad(x[None], (1, 1, by, 0), mode="circular")[0],
+    "reflected": lambda x, by: F.pad(x[None], (0, 0, by, 0), mode="reflect")[0],
+}
+REDUCED = {
+    "kept": lambda x: x,
+    "by the row": lambda x: x.softmax(1),
+    "by the column": lambda x: x.mean(0),
+}
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("by", [1, 2, 3])
+@pytest.mark.parametrize("width", [2, 3, 5, 16])
+@pytest.mark.parametrize("reduced", REDUCED)
+@pytest.mark.parametrize("read", ROUND)
+def test_rows_read_from_before_the_first(read, reduced, width, by, dtype):
+    """Positions of the first rows are negative before the remainder, which has to be Python's."""
+
+    def program(x):
+        return REDUCED[reduced](costly(ROUND[read](x, by)) + 1)
+
+    compiled = tc.compile(program)
+    for rows in (7, 4, random.randrange(5, 600)):
+        x = torch.randn(rows, width).to(dtype)
+        torch.testing.assert_close(compiled(x), program(x))

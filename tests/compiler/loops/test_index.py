@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from tc.compiler.codegen.printer import c_index
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
 
@@ -165,3 +166,10 @@ def test_a_constant_is_an_integer() -> None:
         ix.const(2.0)  # type: ignore[arg-type]
     assert ix.const(True) is ix.ONE and type(ix.const(True).constant) is int
     assert ix.const(2) is two and type(two.constant) is int
+
+
+def test_a_counter_may_be_zero() -> None:
+    row, of = ix.counter("row"), ix.counter("of")
+    assert ix.is_at_least(row + of, 0) and not ix.is_at_least(row + of, 1)
+    assert ix.is_at_least(S, 1)  # a size inside of a loop may not
+    assert c_index((row + of - 2) % S) == f"tc_mod(of + row - 2, {S})"
