@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 
@@ -70,3 +72,43 @@ def test_views_of_new_memory_with_gaps_are_laid_out_as_in_eager(backend):
         x = torch.randn(4)
         found, wanted = (f(x) for f in (tc.compile(program, backend=backend), program))
         torch.testing.assert_close(found, wanted, check_stride=True)
+
+
+LAYOUTS = {
+    "steps": lambda x: x[::2, ::2],
+    "columns": lambda x: x[:, 1:3],
+    "rows": lambda x: x[2:],
+    "transposed": lambda x: x.t()[::3],
+    "all": lambda x: x,
+}
+PARTS = (
+    lambda v: v,
+    lambda v: v[1:],
+    lambda v: v[:, -1],
+    lambda v: v.t()[0],
+    lambda v: v.chunk(2)[-1],
+)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_as_strided_shows_memory_that_its_tensor_has_not(layout, dynamic):
+    rng = random.Random()
+    for _ in range(6):
+        written, viewed = rng.choice(PARTS), rng.choice(PARTS)
+        early, of_new = rng.random() < 0.5, rng.random() < 0.3
+
+        def program(x, written=written, viewed=viewed, early=early, of_new=of_new):
+            x = LAYOUTS[layout](x * 1) if of_new else LAYOUTS[layout](x)
+            view = viewed(x).as_strided((3, 2), (2, 1)) if early else None
+            written(x).neg_()
+            view = viewed(x).as_strided((3, 2), (2, 1)) if view is None else view
+            return view + 1, x * 2
+
+        tc.reset()
+        compiled = tc.compile(program, dynamic=dynamic)
+        for rows in (6, 8):
+            x = torch.arange(rows * 7.0).reshape(rows, 7)
+            mine = x.clone()
+            wanted = program(x)
+            torch.testing.assert_close((compiled(mine), mine), (wanted, x), rtol=0, atol=0)
