@@ -209,7 +209,6 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for view in result if isinstance(result, (list, tuple)) else [result]:
                 self._windows[id(view)] = view
 
-
     def _check_beyond(self, key: int) -> None:
         """Fall back if a storage is written to of which `as_strided` shows elements of no tensor.
 

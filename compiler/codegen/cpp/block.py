@@ -68,6 +68,7 @@ class Block:
     Attributes:
         lines: the printed lines.
         depth: the number of open blocks, that of the function included.
+        marked: how many loops are to follow that a pragma is about: nothing stands before them.
     """
 
     def __init__(self, function: str, names: Iterable[str]) -> None:
@@ -77,6 +78,7 @@ class Block:
         self._scopes: list[set[str]] = [set(names)]
         self.known = dict.fromkeys(self._scopes[0], 1)
         self.helpers: dict[str, None] = {}
+        self.marked = 0
 
     @property
     def depth(self) -> int:
@@ -126,9 +128,19 @@ class Block:
         braces: bool = True,
     ) -> None:
         """Open a loop over numbers from ``start`` to before ``stop``, while a condition holds."""
+        self.before_loop()
+        self.marked = max(self.marked - 1, 0)
         each = f"{name} += {step}" if step else f"{name}++"
         until = f"{name} < {stop}{f' && {only_while}' if only_while else ''}"
         self.open(f"for ({kind} {name} = {start}; {until}; {each})", (name,), braces)
+
+    def before_loop(self) -> None:
+        """Add what stands before a loop."""
+
+    def pragma(self, text: str, loops: int = 1) -> None:
+        """Say something of the next loop, or of so many that stand in each other."""
+        self.emit(f"#pragma {text}")
+        self.marked = loops
 
     def each(self, name: str, start: str, stop: str, step: str, line: str) -> None:
         """Add a loop over one line, which needs no braces."""

@@ -27,7 +27,7 @@ class LaneWriter(Writer):
         outer = [v for v in kernel.outer if v is not lane]
         extent = c_index(ix.extent(lane))
         collapse = len(outer) + 1
-        self.parallel(f" collapse({collapse})" if collapse > 1 else "")
+        self.parallel(collapse=collapse)
         for variable in outer:
             self.loop(variable)
         self.count(f"{lane}_from", "0", extent, str(LANES))

@@ -62,7 +62,7 @@ class PointwiseWriter(Writer):
     def _ranges(self, ranges: Sequence[tuple[Sequence[Statement], Index, Index]]) -> None:
         """One loop a range, side by side, so that memory is written from front to back."""
         *rows, last = self.kernel.outer
-        self.parallel(f" collapse({len(rows)})" if len(rows) > 1 else "")
+        self.parallel(collapse=len(rows))
         for variable in rows:
             self.loop(variable)
         for statements, start, stop in ranges:
@@ -123,7 +123,7 @@ class PointwiseWriter(Writer):
         *around, last = self.kernel.outer
         statements = self._offsets_of_rows(statements, bounds)
         if around:
-            self.parallel(f" collapse({len(around)})" if len(around) > 1 else "")
+            self.parallel(collapse=len(around))
             for variable in around:
                 self.loop(variable, *bounds[variable])
             self.hoist(statements, last, frozenset(), bounds[last])
@@ -202,7 +202,7 @@ class PointwiseWriter(Writer):
         """Print nested loops the last of which is unrolled, and the one around it vectorised."""
         *_, last = self.kernel.outer
         self.side_by_side(self.kernel.outer[:-1])
-        self.emit(f"#pragma GCC unroll {SHORT}")
+        self.pragma(f"GCC unroll {SHORT}")
         self.loop(last)
         self.statements(statements)
         self.close(len(self.kernel.outer))
@@ -228,7 +228,7 @@ class PointwiseWriter(Writer):
         *around, over, last = self.kernel.outer
         length, block = c_index(ix.extent(last)), str(FLAT // (ix.extent(last).constant or 1))
         collapse = len(around) + 1
-        self.parallel(f" collapse({collapse})" if collapse > 1 else "")
+        self.parallel(collapse=collapse)
         for variable in around:
             self.loop(variable)
         self.count("row", "0", c_index(ix.extent(over)), block)
@@ -273,7 +273,7 @@ class PointwiseWriter(Writer):
     ) -> None:
         """Print nested loops with streaming stores, which bypass the caches."""
         *rows, last = self.kernel.outer
-        self.parallel(f" collapse({len(rows)})" if len(rows) > 1 else "")
+        self.parallel(collapse=len(rows))
         for variable in rows:
             self.loop(variable, *bounds[variable])
         if rows:
@@ -298,7 +298,7 @@ class TileWriter(Writer):
         streams = [
             s for s in self.to_stream(statements, last) if TILE * s.value.dtype.itemsize % LINE == 0
         ]
-        self.parallel(f" collapse({len(outer) + 2})")
+        self.parallel(collapse=len(outer) + 2)
         for variable in outer:
             self.loop(variable)
         ends = {v: c_index(ix.extent(v)) for v in (along, last)}

@@ -67,7 +67,7 @@ class RowWriter(Writer):
             return
         if kernel.outer:
             collapse = len(kernel.outer)
-            self.parallel(f" collapse({collapse})" if collapse > 1 else "")
+            self.parallel(collapse=collapse)
             for variable in kernel.outer:
                 self.loop(variable)
         self._scratch()
@@ -119,7 +119,7 @@ class RowWriter(Writer):
         *around, over = self.kernel.outer
         inner = self.kernel.inner
         collapse = len(around) + 1
-        self.parallel(f" collapse({collapse})" if collapse > 1 else "")
+        self.parallel(collapse=collapse)
         for variable in around:
             self.loop(variable)
         extent = c_index(ix.extent(over))
@@ -212,7 +212,7 @@ class RowWriter(Writer):
             sums = [self.accumulators[name] for name in names]
             self._declare(sums)
             for variable in self.kernel.inner:
-                self.emit(f"#pragma GCC unroll {LONGEST}")
+                self.pragma(f"GCC unroll {LONGEST}")
                 self.loop(variable)
             self.statements(statements)
             self.close(len(self.kernel.inner))
@@ -482,7 +482,7 @@ class RowWriter(Writer):
         self.close()
         narrow(self, runs, last, origin, str(WIDE))
         self.close()
-        self.emit(f"#pragma omp simd{clause(sums, self.running)}")
+        self.pragma(f"omp simd{clause(sums, self.running)}")
         self.count("j", "0", str(WIDE), kind="int")
         for (_, total, _, op), (_, name, _, _) in pairs:
             self.emit(joined(total, f"{name}[j]", op))

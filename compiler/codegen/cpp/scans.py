@@ -134,7 +134,7 @@ class ScanWriter(RowWriter):
         self.emit(f"own[0] = {value}[j];")
         for k in range(1, group):
             self.emit(f"own[{k}] = {self.combined(scan, f'own[{k - 1}]', f'{value}[j + {k}]')};")
-        self.emit("#pragma omp simd")
+        self.pragma("omp simd")
         self.count("k", "0", str(group), kind="int")
         self.emit(f"s_{scan.name}[j + k] = {self.combined(scan, total, 'own[k]')};")
         self.close()

@@ -45,7 +45,7 @@ class ScatterWriter(Writer):
                 if variable in own and (position or not self._shared()):
                     self.simd()
                 if self.scattered:
-                    self.emit(f"#pragma GCC unroll {UNROLLED}")
+                    self.pragma(f"GCC unroll {UNROLLED}")
             self.loop(variable, *bounds[variable])
         self.statements(statements)
         self.close(len(outer) + (parted is not None))

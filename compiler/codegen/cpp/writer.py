@@ -283,7 +283,7 @@ class Writer(Block):
         """Mark the next loop for vectorisation, or, if little but reads is in it, for branches."""
         self.branching = branches(statements, offsets(statements, atom_of(variable)))
         if self.branching:
-            self.emit(f"#pragma GCC unroll {UNROLLED_READS}")
+            self.pragma(f"GCC unroll {UNROLLED_READS}")
         else:
             self.simd(clause)
 
@@ -383,9 +383,13 @@ class Writer(Block):
 
     def simd(self, clause: str = "") -> None:
         """Mark the next loop for vectorisation."""
-        if self.guards_loads and self.depth > 1:
+        self.before_loop()
+        self.pragma(f"omp simd{clause}{self._faults()}")
+
+    def before_loop(self) -> None:
+        """Keep gcc from vectorising the loop around the next one, where loads are guarded."""
+        if self.guards_loads and self.depth > 1 and not self.marked:
             self.emit("tc_scalar_loop();")
-        self.emit(f"#pragma omp simd{clause}{self._faults()}")
 
     def _faults(self) -> str:
         return " reduction(|:fault)" if self.checked else ""
@@ -412,6 +416,7 @@ class Writer(Block):
     def copied(self, length: str, line: str) -> None:
         """Print loops over the rows of a block and the elements of a row."""
         self.count("of", "0", "rows", braces=False)
+        self.marked = 1  # nothing stands between the two
         self.each("in", "0", length, "", line)
         self._leave()
 
@@ -438,7 +443,7 @@ class Writer(Block):
         """Open loops of which the last is vectorised."""
         *around, last = outer
         if around:
-            self.parallel(f" collapse({len(around)})" if len(around) > 1 else "")
+            self.parallel(collapse=len(around))
             for variable in around:
                 self.loop(variable)
             self.simd()
@@ -451,8 +456,8 @@ class Writer(Block):
         known = self.work().constant
         return self.threads > 1 and (known is None or known >= PARALLEL_WORK)
 
-    def parallel(self, clause: str = "", simd: bool = False) -> None:
-        """Mark the next loop parallel if there is enough work."""
+    def parallel(self, clause: str = "", simd: bool = False, collapse: int = 1) -> None:
+        """Mark the next loop, or so many that stand in each other, parallel if there is work."""
         total = self.work()
         known = total.constant
         vector = " simd" if simd else ""
@@ -461,8 +466,8 @@ class Writer(Block):
             if simd and guard:
                 guard = f" if(parallel: {c_index(total)} >= {PARALLEL_WORK})"
             threads = f" num_threads({self.threads}) schedule(static)"
-            clause += self._faults()
-            self.emit(f"#pragma omp parallel for{vector}{clause}{threads}{guard}")
+            clause += self._faults() + (f" collapse({collapse})" if collapse > 1 else "")
+            self.pragma(f"omp parallel for{vector}{clause}{threads}{guard}", collapse)
         elif simd:
             self.simd(clause)
 

@@ -114,3 +114,41 @@ def test_rows_read_from_before_the_first(read, reduced, width, by, dtype):
     for rows in (7, 4, random.randrange(5, 600)):
         x = torch.randn(rows, width).to(dtype)
         torch.testing.assert_close(compiled(x), program(x))
+
+
+REDUCED = {
+    "place of the largest": lambda x: x.max(-1)[1],
+    "place of the smallest": lambda x: x.argmin(-1),
+    "any": lambda x: (x > 1).any(-1),
+    "sum": lambda x: x.sum(-1),
+    "product": lambda x: x.prod(-1) + x[..., 0],
+    "largest and sum": lambda x: (x.amax(-1), x.sum(-1), x * 2),
+    "over two": lambda x: x.argmax(-1) + x.sum((-2, -1)).long()[..., None],
+    "running": lambda x: x.cumsum(-1).argmax(-1),
+    "normalised": lambda x: (x - x.double().mean(-1, keepdim=True)).argmax(-1),
+    "of a column": lambda x: x.argmax(-2),
+}
+REPLACED = (
+    lambda x: x[3:].zero_(), lambda x: x[:, 1:].neg_(), lambda x: x[..., -1].fill_(2),
+    lambda x: x[::2].mul_(3), lambda x: x[:1, :, :1].add_(1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REDUCED)
+@pytest.mark.parametrize("length", [2, 3, 4, 7])
+def test_reductions_of_rows_of_which_some_are_replaced(name, length):
+    rng = random.Random()
+    replaced = rng.choice(REPLACED)
+
+    def program(x):
+        replaced(x)
+        return REDUCED[name](x)
+
+    dtype = rng.choice((torch.float32, torch.float64, torch.int64, torch.bfloat16))
+    shape = (rng.randint(4, 9), rng.randint(2, 9), length)
+    for number in range(3):
+        x = torch.randint(-4, 5, shape).to(dtype)
+        mine = x.clone()
+        tc.reset()
+        got = tc.compile(program, dynamic=number > 0)(mine)
+        torch.testing.assert_close((got, mine), (program(x), x))
