@@ -34,6 +34,8 @@ TOGETHER = 8
 FILES = 40
 # Seconds after which a batch shows where it is.
 SLOW = 60
+# Programs of a process: what is compiled stays loaded, so that one grows.
+FRESH = 1000
 # Bytes of memory that a program may take: one that needs more is left out.
 MEMORY = 8 << 30
 
@@ -51,11 +53,29 @@ def main() -> int:
     parser.add_argument("--one", type=int, help="the number of a single batch to run again")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
+    if options.graphs is None and options.one is None and options.programs > FRESH:
+        return _in_processes(options)
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     with tempfile.TemporaryDirectory(prefix="tc-layouts-") as cache:
         os.environ["TC_CACHE_DIR"] = cache
         return _run(options) if options.graphs is None else _run_graphs(options, Path(cache))
+
+
+def _in_processes(options: argparse.Namespace) -> int:
+    """Run the programs in one process after another."""
+    end, rng, failed = time.time() + options.seconds, random.Random(options.seed), 0
+    for done in range(0, options.programs, FRESH):
+        left = end - time.time()
+        if left < 0:
+            break
+        count = min(FRESH, options.programs - done)
+        numbers = {"programs": count, "seed": rng.getrandbits(30), "together": options.together}
+        words = [f"--{name}={value}" for name, value in numbers.items()]
+        words += [f"--seconds={left}", f"--device={options.device}"]
+        failed += subprocess.run([sys.executable, __file__, *words], check=False).returncode != 0
+    print(f"processes with failures: {failed}")
+    return int(bool(failed))
 
 
 def _run_graphs(options: argparse.Namespace, folder: Path) -> int:

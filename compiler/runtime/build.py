@@ -46,6 +46,11 @@ KERNEL_FLAGS = (
     "-shared",
 )
 
+#: what a compiler says that failed inside of itself, as gcc 12 does at vectors of int16 under a
+#: mask, and flags under which it may not
+OWN_FAULTS = ("internal compiler error", "bug report")
+SIMPLER = ("-fno-tree-loop-vectorize", "-O1")
+
 #: value of ``TC_DEBUG_INFO`` -> flags
 DEBUG_FLAGS = {"1": ("-g",), "2": ("-g", "-Og")}
 
@@ -256,8 +261,8 @@ def _compiled(
                 run = _run((*command, *inputs, "-o", str(library), *libraries), folder)
             if run.returncode == 0:
                 return library.read_bytes()
-            if NO_GATHERS in flags and "mtune-ctrl" in run.stderr:  # this gcc names it otherwise
-                others = tuple(flag for flag in flags if flag != NO_GATHERS)
+            others = _flags_instead(flags, run.stderr)
+            if others is not None:
                 return _compiled(source, key, compiler, others, libraries)
             if _has_room(folder):
                 raise _refused(compiler, path, shown, run)
@@ -273,6 +278,16 @@ def _compiled(
         f"there is none that has room ({why}). Set TMPDIR to a folder that can be written; "
         "tc.config.suppress_errors = True runs the function eagerly instead.",
     )
+
+
+def _flags_instead(flags: tuple[str, ...], said: str) -> tuple[str, ...] | None:
+    """Return the flags to try after a failure that is the compiler's own, not the source's."""
+    if NO_GATHERS in flags and "mtune-ctrl" in said:  # this gcc names it otherwise
+        return tuple(flag for flag in flags if flag != NO_GATHERS)
+    left = [flag for flag in SIMPLER if flag not in flags]
+    if left and any(words in said for words in OWN_FAULTS):
+        return (*flags, left[0])
+    return None
 
 
 def _own_folder() -> tuple[Path, ...]:

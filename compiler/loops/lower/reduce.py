@@ -165,6 +165,8 @@ def _norm(b: Builder, call: Call) -> Tensor:
     if order not in (1, 2, math.inf) or over.count is ix.ZERO:
         raise NotLowered(f"norm of order {order}, or of nothing")
     x = converted(b.element(source, loop_vars(over.source)), wide)
+    if over.count is ix.ONE:  # eager computes no square, which may be infinite
+        return reduced(b, "max", source, over, call.dtype, apply("abs", x))
     if order == 2:
         steps, b.strides = b.strides, None
         squares = reduced(b, "sum", source, over, wide, apply("mul", x, x))

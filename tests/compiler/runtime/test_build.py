@@ -17,7 +17,14 @@ from tc.compiler.core import parts
 from tc.compiler.errors import NoCompilerError, StageError
 from tc.compiler.runtime import bounded
 from tc.compiler.runtime import build as build_module
-from tc.compiler.runtime.build import build, build_kernels, find_compiler, kernel_flags, key_of
+from tc.compiler.runtime.build import (
+    SIMPLER,
+    build,
+    build_kernels,
+    find_compiler,
+    kernel_flags,
+    key_of,
+)
 from tc.compiler.runtime.mapping import Library
 from tc.compiler.runtime.places import STALE_SECONDS
 from tc.compiler.runtime.store import name_of, unsealed
@@ -116,6 +123,22 @@ def test_a_gcc_that_does_not_know_a_tuning_flag_compiles_without_it(monkeypatch)
     monkeypatch.setattr(build_module, "NO_GATHERS", "-mtune-ctrl=^of_no_such_name")
     flags = (*kernel_flags(find_compiler()), "-mtune-ctrl=^of_no_such_name")
     assert answer(build(SOURCE, flags)) == 42
+
+
+@pytest.mark.parametrize("needed", SIMPLER)
+def test_a_compiler_that_fails_inside_of_itself_is_asked_for_simpler_code(
+    tmp_path, monkeypatch, needed
+):
+    real = find_compiler().command[0]
+    fails = tmp_path / "cc"
+    fails.write_text(
+        f"#!/bin/sh\n"
+        f'case "$*" in *--version*|*{needed}*) exec {real} "$@";; esac\n'
+        f'echo "internal compiler error: in extract_insn" >&2; exit 1\n'
+    )
+    fails.chmod(0o755)
+    monkeypatch.setenv("CC", str(fails))
+    assert answer(build_kernels(SOURCE)) == 42
 
 
 def test_missing_compiler_is_one_sentence(monkeypatch):
