@@ -116,7 +116,7 @@ def test_rows_read_from_before_the_first(read, reduced, width, by, dtype):
         torch.testing.assert_close(compiled(x), program(x))
 
 
-REDUCED = {
+REDUCTIONS = {
     "place of the largest": lambda x: x.max(-1)[1],
     "place of the smallest": lambda x: x.argmin(-1),
     "any": lambda x: (x > 1).any(-1),
@@ -134,7 +134,7 @@ REPLACED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REDUCED)
+@pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("length", [2, 3, 4, 7])
 def test_reductions_of_rows_of_which_some_are_replaced(name, length):
     rng = random.Random()
@@ -142,7 +142,7 @@ def test_reductions_of_rows_of_which_some_are_replaced(name, length):
 
     def program(x):
         replaced(x)
-        return REDUCED[name](x)
+        return REDUCTIONS[name](x)
 
     dtype = rng.choice((torch.float32, torch.float64, torch.int64, torch.bfloat16))
     shape = (rng.randint(4, 9), rng.randint(2, 9), length)
