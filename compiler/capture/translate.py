@@ -336,7 +336,7 @@ class Translation:
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
         if self.t.output.calls == 0 and isinstance(value, GeneratorValue):
             value.children(self.t)  # running it ahead may do tensor operations
-        if self.t.output.calls == 0:
+        if self.t.output.calls == 0 and not self.t.output.asked:
             raise breaks.SkipFrame("it does no tensor operation", idle=True)
         r = self._begin([value], at_break=False)
         r.push(value)

@@ -99,6 +99,7 @@ class OutputGraph:
         may_assume: whether branches on data that only raise may become assertions.
         assumes: whether one did.
         checks_data: whether the arguments of distributions are checked, which may break the graph.
+        asked: whether the program asked if it is compiled: without a graph, too, it is then.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
 
@@ -114,6 +115,7 @@ class OutputGraph:
         self.may_assume = True
         self.assumes = False
         self.checks_data = False
+        self.asked = False
         self.exits: list[Value] = []
         self._names: set[str] = set()  # of inputs
         self._by_example: dict[int, TensorValue] = {}

@@ -172,7 +172,14 @@ def _has_unknown_sizes(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 BY_NAME.add(f"{SYMBOLIC_SHAPES}.has_free_unbacked_symbols", _has_unknown_sizes)
-BY_NAME.add("torch._dynamo.external_utils.is_compiling", lambda t, args, kwargs: ConstValue(True))
+
+
+def _compiling(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    t.output.asked = True
+    return ConstValue(True)
+
+
+BY_NAME.add("torch._dynamo.external_utils.is_compiling", _compiling)
 
 
 def classify(obj: Any) -> Callable[[Any, Source | None], Value] | None:
@@ -227,7 +234,7 @@ def _find(path: str) -> Any:
 _C = torch._C
 handles(
     torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, _find("_utils.is_compiling")
-)(_always(True))
+)(_compiling)
 handles(
     torch.compiler.is_exporting,
     _find("jit.is_scripting"),
@@ -428,7 +435,7 @@ def is_compiling() -> bool:
     return torch.compiler.is_compiling()
 
 
-handles(is_compiling)(_always(True))
+handles(is_compiling)(_compiling)
 
 
 @handles(graph_break)

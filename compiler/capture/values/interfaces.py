@@ -157,6 +157,7 @@ class GraphInterface(Protocol):
     calls: int
     may_assume: bool
     checks_data: bool
+    asked: bool
 
     @property
     def scopes(self) -> list[Scope]:

@@ -203,3 +203,17 @@ def test_callees_of_what_does_no_tensor_operation_are_left_to_python_too(program
             assert compiled(x)[1:] == program(x)[1:]
     assert not list(events.of(trace.GraphBreak))
     assert len(list(events.of(trace.FrameStart))) == IDLE_TRIES
+
+
+def test_a_function_that_asks_if_it_is_compiled_is_without_tensor_operations_too():
+    seen = []
+
+    def asked(x):
+        seen.append(torch.compiler.is_compiling())
+        return x
+
+    x = torch.ones(2)
+    compiled = tc.compile(asked, fullgraph=True)
+    assert compiled(x) is x and compiled(x) is x
+    assert seen == [True, True]
+    assert asked(x) is x and seen[-1] is False
