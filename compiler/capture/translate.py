@@ -286,7 +286,7 @@ class Translation:
                 ending = self._interpret(root)
             return self._captured(*ending)
         except breaks.GraphBreak as cause:
-            self._check_assumed(t.output.checks_data and cause.reason in _OF_DATA)
+            self._check_assumed(cause.reason in _OF_DATA and self._checks_data(cause))
             raise
 
     def _interpret(self, root: RootFrame) -> tuple[Residual, BreakRecord | None]:
@@ -331,6 +331,11 @@ class Translation:
         output = self.t.output
         if in_vain or (output.assumes and not may_run_again(output, self.frame.code)):
             raise breaks.TraceAgain(assume=False) from None
+
+    def _checks_data(self, cause: breaks.GraphBreak) -> bool:
+        """Return whether a break is one of a check of the arguments of a distribution."""
+        chain = cause.frame.chain() if isinstance(cause.frame, Frame) else []
+        return any(frame.code in self.t.output.checks_data for frame in chain)
 
     # -- ends ------------------------------------------------------------------------------
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:

@@ -6,6 +6,7 @@ import operator
 import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -98,7 +99,7 @@ class OutputGraph:
         handled: whether the program may handle an error that a call of the graph raises.
         may_assume: whether branches on data that only raise may become assertions.
         assumes: whether one did.
-        checks_data: whether the arguments of distributions are checked, which may break the graph.
+        checks_data: code that checks the arguments of distributions, which may break the graph.
         asked: whether the program asked if it is compiled: without a graph, too, it is then.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
@@ -114,7 +115,7 @@ class OutputGraph:
         self.handled = False
         self.may_assume = True
         self.assumes = False
-        self.checks_data = False
+        self.checks_data: set[CodeType] = set()
         self.asked = False
         self.exits: list[Value] = []
         self._names: set[str] = set()  # of inputs

@@ -156,7 +156,7 @@ class GraphInterface(Protocol):
 
     calls: int
     may_assume: bool
-    checks_data: bool
+    checks_data: set[CodeType]
     asked: bool
 
     @property

@@ -100,7 +100,8 @@ class Attributed(Value):
         if name == "_validate_args" and issubclass(self.cls, torch.distributions.Distribution):
             if not t.output.may_assume:
                 return ConstValue(False)  # a check that reads the data, omitted rather than break
-            t.output.checks_data = True
+            if t.top is not None:
+                t.output.checks_data.add(t.top.code)
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
     def _data_descriptor(self, t: Interpreter, raw: Any, name: str) -> Value | None:

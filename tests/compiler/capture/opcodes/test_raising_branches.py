@@ -231,3 +231,20 @@ def test_the_check_of_a_distribution_that_is_drawn_from_is_omitted():
         return drawn.log_prob(drawn.rsample())
 
     assert tc.compile(step, fullgraph=True)(torch.zeros(3), torch.ones(3)).shape == (3,)
+
+
+def test_another_break_leaves_the_check_of_a_distribution():
+    def step(x):
+        scale = D.Normal(x, x).scale
+        try:
+            if x.sum() > 50:
+                raise KeyError
+        except KeyError:
+            scale = scale * 2
+        return scale
+
+    compiled = tc.compile(step)
+    assert torch.equal(compiled(torch.ones(3)), torch.ones(3))
+    assert torch.equal(compiled(torch.full((3,), 50.0)), torch.full((3,), 100.0))
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        compiled(-torch.ones(3))
