@@ -335,7 +335,8 @@ class Translation:
     def _checks_data(self, cause: breaks.GraphBreak) -> bool:
         """Return whether a break is one of a check of the arguments of a distribution."""
         chain = cause.frame.chain() if isinstance(cause.frame, Frame) else []
-        return any(frame.code in self.t.output.checks_data for frame in chain)
+        checks = self.t.output.checks_data
+        return any(frame.code is one for frame in chain for one in checks)
 
     # -- ends ------------------------------------------------------------------------------
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:

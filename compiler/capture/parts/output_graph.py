@@ -115,7 +115,7 @@ class OutputGraph:
         self.handled = False
         self.may_assume = True
         self.assumes = False
-        self.checks_data: set[CodeType] = set()
+        self.checks_data: list[CodeType] = []
         self.asked = False
         self.exits: list[Value] = []
         self._names: set[str] = set()  # of inputs

@@ -156,7 +156,7 @@ class GraphInterface(Protocol):
 
     calls: int
     may_assume: bool
-    checks_data: set[CodeType]
+    checks_data: list[CodeType]
     asked: bool
 
     @property
