@@ -9,7 +9,8 @@ printed, and what is printed goes through the C compiler's front end; one in ``-
 and run at three sizes against the reference interpreter.
 
 Without ``--seed`` one is drawn and printed. Each failure is printed with its program as it is
-found; the last line counts. ``--seconds`` ends the run at a time, whatever is left.
+found. A process runs `FRESH` programs at most, and its last line counts them; that of a longer run
+counts the processes with failures. ``--seconds`` ends the run at a time, whatever is left.
 """
 
 from __future__ import annotations

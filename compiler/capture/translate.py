@@ -49,6 +49,8 @@ from tc.compiler.errors import is_own
 from tc.trace.places import StackFrame
 
 MAX_ATTEMPTS = 64
+#: the parameter of a comprehension's code, up to Python 3.11, and of a generator expression's
+ITERATED = ".0"
 _OF_DATA = (breaks.DATA_BRANCH, breaks.TENSOR_ITEM)
 
 
@@ -195,10 +197,6 @@ def translate(
     raise breaks.SkipFrame(f"it broke the graph in {MAX_ATTEMPTS} attempts at different places")
 
 
-#: the parameter of a comprehension's code, up to Python 3.11, and of a generator expression's
-ITERATED = ".0"
-
-
 @dataclass(frozen=True)
 class Stop:
     """The end of the next attempt: before the instruction that broke.
@@ -335,14 +333,14 @@ class Translation:
     def _checks_data(self, cause: breaks.GraphBreak) -> bool:
         """Return whether a break is one of a check of the arguments of a distribution."""
         chain = cause.frame.chain() if isinstance(cause.frame, Frame) else []
-        checks = self.t.output.checks_data
+        checks = self.t.output.distribution_checks
         return any(frame.code is one for frame in chain for one in checks)
 
     # -- ends ------------------------------------------------------------------------------
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
         if self.t.output.calls == 0 and isinstance(value, GeneratorValue):
             value.children(self.t)  # running it ahead may do tensor operations
-        if self.t.output.calls == 0 and not self.t.output.asked:
+        if self.t.output.calls == 0 and not self.t.output.asks_if_compiling:
             raise breaks.SkipFrame("it does no tensor operation", idle=True)
         r = self._begin([value], at_break=False)
         r.push(value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tc.compiler.capture.bytecode.dialects import DIALECT
 from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.opcodes.raising_branches import truth
-from tc.compiler.capture.values.base import NULL
+from tc.compiler.capture.values.base import NULL, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.slices import SliceValue
 
@@ -109,9 +109,14 @@ def unary_not(f: Frame, i: Instruction) -> None:
 @opcode("TO_BOOL", since=(3, 13))
 def to_bool(f: Frame, i: Instruction) -> None:
     """Replace the top by its truth."""
-    value, following = f.pop(), f.next_instruction()
+    f.push(_as_bool(f, f.pop()))
+
+
+def _as_bool(f: Frame, value: Value) -> Value:
+    """Return the truth of a value, by which the next instruction may jump."""
+    following = f.next_instruction()
     jumps = following.opname.startswith("POP_JUMP_IF_")
-    f.push(ConstValue(truth(f, value, following) if jumps else value.truth(f.t)))
+    return ConstValue(truth(f, value, following) if jumps else value.truth(f.t))
 
 
 @opcode("BINARY_OP")
@@ -129,7 +134,7 @@ def compare_op(f: Frame, i: Instruction) -> None:
     # Since Python 3.13 the instruction in front of a jump converts its result to a bool, which
     # the jump does not do: a graph break has to leave both to the interpreter.
     as_bool = (i.arg or 0) & DIALECT.compare_to_bool
-    f.push(ConstValue(result.truth(f.t)) if as_bool else result)
+    f.push(_as_bool(f, result) if as_bool else result)
 
 
 @opcode("IS_OP")

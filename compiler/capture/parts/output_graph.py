@@ -99,8 +99,8 @@ class OutputGraph:
         handled: whether the program may handle an error that a call of the graph raises.
         may_assume: whether branches on data that only raise may become assertions.
         assumes: whether one did.
-        checks_data: code that checks the arguments of distributions, which may break the graph.
-        asked: whether the program asked if it is compiled: without a graph, too, it is then.
+        distribution_checks: code that checks the arguments of distributions; it may break.
+        asks_if_compiling: whether the program does; then it is compiled, without a graph too.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
 
@@ -115,8 +115,8 @@ class OutputGraph:
         self.handled = False
         self.may_assume = True
         self.assumes = False
-        self.checks_data: list[CodeType] = []
-        self.asked = False
+        self.distribution_checks: list[CodeType] = []
+        self.asks_if_compiling = False
         self.exits: list[Value] = []
         self._names: set[str] = set()  # of inputs
         self._by_example: dict[int, TensorValue] = {}

@@ -175,7 +175,7 @@ BY_NAME.add(f"{SYMBOLIC_SHAPES}.has_free_unbacked_symbols", _has_unknown_sizes)
 
 
 def _compiling(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    t.output.asked = True
+    t.output.asks_if_compiling = True
     return ConstValue(True)
 
 

@@ -84,12 +84,12 @@ class ExceptionValue(Value):
         if not is_raised:
             self.extra.setdefault("__context__", handled)
             return
-        self.extra["__context__"] = link = handled
+        self.extra["__context__"] = handled
+        link: Value | None = handled
         while isinstance(link, ExceptionValue):  # a chain of contexts has no cycle
-            after = link.extra.get("__context__")
-            if after is self:
+            if link.extra.get("__context__") is self:
                 link.extra["__context__"] = ConstValue(None)
-            link = after if after is not None and after is not self else ConstValue(None)
+            link = link.extra.get("__context__")
 
     def _with_traceback(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         self.set_attr(t, "__traceback__", args[0])

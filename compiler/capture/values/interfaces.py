@@ -156,8 +156,8 @@ class GraphInterface(Protocol):
 
     calls: int
     may_assume: bool
-    checks_data: list[CodeType]
-    asked: bool
+    distribution_checks: list[CodeType]
+    asks_if_compiling: bool
 
     @property
     def scopes(self) -> list[Scope]:

@@ -101,7 +101,7 @@ class Attributed(Value):
             if not t.output.may_assume:
                 return ConstValue(False)  # a check that reads the data, omitted rather than break
             if t.top is not None:
-                t.output.checks_data.append(t.top.code)
+                t.output.distribution_checks.append(t.top.code)
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
     def _data_descriptor(self, t: Interpreter, raw: Any, name: str) -> Value | None:

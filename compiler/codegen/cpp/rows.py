@@ -66,8 +66,7 @@ class RowWriter(Writer):
             self._transposed_rows()
             return
         if kernel.outer:
-            collapse = len(kernel.outer)
-            self.parallel(collapse=collapse)
+            self.parallel(collapse=len(kernel.outer))
             for variable in kernel.outer:
                 self.loop(variable)
         self._scratch()

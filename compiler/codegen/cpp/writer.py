@@ -383,7 +383,6 @@ class Writer(Block):
 
     def simd(self, clause: str = "") -> None:
         """Mark the next loop for vectorisation."""
-        self.before_loop()
         self.pragma(f"omp simd{clause}{self._faults()}")
 
     def before_loop(self) -> None:

@@ -47,3 +47,23 @@ def test_numbers_are_rounded_as_eager_rounds_them(name, dtype, dynamic):
         torch.testing.assert_close(
             compiled(x, k), wanted, equal_nan=True, rtol=rtol, atol=0, msg=f"{k}"
         )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("limit", [0.5, 0.3, 0.0])
+def test_softshrink_rounds_its_result_alone(dtype, limit):
+    x = torch.cat((torch.tensor([float("nan"), float("inf"), limit, -limit]), torch.randn(60)))
+    x = x.to(dtype)
+    wanted = torch.nn.functional.softshrink(x, limit)
+    got = tc.compile(torch.nn.functional.softshrink, fullgraph=True)(x, limit)
+    torch.testing.assert_close(got, wanted, equal_nan=True, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("order", [1, 2, float("inf")])
+def test_the_norm_of_one_number_is_its_size(order, dynamic):
+    def norms(x):
+        return x[:1].norm(order), x[:, None].norm(order, dim=1), (-x).amax().norm(order)
+
+    x = torch.tensor([1e30, -1e-30, 3.0])  # squares are no floats
+    torch.testing.assert_close(tc.compile(norms, dynamic=dynamic)(x), norms(x), rtol=0, atol=0)
