@@ -165,11 +165,9 @@ class Definitions:
         """Record that the trace depends on the number of items of a dictionary."""
         self.counted[id(items)] = items
 
-    def register(self, cls: type, abstract: type) -> None:
+    def register(self, cls: type, abstract: type, answer: bool) -> None:
         """Record the result of a subclass test against an abstract class."""
-        self.subclass_tests.append(
-            (weakref.ref(cls), weakref.ref(abstract), issubclass(cls, abstract))
-        )
+        self.subclass_tests.append((weakref.ref(cls), weakref.ref(abstract), answer))
 
     def resolve_import(self, name: str) -> None:
         """Record that a module was imported by name."""

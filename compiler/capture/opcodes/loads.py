@@ -253,7 +253,7 @@ def import_name(f: Frame, i: Instruction) -> None:
         package = f.module_globals.get("__package__") or ""
         name = importlib.util.resolve_name("." * level + name, package)
     f.t.guards.definitions.resolve_import(name)
-    module = f.t.python.fold(importlib.import_module, name)
+    module = f.t.python.run_now(importlib.import_module, name)
     if not names and "." in name:
         name = name.partition(".")[0]
         f.t.guards.definitions.resolve_import(name)

@@ -13,10 +13,8 @@ from tc.compiler.capture.parts.identity import Identities
 from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.objects import (
-    Attributed,
-    is_library,
-)
+from tc.compiler.capture.values.lookup import is_library
+from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import (
     DictSource,

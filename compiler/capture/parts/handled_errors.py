@@ -9,7 +9,6 @@ runs the frame, if it can (`resume/rerun.py`).
 from __future__ import annotations
 
 import contextlib
-import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +19,8 @@ from torch.utils import _pytree as pytree
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts.reads import names
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.lookup import is_library, python_method
 from tc.compiler.capture.values.numbers import is_whole
-from tc.compiler.capture.values.objects import is_library
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Handler, Instruction
@@ -137,6 +135,4 @@ def _may_suppress(frame: Any, handler: Handler) -> bool:
     kind = leaving.owner.python_type()
     if issubclass(kind, contextlib.suppress):
         return True
-    return isinstance(type_lookup(kind, "__exit__"), types.FunctionType) and not is_library(
-        kind.__module__
-    )
+    return python_method(kind, "__exit__") is not None and not is_library(kind.__module__)

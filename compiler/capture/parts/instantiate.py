@@ -24,7 +24,12 @@ from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.handlers import handler_of
 from tc.compiler.capture.values.list_objects import ListObjectValue
-from tc.compiler.capture.values.lookup import MISSING, is_struct_sequence, type_lookup
+from tc.compiler.capture.values.lookup import (
+    MISSING,
+    is_struct_sequence,
+    python_method,
+    type_lookup,
+)
 from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
 from tc.compiler.capture.values.stand_ins import call_handler
 
@@ -142,9 +147,9 @@ def _namespace(t: Interpreter, attributes: Kwargs) -> Value:
 
 def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     made = ExceptionValue(cls.obj, list(args))
-    start = type_lookup(cls.obj, "__init__")
-    if kwargs and not isinstance(start, types.FunctionType):  # `name` of an ImportError
+    start = python_method(cls.obj, "__init__")
+    if kwargs and start is None:  # `name` of an ImportError
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {cls.obj.__qualname__}")
-    if isinstance(start, types.FunctionType):
+    if start is not None:
         t.python.slot_result(cls.obj, "__init__", t.inline_object(start, [made, *args], kwargs))
     return made

@@ -30,8 +30,8 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue, items_for
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
-from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.lookup import MISSING, type_lookup, users_method
+from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
 from tc.compiler.capture.values.sets import SetValue, set_from, set_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 COMPARISONS = frozenset(REFLECTED)
 #: kinds of values whose classes may define operators in Python
-OWNERS = (ObjectValue, TupleValue, SubclassValue)
+OWNERS = (ObjectValue, TupleValue, SubclassValue, ConstValue, ClassValue)
 #: classes that operators of sets take
 SETS = (set, frozenset, collections.abc.Set)
 #: in-place operator -> the plain one, which immutable left operands fall back to
@@ -91,6 +91,9 @@ class Operators:
             return value.method(self.t, f"__{name}__", [], {})
         if isinstance(value, ObjectValue):
             return value.method(self.t, f"__{name}__", [], {})
+        own = self._own_operator(value, f"__{name.rstrip('_')}__")
+        if own is not None:
+            return self.t.inline_object(own, [value])
         return self.python.folded(function, self.python.concrete(value))
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
@@ -268,6 +271,8 @@ class Operators:
 
     def _own_operator(self, owner: Value, method: str) -> types.FunctionType | None:
         """Return an operator method that a class written by users has."""
+        if isinstance(owner, ConstValue | ClassValue):
+            return users_method(owner.python_type(), method)
         kind = owner.python_type() if isinstance(owner, OWNERS) else tuple
         if kind is tuple:
             return None

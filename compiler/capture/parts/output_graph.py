@@ -34,6 +34,7 @@ from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.lookup import is_frozen_dataclass
+from tc.compiler.capture.values.number_objects import NumberObjectValue
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.records import StorageValue
 from tc.compiler.capture.values.slices import SliceValue
@@ -399,7 +400,9 @@ class OutputGraph:
             nodes = {k: n for k, (n, _) in zip(keys, pairs, strict=True)}
             return nodes, {k: f for k, (_, f) in zip(keys, pairs, strict=True)}
         try:
-            constant = value.constant()
+            constant = (
+                value.contents() if isinstance(value, NumberObjectValue) else value.constant()
+            )
         except NotConstant:
             constant = None
             callable_or_object = True

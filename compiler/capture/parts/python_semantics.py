@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 import reprlib
 import types
@@ -10,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.parts.folding import name_of, without_user_code
 from tc.compiler.capture.parts.operators import Operators, only_objects
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import (
@@ -33,7 +35,9 @@ from tc.compiler.capture.values.lookup import (
     full_name,
     has_any,
     is_frozen_dataclass,
+    python_method,
     type_lookup,
+    users_method,
 )
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
@@ -58,6 +62,10 @@ class _Sample:
 _ENDS_RECURSION = frozenset([_Sample.__repr__.__code__, _Sample.__str__.__code__])
 
 
+#: formats the text that `str` gives
+_FORMAT_OF_ENUM = enum.Enum.__dict__["__format__"]
+
+
 class PythonSemantics:
     """Does with values what Python does with objects."""
 
@@ -68,7 +76,19 @@ class PythonSemantics:
 
     # -- constants -----------------------------------------------------------------------------
     def fold(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run a pure function on Python objects; its exceptions are raised into the traced code."""
+        """Run a pure function on Python objects; its exceptions are raised into the traced code.
+
+        Raises:
+            GraphBreak: Python would run code of the program, or read what the frame has changed.
+        """
+        for argument in args:
+            if isinstance(argument, type) and self.t.effects.are_stored(argument.__mro__):
+                detail = f"{name_of(function)} of the changed class {argument.__qualname__}"
+                raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, detail)
+        return self.run_now(without_user_code, function, args, kwargs)
+
+    def run_now(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run a function once per capture; its exceptions are raised into the traced code."""
         try:
             return function(*args, **kwargs)
         except (breaks.GraphBreak, breaks.SkipFrame, Raised, NotConstant):
@@ -126,9 +146,7 @@ class PythonSemantics:
             return value.specialise(self.t).obj
         if isinstance(value, SliceValue):
             value = ConstValue(self.concrete(value))
-        own_hash = isinstance(value, ObjectValue | TupleValue) and (
-            isinstance(type_lookup(value.python_type(), "__hash__"), types.FunctionType)
-        )
+        own_hash = self._own_hash(value) is not None
         if isinstance(value, TupleValue) and not own_hash:
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:
@@ -141,7 +159,7 @@ class PythonSemantics:
             return value.key(self.t)
         if isinstance(value, MethodValue):
             return MethodKey(self._identity_key(value.owner), self.key(value.function))
-        if own_hash and isinstance(value, ObjectValue) and self._is_fixed(value):
+        if own_hash and isinstance(value, ObjectValue | ConstValue) and self._is_fixed(value):
             return HashedKey(self, value)
         if own_hash or (isinstance(value, OpaqueValue) and not only_objects(value, "__hash__")):
             raise breaks.GraphBreak(
@@ -154,16 +172,25 @@ class PythonSemantics:
         except NotConstant:
             return self._identity_key(value)
 
+    @staticmethod
+    def _own_hash(value: Value) -> types.FunctionType | None:
+        """Return the ``__hash__`` written in Python that a value's class has, or None."""
+        if isinstance(value, ObjectValue | TupleValue):
+            return python_method(value.python_type(), "__hash__")
+        if isinstance(value, ConstValue | ClassValue):
+            return users_method(value.python_type(), "__hash__")
+        return None
+
     def hashed(self, value: Value) -> Value:
         """Apply ``hash``."""
-        if isinstance(value, ObjectValue):
-            raw = type_lookup(value.cls, "__hash__")
-            if isinstance(raw, types.FunctionType):
+        own = self._own_hash(value)
+        if own is not None:
+            if isinstance(value, ObjectValue):
                 value.is_hashed = True
-                found = self.t.inline_object(raw, [value])
-                if isinstance(found, SymValue):
-                    found = found.specialise(self.t)
-                return self.slot_result(value.cls, "__hash__", found)
+            found = self.t.inline_object(own, [value])
+            if isinstance(found, SymValue):
+                found = found.specialise(self.t)
+            return self.slot_result(value.python_type(), "__hash__", found)
         if isinstance(value, TupleValue) and value.python_type() is tuple:
             items = value.values(self.t)
             hashes = [self.hashed(item).constant() for item in items]
@@ -209,8 +236,8 @@ class PythonSemantics:
             if left.obj is right.obj:
                 return True
             return (
-                isinstance(left.obj, str)
-                and isinstance(right.obj, str)
+                type(left.obj) is str
+                and type(right.obj) is str
                 and (
                     left.obj == right.obj  # most are interned
                 )
@@ -236,6 +263,9 @@ class PythonSemantics:
         if isinstance(container, ConstValue | ClassValue):
             if isinstance(item, TensorValue):
                 raise breaks.GraphBreak(breaks.DATA_BRANCH)
+            if users_method(type(container.obj), "__contains__") is not None:
+                found = container.method(self.t, "__contains__", [item], {})
+                return ConstValue(found.truth(self.t))
             return self.folded(operator.contains, container.obj, self.concrete(item))
         if isinstance(container, TensorValue):
             return self.t.output.call_torch("__contains__", [container, item], {}, method=True)
@@ -283,24 +313,30 @@ class PythonSemantics:
         """Apply str, repr or ascii."""
         if isinstance(value, ConstValue) and type(value.obj) is str and function is str:
             return value
-        if isinstance(value, ObjectValue | ExceptionValue):
-            names = ["__repr__"]
-            if function is str:
-                names.insert(0, "__str__")
-            if isinstance(value, ExceptionValue):
-                names = names[:1]  # str() of an exception does not ask for its repr()
-            for name in names:
-                raw = type_lookup(value.cls, name)
-                if isinstance(raw, types.FunctionType):
-                    found = self._own_text(raw, value)
-                    slot = "__str__" if function is str else "__repr__"
-                    text = self.slot_result(value.cls, slot, found)
-                    return self.folded(_ascii, text.constant()) if function is ascii else text
+        own = self._text_method(function, value)
+        if own is not None:
+            slot = "__str__" if function is str else "__repr__"
+            text = self.slot_result(value.python_type(), slot, self._own_text(own, value))
+            return self.folded(_ascii, text.constant()) if function is ascii else text
         if isinstance(value, ExceptionValue):
             return value.converted(function)
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{function.__name__}() of a tensor")
         return self.folded(function, self.concrete(value))
+
+    def _text_method(
+        self, function: Callable[[Any], str], value: Value
+    ) -> types.FunctionType | None:
+        """Return the method written in Python that str, repr or ascii calls; None if none."""
+        names = ("__str__", "__repr__") if function is str else ("__repr__",)
+        if isinstance(value, ConstValue | ClassValue):
+            return users_method(value.python_type(), names[0])
+        if isinstance(value, ExceptionValue):
+            names = names[:1]  # str() of an exception does not ask for its repr()
+        elif not isinstance(value, ObjectValue):
+            return None
+        found = (type_lookup(value.cls, name) for name in names)
+        return next((raw for raw in found if isinstance(raw, types.FunctionType)), None)
 
     def _own_text(self, method: types.FunctionType, value: Value) -> Value:
         """Call a ``__str__`` or ``__repr__``.
@@ -327,13 +363,20 @@ class PythonSemantics:
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, "Tensor.__format__()")
         if isinstance(value, ObjectValue | ExceptionValue):
-            raw = type_lookup(value.cls, "__format__")
-            if isinstance(raw, types.FunctionType):
+            raw = python_method(value.cls, "__format__")
+            if raw is not None:
                 found = self.t.inline_object(raw, [value, ConstValue(spec)])
                 return self.slot_result(value.cls, "__format__", found)
             if spec:
                 self.fold(format, type(value.cls.__name__, (), {})(), spec)  # Python's own error
             value = self.convert_text(str, value)
+        if isinstance(value, ConstValue | ClassValue):
+            kind = value.python_type()
+            if (own := users_method(kind, "__format__")) is not None:
+                found = self.t.inline_object(own, [value, ConstValue(spec)])
+                return self.slot_result(kind, "__format__", found)
+            if type_lookup(kind, "__format__") is _FORMAT_OF_ENUM:
+                value = self.convert_text(str, value)
         return self.folded(format, self.concrete(value), spec)
 
     # -- iteration -----------------------------------------------------------------------------

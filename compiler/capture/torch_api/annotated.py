@@ -169,7 +169,7 @@ def substitute(function: Any, replacement: Any, original: Any, pure: bool) -> No
             except NotConstant:
                 pass
             else:
-                return t.python.folded(original, *plain, **named)
+                return t.values.known(t.python.run_now(original, *plain, **named))
         return t.inline_object(replacement, args, kwargs)
 
     annotate(function, "substituted", inline)
@@ -179,7 +179,7 @@ def constant_result(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Val
     """Call a function now, and treat its result as a constant."""
     plain = [t.python.real_object(a) for a in args]
     named = {name: t.python.real_object(value) for name, value in kwargs.items()}
-    found = t.python.fold(obj, *plain, **named)
+    found = t.python.run_now(obj, *plain, **named)
     return t.values.known(found) if is_constant_object(found) else t.values.wrap_kept(found)
 
 

@@ -141,7 +141,7 @@ def _contexts(t: Interpreter, function: Value) -> Callable[[], Any]:
     """Return the real ``context_fn`` of a checkpoint, which graphs call."""
     real = _real(t, function)
     if real is not torch.utils.checkpoint.noop_context_fn:
-        made = t.python.fold(real)
+        made = t.python.run_now(real)
         modes = isinstance(made, tuple) and len(made) == 2
         if not modes or not all(isinstance(mode, TorchDispatchMode) for mode in made):
             text = (

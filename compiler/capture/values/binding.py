@@ -10,8 +10,8 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
-from tc.compiler.capture.values.objects import Attributed, ClassValue, is_library
+from tc.compiler.capture.values.lookup import MISSING, is_library, python_method, type_lookup
+from tc.compiler.capture.values.objects import Attributed, ClassValue
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import AttrSource, Source
 
@@ -63,7 +63,7 @@ def _instance_hides(owner: Value, cls: type, name: str) -> bool:
     Traced code may have deleted an attribute of the object, or a ``__getattribute__`` that is
     written in Python asked for the one of the class.
     """
-    if isinstance(type_lookup(cls, "__getattribute__"), types.FunctionType):
+    if python_method(cls, "__getattribute__") is not None:
         return True
     return name in getattr(owner.obj, "__dict__", ())
 
@@ -93,8 +93,8 @@ def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> V
     """Return the value of a class attribute that is read through the class."""
     if isinstance(raw, classmethod):
         return MethodValue(owner, t.values.known(raw.__func__))
-    getter = type_lookup(type(raw), "__get__")
-    if isinstance(getter, types.FunctionType) and not isinstance(raw, functools.cached_property):
+    getter = python_method(type(raw), "__get__")
+    if getter is not None and not isinstance(raw, functools.cached_property):
         return t.inline_object(getter, [t.values.known(raw), ConstValue(None), owner])
     found = raw
     if isinstance(raw, staticmethod):

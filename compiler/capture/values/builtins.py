@@ -21,7 +21,7 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.builtin_arguments import bound_arguments
-from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.const import ConstMethod, ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue
@@ -29,6 +29,7 @@ from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue
 from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
+from tc.compiler.capture.values.number_objects import NumberObjectValue, base_of
 from tc.compiler.capture.values.objects import Attributed, NNModuleValue, ObjectValue, SuperValue
 from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
@@ -129,7 +130,7 @@ class BuiltinValue(KnownObject):
                 other = type(args[0].python_type().__name__, (), {})
                 t.python.fold(self.obj, other())  # Python's own error
             overridden = type_lookup(args[0].python_type(), name) is not self.obj
-            if overridden and isinstance(args[0], ObjectValue | TupleValue):
+            if overridden and isinstance(args[0], ObjectValue | TupleValue | NumberObjectValue):
                 method = slot_method(t, args[0], self.obj)
                 return method.call(t, args[1:], kwargs)
             return args[0].method(t, name, args[1:], kwargs)
@@ -478,6 +479,8 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
         return owner.base_method(name)
     if isinstance(owner, ListObjectValue) and raw.__objclass__ is list:
         return owner.base_method(name)
+    if isinstance(owner, NumberObjectValue) and raw.__objclass__ is base_of(owner.obj):
+        return ConstMethod(ConstValue(owner.contents()), name)
     if id(raw) in BUILTINS:
         return MethodValue(owner, BuiltinValue(raw))
     if isinstance(owner, TupleValue) and raw.__objclass__ is tuple:

@@ -11,12 +11,13 @@ import abc
 import types
 from typing import TYPE_CHECKING, Any
 
+from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.rows import Predicate
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import type_lookup
-from tc.compiler.capture.values.objects import ObjectValue, is_library
+from tc.compiler.capture.values.lookup import is_library, type_lookup
+from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import Source
 
@@ -64,7 +65,7 @@ def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | Non
     for cls in _flat(classes):
         check = type_lookup(type(cls), "__instancecheck__")
         if isinstance(cls, abc.ABCMeta):
-            t.guards.definitions.register(value.python_type(), cls)
+            _guard_registered(t, value.python_type(), cls)
         if getattr(cls, "_is_protocol", False) and value.source is not None:
             _ask_protocol_again(t, value, value.source, cls)
         elif isinstance(check, types.FunctionType) and not is_library(check.__module__):
@@ -77,10 +78,18 @@ def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | Non
     return None if found is None else ConstValue(found)
 
 
+def _guard_registered(t: Interpreter, cls: type, abstract: type) -> None:
+    """Guard on whether a class is registered with an abstract class."""
+    t.guards.definitions.register(cls, abstract, t.python.fold(issubclass, cls, abstract))
+
+
 def _ask_protocol_again(t: Interpreter, value: Value, source: Source, cls: type) -> None:
     if value.obj is None:
         return
-    result = isinstance(value.obj, cls)  # a protocol inspects the attributes of the instance
+    # A protocol inspects the attributes of the instance.
+    if t.effects.attributes_of(value):
+        value.cannot(breaks.UNSUPPORTED_CALL, f"isinstance() of {value.describe()}, changed before")
+    result = t.python.fold(isinstance, value.obj, cls)
     text = f"isinstance({{}}, {cls.__qualname__}) is {result}"
     check = Predicate(text, lambda found: isinstance(found, cls) is result)
     t.guards.add("CUSTOM", source, check)
@@ -92,5 +101,5 @@ def _issubclass(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     subclass = t.python.concrete(args[0])
     for cls in _flat(classes):
         if isinstance(cls, abc.ABCMeta):
-            t.guards.definitions.register(subclass, cls)
+            _guard_registered(t, subclass, cls)
     return t.python.folded(issubclass, subclass, classes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import operator
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import numpy as np
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import BY_EQUALITY
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
-from tc.compiler.capture.values.lookup import ITERABLE, has_any
+from tc.compiler.capture.values.lookup import ITERABLE, has_any, users_method
 from tc.compiler.core.sources import AttrSource
 
 if TYPE_CHECKING:
@@ -60,12 +61,15 @@ class ConstValue(KnownObject):
         return repr(self.obj)
 
     def truth(self, t: Interpreter) -> bool:
+        kind = type(self.obj)
+        if users_method(kind, "__bool__") or users_method(kind, "__len__"):
+            return self.truth_by_class(t)
         return bool(self.obj)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if isinstance(self.obj, enum.Enum):
             own = inspect.getattr_static(self.obj, name, None)
-            if isinstance(own, types.FunctionType | classmethod | staticmethod):
+            if isinstance(own, types.FunctionType | classmethod | staticmethod | property):
                 return t.attributes.bind_descriptor(self, type(self.obj), own, name)
             if name in vars(self.obj) and name not in ENUM_PARTS:
                 return t.values.wrap(
@@ -77,6 +81,8 @@ class ConstValue(KnownObject):
         return t.values.known(found)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if (own := users_method(type(self.obj), name)) is not None:
+            return t.inline_object(own, [self, *args], kwargs)
         if (known := METHODS_OF_CONSTANTS.get((type(self.obj), name))) is not None:
             return known(t, self.obj, args)
         try:
@@ -93,10 +99,12 @@ class ConstValue(KnownObject):
         return t.python.folded(t.python.fold(getattr, self.obj, name), *plain, **named)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if (own := users_method(type(self.obj), "__call__")) is not None:
+            return t.inline_object(own, [self, *args], kwargs)
         return t.python.raise_(TypeError, f"{type(self.obj).__name__!r} object is not callable")
 
     def item(self, t: Interpreter, key: Value) -> Value:
-        return t.python.folded(lambda: self.obj[t.python.concrete(key)])
+        return t.python.folded(operator.getitem, self.obj, t.python.concrete(key))
 
     def length(self, t: Interpreter) -> Value:
         return t.python.folded(len, self.obj)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copyreg
-import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +11,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import OBJECT_METHODS, builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.lookup import python_method
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
 
@@ -71,15 +70,15 @@ def _is_only_one(obj: Any) -> bool:
 
 def _reduce(t: Interpreter, x: ObjectValue) -> Value:
     """Return ``object.__reduce_ex__(x, 4)`` of a plain object with a ``__dict__``."""
-    own = type_lookup(x.cls, "__reduce__")
-    if isinstance(own, types.FunctionType):
+    own = python_method(x.cls, "__reduce__")
+    if own is not None:
         return t.inline_object(own, [x])
     special = ("__getnewargs__", "__getnewargs_ex__")
     slots = any(base.__dict__.get("__slots__") for base in x.cls.__mro__)
     if slots or any(hasattr(x.cls, name) for name in special) or not _is_plain_class(x.cls):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{x.cls.__name__}.__reduce_ex__")
-    getter = type_lookup(x.cls, "__getstate__")
-    if isinstance(getter, types.FunctionType):
+    getter = python_method(x.cls, "__getstate__")
+    if getter is not None:
         state = t.inline_object(getter, [x])
     else:
         names = x.dictionary(t)

@@ -121,6 +121,10 @@ class Effects:
                 return stored
         return None
 
+    def are_stored(self, classes: Sequence[type]) -> bool:
+        """Return whether an attribute of one of several classes was stored."""
+        return any(cls in self._classes for cls in classes)
+
     def attributes_of(self, owner: Value) -> dict[str, Value]:
         """Return all stores to an object."""
         return self._attributes.get(id(owner), {})

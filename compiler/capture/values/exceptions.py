@@ -11,7 +11,7 @@ from tc.compiler.capture.bytecode.tracebacks import with_traceback
 from tc.compiler.capture.guards.facts import PROCESS, handles_error
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
 from tc.trace.ids import plain_function
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class ExceptionValue(Value):
     @property
     def _is_initialised_in_python(self) -> bool:
         """Return whether its `__init__` was traced: its parameters may differ from `args`."""
-        return isinstance(type_lookup(self.cls, "__init__"), types.FunctionType)
+        return python_method(self.cls, "__init__") is not None
 
     def real(self) -> BaseException:
         """Return a Python exception like this one.

@@ -374,6 +374,9 @@ class PythonInterface(Protocol):
     def fold(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a pure function on Python objects; its exceptions are raised into the traced code."""
 
+    def run_now(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run a function once per capture; its exceptions are raised into the traced code."""
+
     def folded(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value:
         """Return the result of `fold` as a value."""
 

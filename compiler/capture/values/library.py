@@ -10,7 +10,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import Handler, handles
-from tc.compiler.capture.values.objects import is_library
+from tc.compiler.capture.values.lookup import is_library
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:

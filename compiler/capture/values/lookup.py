@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import sys
 import types
 from typing import Any
 
@@ -18,6 +19,9 @@ _MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
 #: what the class of a named tuple that is written in Python has for each field
 FIELD = type(vars(collections.namedtuple("Any", "field"))["field"])
 
+#: PyTorch and Python's own library: their functions and methods are not guarded one by one
+LIBRARIES = frozenset(("torch", *sys.stdlib_module_names))
+
 
 def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
     """Return the raw attribute of a class along its method resolution order, or MISSING."""
@@ -28,6 +32,26 @@ def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return MISSING
+
+
+def is_library(module: str | None) -> bool:
+    """Return whether a module's functions and classes are assumed never to change.
+
+    Code that was executed without a module (``exec`` with names of its own) has None.
+    """
+    return module is not None and module.partition(".")[0] in LIBRARIES
+
+
+def python_method(cls: type, name: str) -> types.FunctionType | None:
+    """Return a method that a class has if it is written in Python, else None."""
+    raw = type_lookup(cls, name)
+    return raw if isinstance(raw, types.FunctionType) else None
+
+
+def users_method(cls: type, name: str) -> types.FunctionType | None:
+    """Return a method that a class of the program has, written in Python; None if it has none."""
+    raw = python_method(cls, name) if is_heap_type(cls) else None
+    return raw if raw is not None and not is_library(raw.__module__) else None
 
 
 def is_frozen_dataclass(cls: type) -> bool:
@@ -58,7 +82,7 @@ def read_runs_python(obj: Any, name: str) -> bool:
     Nothing but the program itself may run those: neither a capture nor a guard.
     """
     cls = type(obj)
-    if isinstance(type_lookup(cls, "__getattribute__"), types.FunctionType):
+    if python_method(cls, "__getattribute__") is not None:
         return True
     raw = type_lookup(cls, name)
     if raw is MISSING:

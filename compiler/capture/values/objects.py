@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,11 @@ from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.lookup import (
     MISSING,
     is_data_descriptor,
+    is_library,
+    python_method,
     read_runs_python,
     type_lookup,
+    users_method,
 )
 from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source
 
@@ -37,18 +40,6 @@ REGISTERED = (torch.nn.Parameter, torch.nn.Buffer, torch.nn.Module)
 SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
-def is_library(module: str | None) -> bool:
-    """Return whether a module's functions and classes are assumed never to change.
-
-    Code that was executed without a module (``exec`` with names of its own) has None.
-    """
-    return module is not None and module.partition(".")[0] in LIBRARIES
-
-
-#: PyTorch and Python's own library: their functions and methods are not guarded one by one
-LIBRARIES = frozenset(("torch", *sys.stdlib_module_names))
-
-
 class Attributed(Value):
     """Base of instances that may have attributes of their own.
 
@@ -59,15 +50,15 @@ class Attributed(Value):
     cls: type
 
     def attr(self, t: Interpreter, name: str) -> Value:
-        getter = type_lookup(self.cls, "__getattribute__")
-        if not isinstance(getter, types.FunctionType):
+        getter = python_method(self.cls, "__getattribute__")
+        if getter is None:
             return self.generic_attr(t, name)
-        fallback = type_lookup(self.cls, "__getattr__")
+        fallback = python_method(self.cls, "__getattr__")
         try:
             return t.inline_object(getter, [self, ConstValue(name)])
         except Raised as raised:
             missing = issubclass(raised.value.python_type(), AttributeError)
-            if not missing or not isinstance(fallback, types.FunctionType):
+            if not missing or fallback is None:
                 raise
         return t.inline_object(fallback, [self, ConstValue(name)])
 
@@ -76,8 +67,8 @@ class Attributed(Value):
         found = self.find(t, name)
         if found is not None:
             return found
-        fallback = type_lookup(self.cls, "__getattr__")
-        if isinstance(fallback, types.FunctionType):
+        fallback = python_method(self.cls, "__getattr__")
+        if fallback is not None:
             return t.inline_object(fallback, [self, ConstValue(name)])
         return t.python.raise_(
             AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
@@ -134,7 +125,7 @@ class Attributed(Value):
         """Return the source of an instance attribute, bypassing descriptors of the class."""
         source = self.source or Source()
         hidden = is_data_descriptor(type_lookup(self.cls, name))
-        if hidden or isinstance(type_lookup(self.cls, "__getattribute__"), types.FunctionType):
+        if hidden or python_method(self.cls, "__getattribute__") is not None:
             return ItemSource(DictSource(source), name)
         return AttrSource(source, name)
 
@@ -143,8 +134,8 @@ class Attributed(Value):
         return t.attributes.attributes_of(self)
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
-        setter = type_lookup(self.cls, "__setattr__")
-        if isinstance(setter, types.FunctionType):
+        setter = python_method(self.cls, "__setattr__")
+        if setter is not None:
             t.inline_object(setter, [self, ConstValue(name), value])
             return
         self.generic_set_attr(t, name, value)
@@ -157,8 +148,8 @@ class Attributed(Value):
                 self._raise_lacking(t, name, "setter")
             t.inline_object(raw.fset, [self, value])
             return
-        setter = type_lookup(type(raw), "__set__") if raw is not MISSING else MISSING
-        if isinstance(setter, types.FunctionType):
+        setter = python_method(type(raw), "__set__") if raw is not MISSING else None
+        if setter is not None:
             t.inline_object(setter, [t.values.known(raw), self, value])
             return
         self._refuse_slot_of_c(raw, name)
@@ -184,8 +175,8 @@ class Attributed(Value):
         t.python.raise_(AttributeError, f"property {name!r} of {owner!r} object has no {part}")
 
     def del_attr(self, t: Interpreter, name: str) -> None:
-        deleter = type_lookup(self.cls, "__delattr__")
-        if isinstance(deleter, types.FunctionType):
+        deleter = python_method(self.cls, "__delattr__")
+        if deleter is not None:
             t.inline_object(deleter, [self, ConstValue(name)])
             return
         self.generic_del_attr(t, name)
@@ -198,8 +189,8 @@ class Attributed(Value):
                 self._raise_lacking(t, name, "deleter")
             t.inline_object(raw.fdel, [self])
             return
-        deleter = type_lookup(type(raw), "__delete__") if raw is not MISSING else MISSING
-        if isinstance(deleter, types.FunctionType):
+        deleter = python_method(type(raw), "__delete__") if raw is not MISSING else None
+        if deleter is not None:
             t.inline_object(deleter, [t.values.known(raw), self])
             return
         self._refuse_slot_of_c(raw, name)
@@ -242,8 +233,8 @@ class ObjectValue(Attributed):
         return method.call(t, args, kwargs)
 
     def tail_call_codes(self) -> tuple[types.CodeType, ...]:
-        method = type_lookup(self.cls, "__call__")
-        return (method.__code__,) if isinstance(method, types.FunctionType) else ()
+        method = python_method(self.cls, "__call__")
+        return (method.__code__,) if method is not None else ()
 
     def item(self, t: Interpreter, key: Value) -> Value:
         return self._special(t, "__getitem__", [key])
@@ -479,8 +470,8 @@ class ClassValue(KnownObject):
         raw = type_lookup(kind, name)
         if isinstance(raw, property) and isinstance(raw.fget, types.FunctionType):
             return t.inline_object(raw.fget, [self])
-        fallback = type_lookup(kind, "__getattr__")
-        if raw is MISSING and isinstance(fallback, types.FunctionType):
+        fallback = python_method(kind, "__getattr__")
+        if raw is MISSING and fallback is not None:
             return t.inline_object(fallback, [self, ConstValue(name)])
         self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
 
@@ -497,17 +488,29 @@ class ClassValue(KnownObject):
         return t.instantiate(self, args, kwargs)
 
     def item(self, t: Interpreter, key: Value) -> Value:
-        return t.python.folded(lambda: self.obj[t.python.concrete(key)])  # type: ignore[index]
+        if users_method(type(self.obj), "__getitem__") is not None:
+            return self.method(t, "__getitem__", [key], {})
+        raw = type_lookup(self.obj, "__class_getitem__")
+        own = raw.__func__ if isinstance(raw, classmethod) else None
+        if isinstance(own, types.FunctionType) and not is_library(own.__module__):
+            return self.attr(t, "__class_getitem__").call(t, [key], {})
+        return t.python.folded(operator.getitem, self.obj, t.python.concrete(key))
 
     def iterate(self, t: Interpreter) -> Value:
+        if users_method(type(self.obj), "__iter__") is not None:
+            return self.method(t, "__iter__", [], {}).iterate(t)
         return t.python.folded(list, self.obj).iterate(t)
 
     def length(self, t: Interpreter) -> Value:
+        if users_method(type(self.obj), "__len__") is not None:
+            return t.python.slot_result(
+                type(self.obj), "__len__", self.method(t, "__len__", [], {})
+            )
         return t.python.folded(len, self.obj)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        meta = type_lookup(type(self.obj), name)
-        if name.startswith("__") and isinstance(meta, types.FunctionType):
+        meta = python_method(type(self.obj), name)
+        if name.startswith("__") and meta is not None:
             return t.inline_object(meta, [self, *args], kwargs)
         return super().method(t, name, args, kwargs)
 

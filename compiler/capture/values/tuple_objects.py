@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.guards.facts import is_heap_type
@@ -13,6 +12,7 @@ from tc.compiler.capture.values.lookup import (
     MISSING,
     field_index,
     is_struct_sequence,
+    python_method,
     type_lookup,
 )
 from tc.compiler.capture.values.objects import Attributed
@@ -27,7 +27,7 @@ class OwnTupleValue(TupleValue):
 
     def own(self, t: Interpreter, name: str) -> Value | None:
         """Return a special method that the class overrides, bound to the tuple."""
-        if not isinstance(type_lookup(self.kind, name), types.FunctionType):
+        if python_method(self.kind, name) is None:
             return None
         return t.attributes.class_attr(self, self.kind, name)
 

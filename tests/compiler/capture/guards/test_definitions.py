@@ -144,7 +144,7 @@ def test_sizes_and_registries(make):
     hooks: dict = {}
     found = Definitions()
     found.count(hooks)
-    found.register(Plain, Abstract)
+    found.register(Plain, Abstract, issubclass(Plain, Abstract))
     guard = found.watch((), make)
     type("Another", (abc.ABC,), {}).register(int)
     assert guard.watch(), "another registry"
