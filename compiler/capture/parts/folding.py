@@ -38,7 +38,8 @@ def _is_users(frame: types.FrameType) -> bool:
     module = frame.f_globals.get("__name__")
     if not isinstance(module, str) or module.startswith("namedtuple_"):
         return False
-    return not is_library(module) and module.partition(".")[0] not in _OWN
+    package = module.partition(".")[0]
+    return package not in _OWN and not is_library(package)
 
 
 def without_user_code(
@@ -51,10 +52,10 @@ def without_user_code(
     Raises:
         GraphBreak: it would.
     """
-    plain = isinstance(function, _BUILTIN) or any(function is kind for kind in _PLAIN)
-    if plain and all(type(one) in _PLAIN for one in (*args, *kwargs.values())):
-        return function(*args, **kwargs)
-    if sys.getprofile() is not None:
+    operands = (*args, *kwargs.values())
+    builtin = isinstance(function, _BUILTIN) or any(function is kind for kind in _PLAIN)
+    plain = builtin and all(type(one) in _PLAIN for one in operands)
+    if plain or sys.getprofile() is not None:
         return function(*args, **kwargs)
     refused: list[breaks.GraphBreak] = []
 

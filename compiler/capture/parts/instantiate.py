@@ -110,15 +110,15 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"abstract class {kind.__qualname__}")
     maker = type_lookup(kind, "__new__")
     if isinstance(maker, staticmethod):
-        made = t.inline_object(maker.__func__, [cls, *args], kwargs)
-    elif issubclass(kind, dict) and not isinstance(maker, types.FunctionType):
+        maker = maker.__func__
+    if isinstance(maker, types.FunctionType):
+        made = t.inline_object(maker, [cls, *args], kwargs)
+    elif issubclass(kind, dict):
         made = DictObjectValue(kind)
-    elif issubclass(kind, list) and not isinstance(maker, types.FunctionType):
+    elif issubclass(kind, list):
         made = ListObjectValue(kind)
     elif maker is MISSING or maker is object.__new__:
         made = (NNModuleValue if issubclass(kind, torch.nn.Module) else ObjectValue)(kind)
-    elif isinstance(maker, types.FunctionType):
-        made = t.inline_object(maker, [cls, *args], kwargs)
     elif maker is tuple.__new__:
         made = t.values.known(maker).call(t, [cls, *args], kwargs)
     else:

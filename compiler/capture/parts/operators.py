@@ -70,6 +70,11 @@ IN_PLACE = {
 }
 
 
+def _derives_inequality(kind: type) -> bool:
+    """Return whether ``!=`` is the negation of what a class defines for ``==``."""
+    return type_lookup(kind, "__ne__") is object.__ne__
+
+
 class Operators:
     """Applies Python's operators to values."""
 
@@ -225,8 +230,10 @@ class Operators:
             if not is_not_implemented(result):
                 return result
         for owner, other in ((left, right), (right, left)) if name == "ne" else ():
-            raw = type_lookup(owner.cls, "__eq__") if isinstance(owner, ObjectValue) else None
-            if isinstance(raw, types.FunctionType):
+            if not isinstance(owner, OWNERS) or not _derives_inequality(owner.python_type()):
+                continue
+            raw = self._own_operator(owner, "__eq__")
+            if raw is not None:
                 result = self.t.inline_object(raw, [owner, other])
                 if not is_not_implemented(result):
                     return self.python.logical_not(result)

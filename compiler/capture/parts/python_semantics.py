@@ -81,9 +81,11 @@ class PythonSemantics:
         Raises:
             GraphBreak: Python would run code of the program, or read what the frame has changed.
         """
-        for argument in args:
-            if isinstance(argument, type) and self.t.effects.are_stored(argument.__mro__):
-                detail = f"{name_of(function)} of the changed class {argument.__qualname__}"
+        classes = [one for one in args if isinstance(one, type)]
+        for cls in classes:
+            if self.t.effects.are_stored(cls.__mro__):
+                name = name_of(function)
+                detail = f"{name} of the changed class {cls.__qualname__}"
                 raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, detail)
         return self.run_now(without_user_code, function, args, kwargs)
 
@@ -335,8 +337,7 @@ class PythonSemantics:
             names = names[:1]  # str() of an exception does not ask for its repr()
         elif not isinstance(value, ObjectValue):
             return None
-        found = (type_lookup(value.cls, name) for name in names)
-        return next((raw for raw in found if isinstance(raw, types.FunctionType)), None)
+        return next(filter(None, (python_method(value.cls, name) for name in names)), None)
 
     def _own_text(self, method: types.FunctionType, value: Value) -> Value:
         """Call a ``__str__`` or ``__repr__``.

@@ -27,7 +27,7 @@ from tc.compiler.capture.values.base import NULL, IteratorValue, Lazy, Slot, Val
 from tc.compiler.capture.values.const import LITERALS, ConstValue
 from tc.compiler.capture.values.dicts import DictView
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
-from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.lookup import python_method, type_lookup
 from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.capture.values.tensor import NodeValue
 from tc.compiler.core.sources import (
@@ -548,9 +548,8 @@ class Residual:
         verb = "__delattr__" if value is None else "__setattr__"
         kind = owner.cls if isinstance(owner, Attributed) else object
         plain = type_lookup(object, verb)
-        own = type_lookup(kind, verb)
         hidden = isinstance(type_lookup(kind, name), property)
-        if hidden or (isinstance(own, types.FunctionType) and own is not plain):
+        if hidden or python_method(kind, verb) is not None:
             self.load_callable(plain)
             self.push(owner)
             self.e.load_const(name)

@@ -8,7 +8,6 @@ metaclasses may define ``__instancecheck__``, which is traced.
 from __future__ import annotations
 
 import abc
-import types
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
@@ -16,7 +15,7 @@ from tc.compiler.capture.guards.rows import Predicate
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import is_library, type_lookup
+from tc.compiler.capture.values.lookup import type_lookup, users_method
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import Source
@@ -63,12 +62,12 @@ def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | Non
     """
     found: bool | None = None
     for cls in _flat(classes):
-        check = type_lookup(type(cls), "__instancecheck__")
+        check = users_method(type(cls), "__instancecheck__")
         if isinstance(cls, abc.ABCMeta):
             _guard_registered(t, value.python_type(), cls)
         if getattr(cls, "_is_protocol", False) and value.source is not None:
             _ask_protocol_again(t, value, value.source, cls)
-        elif isinstance(check, types.FunctionType) and not is_library(check.__module__):
+        elif check is not None:
             if not found:
                 result = t.inline_object(check, [t.values.known(cls), value])
                 found = result.truth(t)
@@ -80,7 +79,8 @@ def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | Non
 
 def _guard_registered(t: Interpreter, cls: type, abstract: type) -> None:
     """Guard on whether a class is registered with an abstract class."""
-    t.guards.definitions.register(cls, abstract, t.python.fold(issubclass, cls, abstract))
+    answer = t.python.fold(issubclass, cls, abstract)
+    t.guards.definitions.register(cls, abstract, answer)
 
 
 def _ask_protocol_again(t: Interpreter, value: Value, source: Source, cls: type) -> None:

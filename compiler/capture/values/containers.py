@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import operator
-import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,12 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import field_index, field_names, type_lookup
+from tc.compiler.capture.values.lookup import (
+    field_index,
+    field_names,
+    python_method,
+    type_lookup,
+)
 from tc.compiler.capture.values.stand_ins import raise_as_python
 from tc.compiler.core.sources import Source
 
@@ -135,7 +139,7 @@ class TupleValue(SequenceValue):
         index = field_index(self.kind, name)
         if index is not None:
             return self.at(t, index)
-        own = isinstance(getattr(self.kind, name, None), types.FunctionType)
+        own = python_method(self.kind, name) is not None
         if self.kind not in (tuple, torch.Size) and (own or name not in dir(tuple)):
             found = t.attributes.class_attr(self, self.kind, name)
             if found is not None:
@@ -150,7 +154,7 @@ class TupleValue(SequenceValue):
             for size in self.values(t):
                 total = t.python.binary("mul", total, size)
             return total
-        own = isinstance(getattr(self.kind, name, None), types.FunctionType)
+        own = python_method(self.kind, name) is not None
         if self.kind not in (tuple, torch.Size) and (own or name not in SEQUENCE_METHODS):
             return self.attr(t, name).call(t, args, kwargs)
         return super().method(t, name, args, kwargs)

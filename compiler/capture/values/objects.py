@@ -349,18 +349,18 @@ class NNModuleValue(ObjectValue):
         found = self.find(t, name)
         if found is not None:
             return found
-        fallback = type_lookup(self.cls, "__getattr__")
-        if isinstance(fallback, types.FunctionType) and fallback is not _MODULE_GETATTR:
+        fallback = python_method(self.cls, "__getattr__")
+        if fallback not in (None, _MODULE_GETATTR):
             return t.inline_object(fallback, [self, ConstValue(name)])
         return t.python.raise_(
             AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
         )
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
-        setter = type_lookup(self.cls, "__setattr__")
+        setter = python_method(self.cls, "__setattr__")
         made = self.source is None
         own = setter is not _MODULE_SETATTR or made or self._changes_tables(t, name, value)
-        if isinstance(setter, types.FunctionType) and own:
+        if setter is not None and own:
             t.inline_object(setter, [self, ConstValue(name), value])
             return
         if isinstance(value, NNModuleValue) and value.source is None:
@@ -502,10 +502,10 @@ class ClassValue(KnownObject):
         return t.python.folded(list, self.obj).iterate(t)
 
     def length(self, t: Interpreter) -> Value:
-        if users_method(type(self.obj), "__len__") is not None:
-            return t.python.slot_result(
-                type(self.obj), "__len__", self.method(t, "__len__", [], {})
-            )
+        kind = type(self.obj)
+        if users_method(kind, "__len__") is not None:
+            found = self.method(t, "__len__", [], {})
+            return t.python.slot_result(kind, "__len__", found)
         return t.python.folded(len, self.obj)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:

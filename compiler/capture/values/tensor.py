@@ -11,6 +11,7 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.lookup import python_method
 from tc.compiler.core.sources import AttrSource, Source
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ class TensorMethod(Value):
         return f"Tensor.{self.name}"
 
     def python_type(self) -> type:
-        in_python = isinstance(getattr(torch.Tensor, self.name), types.FunctionType)
+        in_python = python_method(torch.Tensor, self.name) is not None
         return types.MethodType if in_python else types.BuiltinMethodType
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:

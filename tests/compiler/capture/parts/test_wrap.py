@@ -60,6 +60,10 @@ class OwnList(list):
     """A class derived from list."""
 
 
+class OwnNumber(int):
+    """A class derived from int."""
+
+
 class OwnDict(dict):
     """A class derived from dict."""
 
@@ -137,6 +141,7 @@ PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
     (lambda: (collections.OrderedDict(a=2), collections.OrderedDict(a=3)), _item),
     (lambda: (OwnDict(a=2), OwnDict(a=3)), _item),
     (lambda: (OwnList([2, 3]), OwnList([2, 4])), _summed),
+    (lambda: (OwnNumber(2), OwnNumber(3)), lambda x, o: x + o),
     (lambda: (types.MappingProxyType({"a": 2}), types.MappingProxyType({"a": 3})), _item),
     (lambda: ({2}, {3}), _summed),
     (lambda: ({2, 3}, {2.0, 3}), lambda x, o: x.long() + sum(o)),

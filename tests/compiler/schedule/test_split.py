@@ -1,0 +1,88 @@
+"""Loops over ranges of positions, and unrolled loops where values are chosen periodically."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+import tc
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, constant, index_value, load, walk
+from tc.compiler.schedule.plan import Kernel, Let, Store
+from tc.compiler.schedule.plan import Section as Sec
+from tc.compiler.schedule.split import MAX_PERIOD, split
+
+
+def kernel_of(extent, period, offset=0):
+    """Return a kernel that is 1 at each ``period``-th position and elsewhere what it reads."""
+    i = ix.var("i0", extent)
+    rest = index_value(ix.mod(i + offset, ix.const(period)))
+    test = Expr("eq", (rest, constant(0, torch.int64)), torch.bool)
+    read = load("x", i, torch.float32)
+    value = Expr("select", (test, constant(1.0, torch.float32), read), torch.float32)
+    kept = Expr("local", (), torch.float32, ("v",))
+    return Kernel("k", (i,), (), (Sec("row", (Let("v", value), Store("y", i, kept))),))
+
+
+def selects(kernel):
+    return sum(node.op == "select" for value in kernel.values() for node in walk(value))
+
+
+def test_periodic_values_are_unrolled():
+    made = split(kernel_of(ix.const(12), 3, offset=1))
+    assert selects(made) == 0
+    assert [str(ix.as_index(section.over[2])) for section in made.sections] == ["4"]
+    stores = [s for s in made.statements() if isinstance(s, Store)]
+    assert [str(s.index) for s in stores] == ["3*i0", "3*i0 + 1", "3*i0 + 2"]
+    values = [s.value for s in made.statements() if isinstance(s, Let)]
+    assert [value.op for value in values] == ["load", "load", "const"]
+
+
+def test_what_is_left_keeps_its_selects():
+    made = split(kernel_of(ix.const(11), 4))
+    assert [tuple(map(str, s.over[1:])) for s in made.sections] == [("0", "2"), ("8", "11")]
+    symbolic = split(kernel_of(ix.size("s0"), 2))
+    assert len(symbolic.sections) == 2
+
+
+@pytest.mark.parametrize("period", [1, MAX_PERIOD + 1])
+def test_long_periods_are_left(period):
+    kernel = kernel_of(ix.const(64), period)
+    assert split(kernel) is kernel
+
+
+def part(rng, n):
+    start, step = rng.randint(0, 3), rng.randint(2, 5)
+    stop = rng.choice((n, n - 1, n - 2))
+    return f"{start}:{stop}:{step}"
+
+
+WRITES = (
+    "y = t * 2; y[..., {one}] = t[..., {one}].exp(); r = y + 1",
+    "y = torch.zeros_like(t); y[..., {one}] += t[..., {one}]; r = y",
+    "y = t.clone(); y[{rows}] = 3; r = y * t",
+    "r = t[..., {one}].sin()",
+    "r = torch.cat((t[..., {one}], t[..., {two}]), -1) * 2",
+    "y = t + 0; y[..., {one}] = 0; y[..., {two}] *= 2; r = y",
+)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("write", WRITES)
+def test_programs_and_their_gradients(write, dynamic):
+    rng = random.Random()
+    rows, columns = rng.randint(5, 9), rng.randint(9, 40)
+    filled = write.format(one=part(rng, columns), two=part(rng, columns), rows=part(rng, rows))
+    text = f"def program(t):\n    {filled}\n    return r\n"
+    space = {"torch": torch}
+    exec(text, space)
+    program, compiled = space["program"], tc.compile(space["program"], dynamic=dynamic)
+    for size in ((rows, columns), (rows + 1, columns + 2)):
+        x = torch.randn(size, dtype=torch.float64, requires_grad=True)
+        want, got = program(x), compiled(x)
+        torch.testing.assert_close(got, want, msg=text)
+        weight = torch.randn_like(want)
+        grads = [torch.autograd.grad(out, x, weight)[0] for out in (got, want)]
+        torch.testing.assert_close(*grads, msg=text)
