@@ -42,7 +42,8 @@ EXACT = (
     *(call for _, row in ROUTINES.rows() for call in row.calls),
 )
 
-ATEN, NN = ("torch", "ops", "aten"), "torch._C._nn"
+# Modules of Python bindings besides `torch` itself.
+BINDINGS = ("_nn", "_special", "_linalg", "_fft")
 # Python bindings that are faster than the same op called through `torch.ops`: by 1 microsecond,
 # for convolutions by 4.
 QUICK = {"aten.bernoulli.p": "torch.bernoulli"}
@@ -351,11 +352,10 @@ class Wrapper:
         # The bindings accept no list with None in it.
         gaps = any(isinstance(value, list | tuple) and None in value for value in step.args)
         named = frozenset(name for name, _ in step.kwargs)
-        quick = QUICK.get(step.target) or _binding(step.path, len(step.args), named)
-        quick = None if gaps else quick
-        if quick is not None:
-            return quick
         parts = step.path[2:] if step.path[:2] == ("torch", "ops") else step.path
+        quick = QUICK.get(step.target) or _binding(parts, len(step.args), named)
+        if quick is not None and not gaps:
+            return quick
         parts = parts[:-1] if parts[-1] == "default" else parts
         return self.bound.setdefault(spelled(step.target), "_".join(parts))
 
@@ -416,13 +416,13 @@ def _binding(path: tuple[str, ...], given: int, named: frozenset[str] = frozense
     binding may know another value than the schema: ``at::Reduction::Mean`` is 0 there.
 
     Args:
-        path: of the op: ``("torch", "ops", "aten", "cumsum", "default")``.
+        path: of the op: ``("aten", "cumsum", "default")``.
         given: the number of positional arguments.
         named: the names of the others.
     """
-    if path[:3] != ATEN or path[-1] != "default":
+    if path[0] != "aten" or path[-1] != "default":
         return None
-    name, packet = path[3], getattr(torch.ops.aten, path[3])
+    name, packet = path[1], getattr(torch.ops.aten, path[1])
     schema = packet.default._schema
     omitted = [a for a in schema.arguments[given:] if a.name not in named]
     if schema.is_mutable or any(type(a.default_value) not in (type(None), bool) for a in omitted):
@@ -431,11 +431,11 @@ def _binding(path: tuple[str, ...], given: int, named: frozenset[str] = frozense
     taken = [s for s in schemas if any("Tensor" in str(a.type) for a in s.arguments)]
     if sum(not any(a.is_out for a in s.arguments) for s in taken) != 1:
         return None
-    for module, spelled_so in ((torch._C._VariableFunctions, "torch"), (torch._C._nn, NN)):
-        if getattr(module, name, None) is not None:
-            same = spelled_so == NN or getattr(torch, name, None) is getattr(module, name)
-            return f"{spelled_so}.{name}" if same else None
-    return None
+    found = getattr(torch._C._VariableFunctions, name, None)
+    if found is not None:
+        return f"torch.{name}" if getattr(torch, name, None) is found else None
+    homes = (home for home in BINDINGS if hasattr(getattr(torch._C, home), name))
+    return next((f"torch._C.{home}.{name}" for home in homes), None)
 
 
 def _strides_agree(buffer: Buffer, view: View) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from loop_harness import lowered, program
+from loop_programs import r
 
 import tc
 from tc.compiler.codegen.wrapper import QUICK, _binding
@@ -24,7 +26,7 @@ OTHERWISE = ("ldexp", "frexp")
 
 
 def path_of(name: str, overload: str = "default") -> tuple[str, ...]:
-    return ("torch", "ops", "aten", name, overload)
+    return ("aten", name, overload)
 
 
 def given(name: str) -> str:
@@ -54,7 +56,7 @@ def test_an_op_with_a_rival_overload_has_none() -> None:
     assert _binding(path_of("upsample_bilinear2d"), 9) is None
     assert _binding(path_of("kthvalue", "values"), 9) is None
     assert _binding(path_of("index_reduce_"), 9) is None
-    assert _binding(("torch", "ops", "prims", "add", "default"), 9) is None
+    assert _binding(("prims", "add", "default"), 9) is None
 
 
 def test_defaults_of_a_binding_are_not_relied_on() -> None:
@@ -74,6 +76,15 @@ PROGRAMS: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "transforms": lambda x, z: (torch.fft.fft(z), torch.fft.rfft(x)),
     "chosen": lambda x, z: (*x.mode(0), *x.cummax(1), x.logcumsumexp(0)),
 }
+
+
+def test_wrappers_call_them() -> None:
+    def function(x: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.fft.fft(z), x.mode(0)[0], torch.polygamma(2, x)
+
+    source = program(lowered(function, (r(3, 7), r(3, 4).to(torch.complex64)))).wrapper_source
+    for name in ("_fft_c2c", "mode", "polygamma"):
+        assert f" = torch.{name}(" in source, name
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
