@@ -15,7 +15,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import BY_EQUALITY
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.lookup import ITERABLE, has_any, users_method
-from tc.compiler.core.sources import AttrSource
+from tc.compiler.core.sources import AttrSource, DictSource
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -75,6 +75,9 @@ class ConstValue(KnownObject):
                 return t.values.wrap(
                     vars(self.obj)[name], AttrSource(t.values.source_of(self), name)
                 )
+            if own is None:
+                where = DictSource(t.values.source_of(self))
+                t.guards.add("NOT_CONTAINS", where, name)
         found = t.python.fold(getattr, self.obj, name)
         if isinstance(found, BOUND):
             return ConstMethod(self, name)

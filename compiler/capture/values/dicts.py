@@ -19,7 +19,8 @@ from tc.compiler.capture.values.base import (
 )
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceIterator, TupleValue
-from tc.compiler.core.sources import Source
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.core.sources import AttrSource, DictSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -162,9 +163,26 @@ class DictValue(Value):
             return t.values.known(self.kind)
         if name == "default_factory" and self._has_factory():
             return self.factory or ConstValue(None)
+        if (own := self._own_attribute(t, name)) is not None:
+            return own
         return t.attributes.builtin_method(self, name)
 
+    def _own_attribute(self, t: Interpreter, name: str) -> Value | None:
+        """Return an attribute of an OrderedDict, which has a ``__dict__`` unlike other dicts."""
+        stored = t.effects.attribute(self, name)
+        held = getattr(self.obj, "__dict__", None)
+        if stored is not None or held is None or self.source is None:
+            return stored
+        if name in held:
+            return t.values.wrap(held[name], AttrSource(self.source, name))
+        if type_lookup(self.kind, name) is MISSING:
+            t.guards.add("NOT_CONTAINS", DictSource(self.source), name)
+        return None
+
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        if self.kind is collections.OrderedDict:
+            t.effects.store_attribute(self, name, value)
+            return
         if name != "default_factory" or not self._has_factory() or self.source is not None:
             super().set_attr(t, name, value)
         self.factory = None if t.python.is_none(value) else value

@@ -170,6 +170,9 @@ class TensorValue(NodeValue):
             t.guards.tensor_property(self, name)
             real = name in REAL and self.obj is not None and self.source is not None
             return t.values.known(getattr(self.obj if real else self.example, name))
+        if name == "nbytes" and self.example.layout is torch.strided:
+            size = ConstValue(self.example.itemsize)
+            return t.python.binary("mul", self.method(t, "numel", [], {}), size)
         if name in VIEWS:
             return t.output.call_torch(getattr, [self, ConstValue(name)], {})
         if name == "__class__":
