@@ -30,13 +30,13 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue, items_for
-from tc.compiler.capture.values.lookup import MISSING, type_lookup, users_method
+from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup, users_method
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
 from tc.compiler.capture.values.sets import SetValue, set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
-from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
+from tc.compiler.capture.values.subclasses import SubclassValue, own_method
 from tc.compiler.capture.values.tensor import NodeValue, TensorValue, decided
 
 if TYPE_CHECKING:
@@ -283,9 +283,8 @@ class Operators:
         kind = owner.python_type() if isinstance(owner, OWNERS) else tuple
         if kind is tuple:
             return None
-        look_up = own_attribute if isinstance(owner, SubclassValue) else type_lookup
-        raw = look_up(kind, method)
-        return raw if isinstance(raw, types.FunctionType) else None
+        look_up = own_method if isinstance(owner, SubclassValue) else python_method
+        return look_up(kind, method)
 
     def _container_operator(self, name: str, left: Value, right: Value) -> Value:
         method = f"__{name.rstrip('_')}__"

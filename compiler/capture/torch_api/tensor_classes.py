@@ -16,7 +16,13 @@ from tc.compiler.capture.values.containers import SequenceValue
 from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import ClassValue
-from tc.compiler.capture.values.subclasses import CLASSES_OFF, is_wrapper, own_attribute, with_class
+from tc.compiler.capture.values.subclasses import (
+    CLASSES_OFF,
+    is_wrapper,
+    own_attribute,
+    own_method,
+    with_class,
+)
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:
@@ -48,8 +54,8 @@ def construct(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Va
         made = _new(t, [cls, *args], kwargs)
     else:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{kind.__qualname__}()")
-    start = own_attribute(kind, "__init__")
-    if isinstance(start, types.FunctionType) and issubclass(made.python_type(), kind):
+    start = own_method(kind, "__init__")
+    if start is not None and issubclass(made.python_type(), kind):
         t.inline_object(start, [made, *args], kwargs)
     return made
 

@@ -6,6 +6,7 @@ import collections
 import functools
 from typing import TYPE_CHECKING, Any
 
+from tc.compiler.capture.guards.facts import is_heap_type
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Lazy, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.dicts import DictValue, Entries
@@ -81,10 +82,9 @@ class DictObjectValue(ObjectValue):
 
 def accepts(obj: Any) -> bool:
     """Return whether an object is an instance of a user's subclass of dict with plain keys."""
-    heap_type = 1 << 9  # Py_TPFLAGS_HEAPTYPE
     return (
         isinstance(obj, dict)
-        and bool(type(obj).__flags__ & heap_type)
+        and is_heap_type(type(obj))
         and not isinstance(obj, collections.defaultdict)
         and all(is_constant_object(key) for key in dict.keys(obj))
     )

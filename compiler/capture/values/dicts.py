@@ -174,7 +174,8 @@ class DictValue(Value):
         if stored is not None or held is None or self.source is None:
             return stored
         if name in held:
-            return t.values.wrap(held[name], AttrSource(self.source, name))
+            source = AttrSource(self.source, name)
+            return t.values.wrap(held[name], source)
         if type_lookup(self.kind, name) is MISSING:
             t.guards.add("NOT_CONTAINS", DictSource(self.source), name)
         return None

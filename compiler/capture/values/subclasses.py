@@ -68,6 +68,12 @@ def own_attribute(cls: type, name: str) -> Any:
     return MISSING
 
 
+def own_method(cls: type, name: str) -> types.FunctionType | None:
+    """Return a method written in Python of a class below torch's own, or None."""
+    raw = own_attribute(cls, name)
+    return raw if isinstance(raw, types.FunctionType) else None
+
+
 def tensor_value(
     node: fx.Node | None,
     example: torch.Tensor,
@@ -177,8 +183,8 @@ class SubclassValue(TensorValue):
         self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.kind.__name__}.{name}")
 
     def _missing(self, t: Interpreter, name: str) -> Value:
-        fallback = own_attribute(self.kind, "__getattr__")
-        if isinstance(fallback, types.FunctionType):
+        fallback = own_method(self.kind, "__getattr__")
+        if fallback is not None:
             return t.inline_object(fallback, [self, ConstValue(name)])
         text = f"'{self.kind.__name__}' object has no attribute '{name}'"
         return t.python.raise_(AttributeError, text)
