@@ -24,6 +24,15 @@ def broken(draw: Draw) -> Planted:
           "    @x = @x * 0.9"], ""),
         ([f"while @x.abs().max() > 4:  {MARK}", "    @x = @x * 0.5"], ""),
         ([f"tc.graph_break()  {MARK}"], ""),
+        ([f"with LOCK:  {MARK}", "    @x = @x * 1.5"], "LOCK = threading.Lock()\n"),
+        ([f"for part in rows(@x):  {MARK}", "    @x = @x + part.mean() * 0.0"],
+         f"def rows(v):\n    for row in v:\n        if row.sum() > 50:  {MARK}\n            yield row\n"),
+        (["try:", f"    s = int(@x[0, 0] > 0)  {MARK}", "except ValueError:", "    s = 0",
+          "@x = @x + s * 0.01"], ""),
+        (["with torch.autograd.profiler.record_function('part'):",
+          f"    if @x.sum() > 1e6:  {MARK}", "        @x = @x * 0.5"], ""),
+        ([f"LOG.warning('a step of %d rows', @x.shape[0])  {MARK}"],
+         "LOG.addHandler(logging.StreamHandler(QUIET))\nLOG.propagate = False\n"),
         ([f"QUIET.write('step')  {MARK}"], ""),
         ([f"key = hashlib.md5(b'step').hexdigest()  {MARK}", "@x = @x + len(key) * 0.0"], ""),
     ]  # fmt: skip
@@ -89,7 +98,6 @@ def sizes(draw: Draw) -> Planted:
         ((f"for k in range(@x.shape[0]):  {MARK}", "    @x = @x + 0.01 * k"), ""),
         ((f"@x = @x * TABLE[@x.shape[0]]  {MARK}",),
          "TABLE = {n: 1.0 / n for n in range(1, 200)}\n"),
-        ((f"@x = @x + int(math.sqrt(@x.size(0))) * 0.01  {MARK}",), ""),
         ((f"key = f'{{@x.shape[0]}} rows'  {MARK}", "@x = @x + len(key) * 0.01"), ""),
     ))  # fmt: skip
     width, least, many = draw.choice((16, 32)), draw.randint(3, 9), draw.choice((4, 9, 12))
@@ -99,41 +107,46 @@ def sizes(draw: Draw) -> Planted:
 
 
 def remade(draw: Draw) -> Planted:
-    """A function that is compiled in each step, instead of once."""
-    size, turns = draw.choice((16, 64)), draw.randint(15, 40)
-    text = draw.choice((
-        f"""\
-def step(x, k):
-    f = tc.compile(lambda v: torch.tanh(v) * 2 + k)  {MARK}
-    return f(x)
-""",
-        f"""\
-def step(x, k):
-    def scaled(v):  {MARK}
-        return torch.relu(v - 1).sum(0) + k
-    return tc.compile(scaled)(x)  {MARK}
-""",
-        f"""\
-class Small(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear({size}, {size})
+    """Everything compiled is thrown away now and then, in the loop."""
+    every = draw.choice((1, 1, 3))
+    reset = f"if turn % {every} == 0:\n        tc.reset()  {MARK}" if every > 1 else (
+        f"tc.reset()  {MARK}"
+    )  # fmt: skip
+    body = draw.choice((("@x = @x.softmax(-1)",), ("@x = @x + @x.mean(0)",)))
+    fault = Fault(body, loop=(reset,), width=draw.choice((16, 32)), train=True)
+    return Planted(program(draw, fault), ("TC302",))
 
-    def forward(self, x):  {MARK}
-        return F.gelu(self.layer(x)) + 1
 
-def step(x, k):
-    net = tc.compile(Small())  {MARK}
-    return net(x)
-""",
+def numbered(draw: Draw) -> Planted:
+    """Equal layers that are compiled one by one, and differ by a number that they read."""
+    many, width = draw.choice((4, 6, 12)), draw.choice((16, 32))
+    line = draw.choice((
+        "x = x * (1 + self.index)", "x = x + self.rates[self.index]",
+        "x = x * 2 if self.index % 2 else x", "x = x + len(f'layer {self.index}')",
     ))  # fmt: skip
-    text += f"""
-x = torch.randn({size}, {size})
-for turn in range({turns}):
+    text = f"""\
+class Layer(torch.nn.Module):
+    def __init__(self, index):
+        super().__init__()
+        self.linear = torch.nn.Linear({width}, {width})
+        self.rates = {{n: n / 10 for n in range({many})}}
+        self.index = index
+
+    def forward(self, x):
+        x = torch.relu(self.linear(x))
+        {line}  {MARK}
+        return x
+
+
+layers = [tc.compile(Layer(n)) for n in range({many})]
+x = torch.randn({draw.randint(2, 16)}, {width})
+for turn in range({draw.randint(40, 100)}):
     with torch.no_grad():
-        step(x, 3)
+        y = x
+        for layer in layers:
+            y = layer(y)
 """
-    return Planted(text, ("TC302",))
+    return Planted(text, ("TC201", "TC209"))
 
 
 def unrolled(draw: Draw) -> Planted:
@@ -199,6 +212,29 @@ def memory_bound(draw: Draw) -> Planted:
     return Planted(program(draw, fault), ("TC312",))
 
 
+def double(draw: Draw) -> Planted:
+    """Values that become float64 by a constant, so that all that follows moves twice the bytes."""
+    rows, columns = draw.randint(1200, 2500), draw.randint(1200, 2500)
+    init, line = draw.choice((
+        (f"@me.scale = torch.from_numpy(np.linspace(0, 1, {columns}))", "@x = @x * @me.scale"),
+        (f"@me.scale = torch.ones({columns}, dtype=torch.float64)", "@x = @x + @me.scale"),
+        ("@me.scale = 1", "@x = @x.double()"),
+    ))  # fmt: skip
+    body = (f"{line}  {MARK}", "y = torch.relu(@x) * 3", "@x = (@x.abs() + y, y)")
+    fault = Fault(body, init=(init,), given=f"torch.randn({rows}, {columns})", calls=(40, 80))
+    return Planted(program(draw, fault), ("TC312",))
+
+
+def grown(draw: Draw) -> Planted:
+    """A cache that is copied as a whole to add a few rows to it."""
+    heads, width, old = draw.choice((4, 8)), draw.choice((32, 64)), draw.choice((800, 1500))
+    body = (f"@me.keys = torch.cat([@me.keys, @x], 1)  {MARK}",
+            "@x = (@x @ @me.keys.transpose(1, 2)).softmax(-1) @ @me.keys")  # fmt: skip
+    fault = Fault(body, init=(f"@me.keys = torch.randn({heads}, {old}, {width})",),
+                  given=f"torch.randn({heads}, 1, {width})", calls=(100, 200))  # fmt: skip
+    return Planted(program(draw, fault), ("TC313",))
+
+
 def tiny(draw: Draw) -> Planted:
     """Some fifty kernels that each do next to nothing."""
     number, width = draw.randint(45, 70), draw.choice((4, 8, 12))
@@ -246,6 +282,9 @@ FAMILIES: Final[dict[str, Callable[[Draw], Planted]]] = {
     "sizes": sizes,
     "remade": remade,
     "unrolled": unrolled,
+    "numbered": numbered,
+    "double": double,
+    "grown": grown,
 }
 
 

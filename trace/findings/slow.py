@@ -25,6 +25,8 @@ _LARGE: Final = 200  # operations of a graph
 _ITERATIONS: Final = 8  # how often a line must be in a graph to look like the body of a loop
 _TUNING: Final = re.compile(r"autotun|benchmark", re.IGNORECASE)
 _PLACE: Final = re.compile(r"# File: (.+?):(\d+)(?: in ([^,]+))?, code: (.*)$", re.MULTILINE)
+#: a node of a printed graph, its name without the number that tells it from others of that name
+_NODE: Final = re.compile(r"\s+(?P<name>[A-Za-z_]\w*?)(?:_\d+)?(?:: \"[^\"]*\")? = ")
 _SET: Final = re.compile(r"environ\[['\"](?P<name>\w+_CACHE_DIR)['\"]\] = ['\"](?P<value>[^'\"]+)")
 _HEAD: Final = 4096
 _RESTART: Final = "dynamo_time_before_restart_s"
@@ -152,14 +154,29 @@ def unrolled(facts: Facts) -> list[Event]:
 
 
 def _repeated(text: str) -> tuple[Where, int, float] | None:
-    """Return the first line of what looks like a loop's body, its iterations and its share."""
-    places = [(m[1], int(m[2]), m[3] or "", m[4]) for m in _PLACE.finditer(text)]
-    many = Counter((file, line) for file, line, _, _ in places)
+    """Return the first line of what looks like a loop's body, its iterations and its share.
+
+    A place is printed where the line changes: the iterations of a body of one line follow each
+    other under one place, and show by how often the line makes a node of each name.
+    """
+    places, nodes = [], Counter[tuple[str, int]]()
+    names: dict[tuple[str, int], Counter[str]] = {}
+    for row in text.splitlines():
+        if place := _PLACE.search(row):
+            places.append((place[1], int(place[2]), place[3] or "", place[4]))
+        elif places and (node := _NODE.match(row)):
+            line = places[-1][:2]
+            nodes[line] += 1
+            names.setdefault(line, Counter())[node["name"]] += 1
+    many = Counter(one[:2] for one in places)
+    for line, made in names.items():
+        often = [n for n in made.values() if n >= _ITERATIONS]
+        many[line] = max(many[line], min(often, default=0))
     # lines of one loop's body occur equally often, its calls of helpers several times as often
     iterations = Counter(n for n in many.values() if n >= _ITERATIONS)
-    if not iterations or not places:
+    if not iterations or not nodes:
         return None
-    share = sum(n for n in many.values() if n >= _ITERATIONS) / len(places)
+    share = sum(nodes[line] for line, n in many.items() if n >= _ITERATIONS) / nodes.total()
     if share < _MOSTLY:
         return None
     count = max(iterations, key=lambda n: (iterations[n] * n, n))
