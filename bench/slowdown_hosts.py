@@ -166,7 +166,8 @@ def _with_block(draw: Draw, fault: Fault, body: list[str], kind: str) -> str:
     name = draw.choice(("Block", "Stage", "Part"))
     made, calls = _layers(draw, fault, "self")
     first = _class(name, list(fault.init), body)
-    return f"{first}\n\n{_class(kind, [*made, f'self.part = {name}()'], _mixed(draw, calls, ['@x = self.part(@x)']))}"
+    forward = _mixed(draw, calls, ["@x = self.part(@x)"])
+    return f"{first}\n\n" + _class(kind, [*made, f"self.part = {name}()"], forward)
 
 
 def _function(draw: Draw, fault: Fault, body: list[str], kind: str) -> str:

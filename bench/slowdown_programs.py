@@ -26,7 +26,8 @@ def broken(draw: Draw) -> Planted:
         ([f"tc.graph_break()  {MARK}"], ""),
         ([f"with LOCK:  {MARK}", "    @x = @x * 1.5"], "LOCK = threading.Lock()\n"),
         ([f"for part in rows(@x):  {MARK}", "    @x = @x + part.mean() * 0.0"],
-         f"def rows(v):\n    for row in v:\n        if row.sum() > 50:  {MARK}\n            yield row\n"),
+         "def rows(v):\n    for row in v:\n"
+         f"        if row.sum() > 50:  {MARK}\n            yield row\n"),
         (["try:", f"    s = int(@x[0, 0] > 0)  {MARK}", "except ValueError:", "    s = 0",
           "@x = @x + s * 0.01"], ""),
         (["with torch.autograd.profiler.record_function('part'):",
@@ -67,10 +68,11 @@ def disabled(draw: Draw) -> Planted:
 
 
 def changing(draw: Draw) -> Planted:
-    """A value of Python's that is another one in each step, so that the function is compiled again."""
+    """A value of Python's that differs from step to step: each has the function compiled again."""
     many = draw.choice((5, 30))
     ways = (
-        Fault((f"@x = @x * (1 + @me.turn * 1e-3)  {MARK}", "@me.turn += 1"), init=("@me.turn = 0",)),
+        Fault((f"@x = @x * (1 + @me.turn * 1e-3)  {MARK}", "@me.turn += 1"),
+              init=("@me.turn = 0",)),
         Fault((f"@x = @x * @me.scale  {MARK}",), init=("@me.scale = 1.0",),
               loop=(f"@me.scale = 1.0 / (1 + turn % {many})",)),
         Fault((f"@x = @x + len(@me.mode) * 0.01  {MARK}",), init=("@me.mode = ''",),
@@ -82,7 +84,8 @@ def changing(draw: Draw) -> Planted:
         Fault((f"@x = @x * LEVEL  {MARK}",), top="LEVEL = 1.0\n",
               loop=(f"LEVEL = 0.5 + turn % {many}",)),
         Fault((f"for name in @me.names:  {MARK}", "    @x = @x + len(name) * 1e-3"),
-              init=("@me.names = ()",), loop=(f"@me.names = ('a', 'bc')[turn % 2:] * (turn % {many})",)),
+              init=("@me.names = ()",),
+              loop=(f"@me.names = ('a', 'bc')[turn % 2:] * (turn % {many})",)),
     )  # fmt: skip
     way = draw.choice(ways)
     fault = Fault(
@@ -114,7 +117,7 @@ def remade(draw: Draw) -> Planted:
     )  # fmt: skip
     body = draw.choice((("@x = @x.softmax(-1)",), ("@x = @x + @x.mean(0)",)))
     fault = Fault(body, loop=(reset,), width=draw.choice((16, 32)), train=True)
-    return Planted(program(draw, fault), ("TC302",))
+    return Planted(program(draw, fault), ("TC306",))
 
 
 def numbered(draw: Draw) -> Planted:
@@ -227,7 +230,7 @@ def double(draw: Draw) -> Planted:
 
 def grown(draw: Draw) -> Planted:
     """A cache that is copied as a whole to add a few rows to it."""
-    heads, width, old = draw.choice((4, 8)), draw.choice((32, 64)), draw.choice((800, 1500))
+    heads, width, old = draw.choice((8, 16)), draw.choice((64, 128)), draw.choice((2000, 3000))
     body = (f"@me.keys = torch.cat([@me.keys, @x], 1)  {MARK}",
             "@x = (@x @ @me.keys.transpose(1, 2)).softmax(-1) @ @me.keys")  # fmt: skip
     fault = Fault(body, init=(f"@me.keys = torch.randn({heads}, {old}, {width})",),
@@ -242,8 +245,8 @@ def tiny(draw: Draw) -> Planted:
         ((f"for w in @me.w:  {MARK}", f"    @x = torch.tanh(@x @ w)  {MARK}"),
          (f"@me.w = [torch.randn({width}, {width}) for _ in range({number})]",),
          f"torch.randn({draw.randint(1, 4)}, {width})"),
-        ((f"for m, g in zip(@me.moving, @me.given):  {MARK}", f"    m.mul_(0.9).add_(g * @x)  {MARK}",
-          "@x = @x + 1"),
+        ((f"for m, g in zip(@me.moving, @me.given):  {MARK}",
+          f"    m.mul_(0.9).add_(g * @x)  {MARK}", "@x = @x + 1"),
          (f"@me.moving = [torch.zeros(n + 1) for n in range({number})]",
           f"@me.given = [torch.randn(n + 1) for n in range({number})]"), "torch.randn(1)"),
     ))  # fmt: skip
@@ -260,7 +263,8 @@ def guarded(draw: Draw) -> Planted:
         (f"@me.held = torch.nn.ParameterList({held})", "n = sum(p.numel() for p in @me.held)"),
         (f"@me.held = torch.nn.ParameterList({held})",
          "n = len([p for p in @me.held if p.requires_grad])"),
-        (f"@me.held = {{f'key {{n}}': n for n in range({number})}}", "n = 1 + sum(@me.held.values())"),
+        (f"@me.held = {{f'key {{n}}': n for n in range({number})}}",
+         "n = 1 + sum(@me.held.values())"),
         (f"@me.held = [float(n) for n in range({number})]", "n = max(@me.held)"),
         (f"@me.held = [torch.nn.Identity() for n in range({number})]",
          "n = sum(one.training for one in @me.held)"),
@@ -294,7 +298,8 @@ def sound(draw: Draw) -> Planted:
     heads = draw.choice((2, 4))
     attend = (
         f"q, k, v = (@x @ @me.qkv).view(-1, 3, {heads}, {width // heads}).unbind(1)",
-        "s = F.scaled_dot_product_attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1))",
+        "q, k, v = (one.transpose(0, 1) for one in (q, k, v))",
+        "s = F.scaled_dot_product_attention(q, k, v)",
         "@x = @x + s.transpose(0, 1).flatten(1)",
     )
     qkv = f"@me.qkv = torch.nn.Parameter(torch.randn({width}, {3 * width}) / {width})"

@@ -147,3 +147,22 @@ def test_the_reason_of_a_bypass_in_both_forms() -> None:
     assert bypass_reason('{"cache_bypass_reason": "Unsupported\\n  op"}') == "Unsupported op"
     assert bypass_reason('{"cache_bypass_reason": null}') == ""
     assert bypass_reason("{") == ""
+
+
+def test_compiles_that_a_reset_repeats_are_one_finding(tmp_path: Path) -> None:
+    """Ids start over after a reset; what was compiled before is compiled again."""
+    rows = []
+    for turn in range(4):
+        for frame, name in ((0, "f"), (1, "g")):
+            begun = 10 * (2 * turn + frame)
+            rows += [start(frame, name=name), *spent(frame, "lowering", begun, 0.4)]
+    (finding,) = torch_log(tmp_path, *rows).findings
+    assert (finding.code, finding.title) == ("TC306", "all compiled code was forgotten 3 times")
+    assert "6 compiles repeated" in finding.why
+    assert finding.seconds == pytest.approx(6 * 0.4)
+
+
+def test_what_is_new_after_a_reset_is_not_repeated(tmp_path: Path) -> None:
+    rows = [start(0, name="f"), *spent(0, "lowering", 0, 2.0)]
+    rows += [start(0, name="g"), *spent(0, "lowering", 10, 2.0)]
+    assert torch_log(tmp_path, *rows).findings == []

@@ -11,10 +11,12 @@ from tc.trace.compiles import FRAMEWORK, Compile
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
+from tc.trace.ids import resets_before
 from tc.trace.parsed import measured
 from tc.trace.plaintext import plain_code
 from tc.trace.session import Session
 from tc.trace.timing import duration, phase_of
+from tc.trace.words import count
 
 _GRAPH: Final = "dynamo_output_graph"
 _LEAST: Final = 1.0  # seconds: less is not worth anybody's time
@@ -67,6 +69,58 @@ def started_over(facts: Facts) -> list[Event]:
             lost, "started over",
         ))  # fmt: skip
     return found
+
+
+@finding(
+    Code(
+        "TC306",
+        "everything compiled was forgotten (`tc.reset()`), and compiled again",
+        "call `reset()` once, outside of the loop or function that calls compiled code",
+    ),
+    order=Order.TIME,
+)
+def forgotten(facts: Facts) -> list[Event]:
+    """Return the compiles that only repeat what a process had compiled before a reset.
+
+    What the caches saved of it is not counted, the rest is lost in each of them.
+    """
+    session = facts.session
+    known: set[tuple[int, str, int, str]] = set()
+    again: dict[int, list[Compile]] = {}
+    for one in session.compiles:
+        what = (one.lane.index, one.file, one.line, one.function)
+        turn = resets_before(one.id)
+        if turn and what in known:
+            again.setdefault(one.lane.index, []).append(one)
+        elif not turn:
+            known.add(what)
+    found = []
+    for lane, compiles in again.items():
+        lost = sum(one.seconds for one in compiles)
+        if lost < _least(session):
+            continue
+        times = len({resets_before(one.id) for one in compiles})
+        first = compiles[0]
+        found.append(_event(
+            first, "TC306", f"all compiled code was forgotten {count(times, 'time')}",
+            f"{count(len(compiles), 'compile', ',')} repeated what had been compiled before a call "
+            f"of reset(); the first was that of {first.title}",
+            ("call reset() once, outside of the loop or function that calls compiled code",),
+            lost, "reset", _asked(session, lane),
+        ))  # fmt: skip
+    return found
+
+
+def _asked(session: Session, lane: int) -> Where | None:
+    """Return the user's line that most resets of a process came from; None if it is unknown."""
+    often = Counter[Where]()
+    for one in session.loose:
+        if one.lane.index == lane:
+            for note in one.noted("tc_reset"):
+                file, line, function = (note.data.get(k) for k in ("file", "line", "function"))
+                line = line if isinstance(line, int) else 0
+                often[Where(str(file or ""), line, function=str(function or ""))] += 1
+    return often.most_common(1)[0][0] if often else None
 
 
 _CACHED: Final = "keep the caches on, so that the second compile of a graph is a hit"
@@ -179,11 +233,11 @@ def _repeated(text: str) -> tuple[Where, int, float] | None:
     share = sum(nodes[line] for line, n in many.items() if n >= _ITERATIONS) / nodes.total()
     if share < _MOSTLY:
         return None
-    count = max(iterations, key=lambda n: (iterations[n] * n, n))
-    body = [p for p in places if many[p[:2]] == count]
+    turns = max(iterations, key=lambda n: (iterations[n] * n, n))
+    body = [p for p in places if many[p[:2]] == turns]
     mine = [p for p in body if not FRAMEWORK.search(p[0])]
     file, line, function, source = (mine or body)[0]
-    return Where(file, line, function=function, source=source), count, share
+    return Where(file, line, function=function, source=source), turns, share
 
 
 @finding(
