@@ -235,7 +235,7 @@ def grown(draw: Draw) -> Planted:
             "@x = (@x @ @me.keys.transpose(1, 2)).softmax(-1) @ @me.keys")  # fmt: skip
     fault = Fault(body, init=(f"@me.keys = torch.randn({heads}, {old}, {width})",),
                   given=f"torch.randn({heads}, 1, {width})", calls=(100, 200))  # fmt: skip
-    return Planted(program(draw, fault), ("TC313",))
+    return Planted(program(draw, fault), ("TC313", "TC201"))
 
 
 def tiny(draw: Draw) -> Planted:

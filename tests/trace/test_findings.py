@@ -21,7 +21,8 @@ from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.findings.advice import ROWS, advise
 from tc.trace.findings.forecast import Step, plan, together
 from tc.trace.findings.model import Cause
-from tc.trace.findings.recompiles import _with_items, parse_reason
+from tc.trace.findings.reasons import parse_reason
+from tc.trace.findings.recompiles import _with_items
 from tc.trace.findings.remedies import subject_about
 from tc.trace.guardtext import values
 from tc.trace.ids import CompileId

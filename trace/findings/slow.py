@@ -118,8 +118,8 @@ def _asked(session: Session, lane: int) -> Where | None:
         if one.lane.index == lane:
             for note in one.noted("tc_reset"):
                 file, line, function = (note.data.get(k) for k in ("file", "line", "function"))
-                line = line if isinstance(line, int) else 0
-                often[Where(str(file or ""), line, function=str(function or ""))] += 1
+                number = line if isinstance(line, int) else 0
+                often[Where(str(file or ""), number, function=str(function or ""))] += 1
     return often.most_common(1)[0][0] if often else None
 
 
@@ -219,18 +219,18 @@ def _repeated(text: str) -> tuple[Where, int, float] | None:
         if place := _PLACE.search(row):
             places.append((place[1], int(place[2]), place[3] or "", place[4]))
         elif places and (node := _NODE.match(row)):
-            line = places[-1][:2]
-            nodes[line] += 1
-            names.setdefault(line, Counter())[node["name"]] += 1
+            at = places[-1][:2]
+            nodes[at] += 1
+            names.setdefault(at, Counter())[node["name"]] += 1
     many = Counter(one[:2] for one in places)
-    for line, made in names.items():
+    for at, made in names.items():
         often = [n for n in made.values() if n >= _ITERATIONS]
-        many[line] = max(many[line], min(often, default=0))
+        many[at] = max(many[at], min(often, default=0))
     # lines of one loop's body occur equally often, its calls of helpers several times as often
     iterations = Counter(n for n in many.values() if n >= _ITERATIONS)
     if not iterations or not nodes:
         return None
-    share = sum(nodes[line] for line, n in many.items() if n >= _ITERATIONS) / nodes.total()
+    share = sum(nodes[at] for at, n in many.items() if n >= _ITERATIONS) / nodes.total()
     if share < _MOSTLY:
         return None
     turns = max(iterations, key=lambda n: (iterations[n] * n, n))

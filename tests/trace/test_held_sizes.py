@@ -1,0 +1,58 @@
+"""A size that the code holds to a number is one finding, at the line that needs the number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tc_log import Compiler
+
+from tc.trace import events as ev
+from tc.trace import guardtext
+from tc.trace.ids import CompileId
+
+MODEL = "/home/me/model.py"
+SEEN, NEEDED = 5, 9  # the line where the size is first seen, and the one that needs its value
+SOURCE = "L['x'].size()[0]"
+
+
+def guards(value: int, place: tuple[str, int] | None) -> ev.Guards:
+    return ev.Guards(["SHAPE"], [SOURCE], [f"{SOURCE} == {value}"], [place])
+
+
+def again(number: int, kind: str, guard: str, line: int) -> ev.Recompile:
+    cause = ev.RecompileCause(
+        "x.shape[0]", guard, str(6 + number), str(7 + number), kind, "", True, MODEL, line
+    )
+    return ev.Recompile("f", MODEL, 3, CompileId(0, number - 1), (cause,))
+
+
+@pytest.mark.parametrize("recompiles", [1, 3])
+@pytest.mark.parametrize("named", [True, False], ids=["newer logs", "older logs"])
+def test_recompiles_for_a_held_size_are_one_finding(
+    tmp_path: Path, recompiles: int, named: bool
+) -> None:
+    """Without lines of guards on sizes, only a guard that failed has one."""
+    log = Compiler(tmp_path).start()
+    for number in range(1, recompiles + 1):
+        if number == 1:
+            told = again(1, "a fixed size", "check_tensor(L['x'], size=[7, 4])", SEEN)
+        else:
+            condition = f"x.shape[0] == {6 + number}"
+            told = again(number, "a condition on sizes", condition, NEEDED)
+        value = 7 + number
+        created = ev.CreateSymbol("s0", str(value), f"VR[{value}, {value}]", SOURCE)
+        log.say(told, number).start(number).say(created, number)
+        log.say(guards(value, (MODEL, NEEDED) if named else None), number)
+    (finding,) = [one for one in log.end().findings if one.code == "TC201"]
+    assert finding.title == "x.shape[0] is held to one number"
+    assert finding.count == recompiles
+    assert finding.where.line == (NEEDED if named or recompiles > 1 else SEEN)
+
+
+def test_lines_of_held_sizes_are_read_from_the_guards_below_them() -> None:
+    text = "\n".join((
+        "# /home/me/model.py:5", "TENSOR: check_tensor(L['x'])", "SHAPE: L['x'].size()[1] <= 8",
+        "# /home/me/model.py:9", f"SHAPE: {SOURCE} == 8", "", "SHAPE: L['y'].size()[0] == 2",
+    ))  # fmt: skip
+    assert guardtext.sizes_held(text) == {"x.shape[0]": ("/home/me/model.py", 9)}
