@@ -8,7 +8,7 @@ the names, the sizes, and what stands above.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 #: the end of the lines that are to be named
@@ -53,10 +53,12 @@ class Planted:
     Attributes:
         text: Python; the lines that are to be named end in `MARK`.
         codes: those of findings that name the cause, or how they begin; empty: it is sound.
+        word: stands in the first advice, where the code alone does not name the cause.
     """
 
     text: str
     codes: tuple[str, ...]
+    word: str = ""
 
     @property
     def lines(self) -> list[int]:
@@ -67,7 +69,7 @@ class Planted:
     def under(self, compiler: str, seed: int) -> Planted:
         """Return the whole program, for one of `COMPILERS`."""
         head = HEAD.format(seed=seed, compiler=COMPILERS[compiler])
-        return Planted(head + self.text, self.codes)
+        return replace(self, text=head + self.text)
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ def double(draw: Draw) -> Planted:
     ))  # fmt: skip
     body = (f"{line}  {MARK}", "y = torch.relu(@x) * 3", "@x = (@x.abs() + y, y)")
     fault = Fault(body, init=(init,), given=f"torch.randn({rows}, {columns})", calls=(40, 80))
-    return Planted(program(draw, fault), ("TC312",))
+    return Planted(program(draw, fault), ("TC312",), "float64")
 
 
 def grown(draw: Draw) -> Planted:

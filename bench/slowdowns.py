@@ -118,9 +118,9 @@ def is_right(planted: Planted, found: Sequence[Named]) -> bool:
     """
     if not planted.codes:
         return all(one.level == "note" for one in found)
-    return bool(found) and found[0].code.startswith(planted.codes) and (
-        found[0].line in planted.lines
-    )  # fmt: skip
+    if not found or not found[0].code.startswith(planted.codes):
+        return False
+    return found[0].line in planted.lines and planted.word in found[0].fix
 
 
 def drawn(name: str, draw: Draw) -> Planted:
