@@ -259,17 +259,19 @@ def guarded(draw: Draw) -> Planted:
     number, width = draw.randint(1800, 2600), draw.choice((16, 32))
     size = draw.choice(("2", "n % 5 + 1"))
     held = f"[torch.nn.Parameter(torch.ones({size})) for n in range({number})]"
-    init, read = draw.choice((
-        (f"@me.held = torch.nn.ParameterList({held})", "n = sum(p.numel() for p in @me.held)"),
+    some, many = (150, 300), (4000, 8000)  # steps: guards of numbers take microseconds
+    init, read, calls = draw.choice((
+        (f"@me.held = torch.nn.ParameterList({held})", "n = sum(p.numel() for p in @me.held)",
+         some),
         (f"@me.held = torch.nn.ParameterList({held})",
-         "n = len([p for p in @me.held if p.requires_grad])"),
+         "n = len([p for p in @me.held if p.requires_grad])", some),
         (f"@me.held = {{f'key {{n}}': n for n in range({number})}}",
-         "n = 1 + sum(@me.held.values())"),
-        (f"@me.held = [float(n) for n in range({number})]", "n = max(@me.held)"),
+         "n = 1 + sum(@me.held.values())", many),
+        (f"@me.held = [float(n) for n in range({number})]", "n = max(@me.held)", many),
         (f"@me.held = [torch.nn.Identity() for n in range({number})]",
-         "n = sum(one.training for one in @me.held)"),
+         "n = sum(one.training for one in @me.held)", some),
     ))  # fmt: skip
-    fault = Fault((f"{read}  {MARK}", "@x = @x / (n + 1)"), init=(init,), width=width)
+    fault = Fault((f"{read}  {MARK}", "@x = @x / (n + 1)"), init=(init,), width=width, calls=calls)
     return Planted(program(draw, fault), ("TC314",))
 
 

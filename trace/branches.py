@@ -302,6 +302,38 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
     return False
 
 
+#: functions and methods that make text of what they are given
+_SPELLING: Final = frozenset(("str", "repr", "format", "hex", "bin", "oct", "ascii"))
+
+
+def is_spelled_out(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line makes text of an input of that name, and uses it.
+
+    Text of a tensor is another one. What only an error or a message to somebody says is no use.
+    """
+    function = _function(file, line)
+    names = _names(_original.get()(name))
+    waiting: list[ast.AST] = [function] if function is not None else []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Raise | ast.Assert):
+            continue
+        if isinstance(node, ast.Call) and _called(node) in _TELLING:
+            continue
+        texts: list[ast.AST] = []
+        if isinstance(node, ast.JoinedStr):
+            texts = [one for one in node.values if isinstance(one, ast.FormattedValue)]
+        elif isinstance(node, ast.Call) and _called(node) in _SPELLING:
+            texts = [*node.args, *(one.value for one in node.keywords)]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+            texts = [node.right] if is_text else []
+        if any(_reads(one, names) for one in texts):
+            return True
+        waiting += ast.iter_child_nodes(node)
+    return False
+
+
 def is_looped_over(file: str, line: int, name: str) -> bool:
     """Return whether a loop of the function at a line takes as many turns as an input says."""
     names = _names(_original.get()(name))

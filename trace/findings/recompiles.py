@@ -34,7 +34,17 @@ from tc.trace.ids import (
 )
 from tc.trace.parsed import parse_json
 from tc.trace.places import file_name
-from tc.trace.recipes import FEW, MARK, RANGES, SIDES, STRUCTURES, Kind, recipe_of
+from tc.trace.recipes import (
+    BRANCHES,
+    COMPUTE,
+    FEW,
+    MARK,
+    RANGES,
+    SIDES,
+    STRUCTURES,
+    Kind,
+    recipe_of,
+)
 from tc.trace.session import Session, all_compiles
 from tc.trace.subjects import (
     CONDITION,
@@ -324,7 +334,7 @@ def recompiled(facts: Facts) -> list[Event]:
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
         if of_input(one, lead) in many:
-            fix = tuple(text for text in fix if recipe_of(text) is not FEW)
+            fix = _of_many_values(fix, lead)
         if of_input(one, lead) in special or not marked:  # to mark a size of 0 or 1 is an error
             fix = tuple(text for text in fix if recipe_of(text) is not MARK)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
@@ -394,6 +404,18 @@ def _as_found_later(
         file, line = holding[of_input(one, lead)]
         lead = replace(lead, file=file, line=line)
     return lead
+
+
+def _of_many_values(fix: tuple[str, ...], lead: Cause) -> tuple[str, ...]:
+    """Return the fixes of an input that takes more values than what is worth a graph each."""
+    left = tuple(text for text in fix if recipe_of(text) is not FEW)
+    if BRANCHES in map(recipe_of, left) and subject_about(lead).kind in _PLAIN:
+        return (COMPUTE.text.format(source=lead.source), *left)
+    return left
+
+
+#: kinds of which plain Python can make a number or a tensor before the call
+_PLAIN: Final = (Kind.STRING, Kind.CONSTANT, Kind.NO_TENSOR, Kind.COUNT)
 
 
 #: there is something to do where a function reached the limit

@@ -11,6 +11,7 @@ from tc.trace.branches import (
     is_looped_over,
     is_made_before_break,
     is_read,
+    is_spelled_out,
     is_tested,
     is_used_as_index,
 )
@@ -74,6 +75,8 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.SIDES if cause.now_dynamic else Kind.TESTED
     if kind in (*_NUMBERS, Kind.HELD_NUMBER) and is_looped_over(*at, name):
         return Kind.TURNS
+    if kind in _NUMBERS and is_spelled_out(*at, name):
+        return Kind.HELD_NUMBER
     if kind in _NUMBERS and is_used_as_index(*at, name):
         return Kind.INDEXED if cause.now_dynamic else Kind.INDEXES
     if kind is Kind.INDEXES and cause.now_dynamic:
@@ -237,9 +240,10 @@ def _held(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _held_number(subject: Subject, cause: Cause) -> tuple[str, str]:
+    holds = cause.old if cause.source in cause.old else f"{cause.source} == {cause.old}"
     return (
         f"{cause.source} is held to one number",
-        f"the compiled code holds only where {cause.old}: what this line makes of it (text, a "
+        f"the compiled code holds only where {holds}: what this line makes of it (text, a "
         "count, an index, a test) needs the number itself, so each has its own graph",
     )
 
