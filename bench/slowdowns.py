@@ -13,8 +13,10 @@ finding has a code of the family and one of the planted lines, which are marked 
 ``--keep`` leaves programs and traces in a folder.
 
 A sound program counts as right if it has no finding that code hosts show as a warning or an error:
-what only took time is a note. Notes are printed. Findings of a step are of some ten milliseconds
-at least, so a busy machine may cause one; the families that rest on measured times are `TIMED`.
+what only took time is a note. Notes are printed. The findings of `TIMED` families rest on times and
+on shares of what the machine can do, as it was measured at rest: other processes on its cores or
+its memory may take a verdict away. What comes out wrong there runs once more, and the second
+outcome is printed beside the first, which counts.
 
 Exit code 1 if fewer than nine of ten are named right.
 """
@@ -43,17 +45,15 @@ NEEDED: Final = 0.9
 LIMIT: Final = 300
 SOUND: Final = "sound"
 #: families whose findings rest on times that were measured in the run
-TIMED: Final = ("layout", "memory", "tiny", "guards", "remade", "unrolled")
+TIMED: Final = ("layout", "memory", "tiny", "guards", "double", "grown", SOUND)
 #: families that torch.compile's log, which has no times of steps, can show
-IN_TORCH: Final = tuple(
-    name for name in FAMILIES if name not in ("layout", "memory", "tiny", "guards", "fallback")
-)
+IN_TORCH: Final = tuple(name for name in FAMILIES if name not in TIMED and name != "fallback")
 _TRACES: Final = {"tc": "TC_TRACE", "torch": "TORCH_TRACE"}
 
 
 @dataclass(frozen=True)
 class Named:
-    """A finding: what it says first."""
+    """A finding: what it says first; ``level`` is that of code hosts, "" if nobody asked."""
 
     code: str
     line: int
@@ -88,27 +88,35 @@ def _python(environment: dict[str, str], *command: str) -> subprocess.CompletedP
     )
 
 
-def findings(folder: Path) -> list[Named]:
+def findings(folder: Path, with_levels: bool = False) -> list[Named]:
     """Return what `tc-report` finds in the trace of a program, in its order.
+
+    Args:
+        with_levels: ask for the levels of code hosts, too, which takes another run of it.
 
     Raises:
         RuntimeError: it failed.
     """
-    command = ("-m", "tc.tlparse", "summary", str(folder / "trace"))
-    texts = [_python(dict(os.environ), *command, *how) for how in (["--json"], ["--format=sarif"])]
-    for done in texts:
-        if done.returncode:
-            raise RuntimeError(f"tc-report of {folder} failed:\n{done.stderr[-2000:]}")
-    found: list[dict[str, Any]] = json.loads(texts[0].stdout)["findings"]
-    shown = json.loads(texts[1].stdout)["runs"][0]["results"]
-    levels = {one["properties"]["id"]: one["level"] for one in shown}
+    found: list[dict[str, Any]] = _report(folder, "--json")["findings"]
+    levels: dict[str, str] = {}
+    if with_levels:
+        shown = _report(folder, "--format=sarif")["runs"][0]["results"]
+        levels = {one["properties"]["id"]: one["level"] for one in shown}
     return [
         Named(
-            one["code"], one["where"]["line"], levels[one["id"]],
+            one["code"], one["where"]["line"], levels.get(one["id"], ""),
             f"{one['title']}  {one['cost']}", (one["fix"] or ["no edit is known"])[0],
         )
         for one in found
     ]  # fmt: skip
+
+
+def _report(folder: Path, how: str) -> Any:
+    command = ("-m", "tc.tlparse", "summary", str(folder / "trace"), how)
+    done = _python(dict(os.environ), *command)
+    if done.returncode:
+        raise RuntimeError(f"tc-report of {folder} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout)
 
 
 def is_right(planted: Planted, found: Sequence[Named]) -> bool:
@@ -131,7 +139,7 @@ def drawn(name: str, draw: Draw) -> Planted:
 def _verdict(planted: Planted, folder: Path, compiler: str) -> tuple[str, list[Named]]:
     try:
         run(planted, folder, compiler)
-        found = findings(folder)
+        found = findings(folder, with_levels=not planted.codes)
     except subprocess.TimeoutExpired:
         return f"no end after {LIMIT} s", []
     except RuntimeError as error:
@@ -155,6 +163,9 @@ def main() -> None:
                 continue
             verdict, found = _verdict(planted, folder, options.compiler)
             tried[name] += 1
+            if verdict != "right" and name in TIMED:
+                second = folder.with_name(f"{folder.name}-again")
+                verdict += f" (once more: {_verdict(planted, second, options.compiler)[0]})"
             right[name] += verdict == "right"
             first = "; ".join(map(str, found[:2])) or "no finding"
             print(f"{folder.name:14} {verdict}  planted {planted.lines}  {first}", flush=True)
