@@ -28,7 +28,7 @@ def widened(graph: str) -> dict[Place, Place]:
         if given := _INPUT.match(row):
             types[given["name"]] = given["type"]
         elif node := _NODE.match(row):
-            place = node["file"], int(node["line"])
+            place = node.group("file"), int(node.group("line"))
             used = [name for name in _NAME.findall(node["rest"]) if name in types]
             types[node["name"]] = node["type"]
             if node["type"] != _WIDE:

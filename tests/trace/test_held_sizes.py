@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tc_log import Compiler
+from torch_log import artifact, ids, start, torch_log
 
 from tc.trace import events as ev
 from tc.trace import guardtext
@@ -56,3 +58,29 @@ def test_lines_of_held_sizes_are_read_from_the_guards_below_them() -> None:
         "# /home/me/model.py:9", f"SHAPE: {SOURCE} == 8", "", "SHAPE: L['y'].size()[0] == 2",
     ))  # fmt: skip
     assert guardtext.sizes_held(text) == {"x.shape[0]": ("/home/me/model.py", 9)}
+
+
+@pytest.mark.parametrize("where", ["the function", "a helper", "a library"])
+def test_torch_says_where_a_symbol_became_a_constant(tmp_path: Path, where: str) -> None:
+    """The line of the guard that failed is where the size was first seen."""
+    deeper = {
+        "the function": [],
+        "a helper": [{"line": 40, "name": "g", "filename": MODEL}],
+        "a library": [{"line": 9, "name": "h", "filename": "/x/torch/nn/functional.py"}],
+    }
+    stack = [{"line": NEEDED, "name": "f", "filename": MODEL, "loc": ""}, *deeper[where]]
+    rows: list[Any] = [start(0)]
+    for number in (1, 2, 3):
+        reason = f"0/{number - 1}: tensor 'x' size mismatch at index 0. "
+        reason += f"expected {number + 1}, actual {number + 2}"
+        held = {"symbol": "s0", "sources": [SOURCE], "value": str(number + 2), "user_stack": stack}
+        rows += [start(0, number), artifact(0, "recompile_reasons", reason, number)]
+        rows.append(({"symbolic_shape_specialization": held, **ids(0, number)}, None))
+        metrics = {"dynamo_config": '{"automatic_dynamic_shapes": true}'}
+        rows.append(({"compilation_metrics": metrics, **ids(0, number)}, None))
+        tree = "TENSOR_MATCH: check_tensor(L['x'], Tensor, DispatchKeySet(CPU), torch.float32, "
+        tree += f"device=None, requires_grad=False, size=[{number + 2}, 4], stride=[4, 1])"
+        rows.append(({"dynamo_cpp_guards_str": {}, **ids(0, number)}, tree))
+    (finding,) = [one for one in torch_log(tmp_path, *rows).findings if one.code == "TC201"]
+    assert finding.title == "x.shape[0] is held to one number"
+    assert finding.where.line == (40 if where == "a helper" else NEEDED)

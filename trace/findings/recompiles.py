@@ -363,15 +363,19 @@ def recompiled(facts: Facts) -> list[Event]:
 
 
 def _holding(found: Sequence[Recompile]) -> dict[Input, tuple[str, int]]:
-    """Return inputs that are held to a number -> the user's line that a failed guard is of.
+    """Return inputs that are held to a number -> the user's line that needs it.
 
-    The first recompile knows only of the line where the size was first seen.
+    A failed guard of tc has it, and a record of PyTorch's that a symbol became a constant. The
+    first recompile knows only of the line where the size was first seen.
     """
     places: dict[Input, tuple[str, int]] = {}
     for one in found:
         for cause in one.causes:
             if cause.line and _IS_NUMBER.fullmatch(cause.guard.removeprefix(cause.source)):
                 places.setdefault(of_input(one, cause), (cause.file, cause.line))
+        lane, frame = one.compiled.lane.index, one.compiled.frame_id
+        for source, place in one.compiled.held.items():
+            places.setdefault((lane, frame, guardtext.readable(source)), place)
     return places
 
 
@@ -516,6 +520,8 @@ def _where(one: Recompile, data: Any, lead: Cause) -> Where:
             return Where(*compiled.own_place, function=compiled.alias or function)
         return Where(file, line if isinstance(line, int) else compiled.line, function=function)
     function = compiled.alias or compiled.function
+    if lead.line:
+        return Where(lead.file, lead.line, function=function)
     if lead not in one.causes[:1]:  # the line that PyTorch names is that of the first
         return Where(*compiled.own_place, function=function)
     mine = own(_stack(one))
