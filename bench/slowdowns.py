@@ -46,8 +46,8 @@ LIMIT: Final = 300
 SOUND: Final = "sound"
 #: families whose findings rest on times that were measured in the run
 TIMED: Final = ("layout", "memory", "tiny", "guards", "double", "grown", SOUND)
-#: families that torch.compile's log, which has no times of steps, can show
-IN_TORCH: Final = tuple(name for name in FAMILIES if name not in TIMED and name != "fallback")
+#: families that torch.compile's log can show: it has no times of steps, and no line of a reset
+IN_TORCH: Final = tuple(name for name in FAMILIES if name not in (*TIMED, "fallback", "remade"))
 _TRACES: Final = {"tc": "TC_TRACE", "torch": "TORCH_TRACE"}
 
 

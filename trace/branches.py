@@ -101,6 +101,13 @@ def seen_through(original: Callable[[str], str]) -> Iterator[None]:
         _original.reset(token)
 
 
+_RAISING: Final = re.compile(r"\b(?:raise|assert)\b")
+_RAISES_ELSEWHERE: Final = (
+    "if this line raises nothing without the compiler, the tracer cannot follow it: move it out of "
+    "the compiled function"
+)
+
+
 def fixes_at(
     code: str, file: str, line: int, source: str, known: Sequence[str], title: str = ""
 ) -> tuple[str, ...]:
@@ -114,6 +121,8 @@ def fixes_at(
     """
     if code == "TC104" and title and not _TELLS.search(title):
         known = tuple(one for one in known if not one.startswith(_OF_LOGS))
+    if code == "TC131" and source.strip() and not _RAISING.search(source):
+        return (_RAISES_ELSEWHERE, *known)
     if code == "TC102" and _NEEDS_NUMBERS.search(source):
         return tuple(one for one in known if not one.startswith(_SHAPES_ALONE))
     if code == "TC101" and _is_position(file, line):

@@ -177,3 +177,22 @@ def test_text_made_of_a_number_needs_the_number(tmp_path: Path, body: str, spell
     file = tmp_path / "m.py"
     file.write_text(f"def forward(self, x):\n    {body}\n")
     assert is_spelled_out(str(file), 1, "self.index") is spells
+
+
+@pytest.mark.parametrize(
+    ("source", "moves"),
+    [
+        ("raise ValueError(x)", False),
+        ("assert x.ndim == 2", False),
+        ("", False),
+        ("y = x + (x.data_ptr() % 2)", True),
+        ("y = raised(x)", True),
+    ],
+)
+def test_an_exception_on_a_line_that_raises_none_may_be_the_tracers(
+    source: str, moves: bool
+) -> None:
+    known = ("return a flag in place of raising",)
+    fixes = fixes_at("TC131", "", 3, source, known)
+    assert (fixes[0] != known[0]) is moves
+    assert fixes[-1] == known[0]
