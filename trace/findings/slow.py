@@ -85,15 +85,13 @@ def forgotten(facts: Facts) -> list[Event]:
     What the caches saved of it is not counted, the rest is lost in each of them.
     """
     session = facts.session
-    known: set[tuple[int, str, int, str]] = set()
+    known: dict[tuple[int, str, int, str], int] = {}
     again: dict[int, list[Compile]] = {}
     for one in session.compiles:
         what = (one.lane.index, one.file, one.line, one.function)
         turn = resets_before(one.id)
-        if turn and what in known:
+        if turn > known.setdefault(what, turn):
             again.setdefault(one.lane.index, []).append(one)
-        elif not turn:
-            known.add(what)
     found = []
     for lane, compiles in again.items():
         lost = sum(one.seconds for one in compiles)
