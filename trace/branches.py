@@ -311,6 +311,17 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
     return False
 
 
+def containers_of_key(file: str, line: int, name: str) -> set[str]:
+    """Return the last names of what the function at a line looks an input of that name up in."""
+    function = _function(file, line)
+    names = _names(_original.get()(name))
+    return {
+        ast.unparse(node.value).rpartition(".")[2]
+        for node in (ast.walk(function) if function is not None else ())
+        if isinstance(node, ast.Subscript) and ast.unparse(node.slice) in names
+    }
+
+
 #: functions and methods that make text of what they are given
 _SPELLING: Final = frozenset(("str", "repr", "format", "hex", "bin", "oct", "ascii"))
 

@@ -329,8 +329,9 @@ def recompiled(facts: Facts) -> list[Event]:
             reason = f"branch on {lead.source}"
         of_torch = _is_of_torch(one, lead)
         title, why, fix = remedy(
-            lead, producer, named_so, sizes, at, begins, called, marked, of_torch
-        )
+            lead, producer, named_so, sizes, at, begins, called, marked, of_torch,
+            dicts_in(one.values),
+        )  # fmt: skip
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
         if of_input(one, lead) in many:
@@ -408,6 +409,18 @@ def _as_found_later(
         file, line = holding[of_input(one, lead)]
         lead = replace(lead, file=file, line=line)
     return lead
+
+
+def dicts_in(values: Mapping[str, str]) -> set[str]:
+    """Return the last names of the inputs that guards hold to be dicts, or to have keys."""
+    typed = (one[len("type(") : -1] for one, value in values.items()
+             if one.startswith("type(") and _A_DICT.search(value))  # fmt: skip
+    keyed = (one[len("list(") : -1] for one in values if _KEYS_OF.fullmatch(one))
+    return {one.rpartition(".")[2] for one in (*typed, *keyed)}
+
+
+_A_DICT: Final = re.compile(r"[dD]ict\b")
+_KEYS_OF: Final = re.compile(r"list\([\w.\[\]']+\)")
 
 
 def _of_many_values(fix: tuple[str, ...], lead: Cause) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
 
 from tc.trace.branches import (
+    containers_of_key,
     is_appended_to,
     is_looped_over,
     is_made_before_break,
@@ -34,6 +35,7 @@ def remedy(
     called: bool = False,
     marked: tuple[tuple[str, str], ...] = (),
     of_torch: bool = False,
+    dicts: Set[str] = frozenset(),
 ) -> Words:
     """Return (title, why, fixes).
 
@@ -46,8 +48,11 @@ def remedy(
         called: it is library code, whose caller runs in Python.
         marked: (input, dimension) of the sizes that would have to be marked dynamic.
         of_torch: it is an attribute of a module of torch's own.
+        dicts: last names of what is known to be a dict.
     """
     subject = subject_about(cause, function)
+    if subject.kind in _NUMBERS and dicts & containers_of_key(*at, subject.name):
+        subject = replace(subject, kind=Kind.HELD_NUMBER)
     subject = replace(subject, kind=_by_use(subject, cause, at, of_torch))
     if called and subject.place is not Place.PROCESS:
         subject = replace(subject, kind=Kind.CALLED)
