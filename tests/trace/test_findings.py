@@ -586,24 +586,3 @@ def test_a_length_says_what_it_is_the_length_of(tmp_path: Path) -> None:
     assert [subject_about(one).kind for one in known] == [Kind.LENGTH, Kind.COUNT]
     of_dict = _with_items(Cause("len(d)", "0", "", "length"), {"list(d.values())[0]['turn']": "1"})
     assert (of_dict.source, subject_about(of_dict).kind) == ("list(d)", Kind.KEYS)
-
-
-@pytest.mark.parametrize(
-    ("kind", "advised"), [("dict", "compute what needs"), ("list", "pass self")]
-)
-def test_a_number_that_is_a_key_of_a_dict_is_needed_itself(
-    tmp_path: Path, kind: str, advised: str
-) -> None:
-    """A list may be indexed by a dynamic number, a dict has no entry for one."""
-    file = tmp_path / "model.py"
-    file.write_text("def forward(self, x):\n    return x * self.rates[self.index]\n")
-    cause = ev.RecompileCause(
-        "self.index", "same(L['self'].index, 2)", "2", "3", "a constant in the graph", "", False,
-        str(file), 2,
-    )  # fmt: skip
-    again = ev.Recompile("forward", str(file), 1, CompileId(0, 0), (cause,))
-    typed = f"is_type(L['self'].__dict__['rates'], the(7, '{kind}'))"
-    guards = ev.Guards(["TYPE"], ["L['self']"], [typed], [(str(file), 2)])
-    log = Compiler(tmp_path).start().say(again, 1).start(1).say(guards, 1)
-    (finding,) = [one for one in log.end().findings if one.code == "TC201"]
-    assert finding.fix[0].startswith(advised)

@@ -1,4 +1,4 @@
-"""A size that the code holds to a number is one finding, at the line that needs the number."""
+"""An input that the code holds to a number is one finding, at the line that needs the number."""
 
 from __future__ import annotations
 
@@ -84,3 +84,24 @@ def test_torch_says_where_a_symbol_became_a_constant(tmp_path: Path, where: str)
     (finding,) = [one for one in torch_log(tmp_path, *rows).findings if one.code == "TC201"]
     assert finding.title == "x.shape[0] is held to one number"
     assert finding.where.line == (40 if where == "a helper" else NEEDED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "advised"), [("dict", "compute what needs"), ("list", "pass self")]
+)
+def test_a_number_that_is_a_key_of_a_dict_is_needed_itself(
+    tmp_path: Path, kind: str, advised: str
+) -> None:
+    """A list may be indexed by a dynamic number, a dict has no entry for one."""
+    file = tmp_path / "model.py"
+    file.write_text("def forward(self, x):\n    return x * self.rates[self.index]\n")
+    cause = ev.RecompileCause(
+        "self.index", "same(L['self'].index, 2)", "2", "3", "a constant in the graph", "", False,
+        str(file), 2,
+    )  # fmt: skip
+    again = ev.Recompile("forward", str(file), 1, CompileId(0, 0), (cause,))
+    typed = f"is_type(L['self'].__dict__['rates'], the(7, '{kind}'))"
+    guards = ev.Guards(["TYPE"], ["L['self']"], [typed], [(str(file), 2)])
+    log = Compiler(tmp_path).start().say(again, 1).start(1).say(guards, 1)
+    (finding,) = [one for one in log.end().findings if one.code == "TC201"]
+    assert finding.fix[0].startswith(advised)
