@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -83,6 +84,7 @@ from tc.compiler.process import PROCESS as _PROCESS
 from tc.compiler.ranks import follow_setting
 from tc.compiler.sentinel.torch_backend import sentinel
 from tc.compiler.telemetry import counters as counted
+from tc.compiler.telemetry.reporter import callers
 from tc.trace.notebook import Shown, View
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -384,6 +386,9 @@ def reset() -> None:
 
     A compile of another thread is waited for; calls under way end with the code they have found.
     """
+    if trace.enabled():
+        asked = (callers(sys._getframe(1)) or [trace.StackFrame("", 0, "")])[-1]
+        trace.emit(trace.Reset(asked.name, asked.file, asked.line))
     alone(_reset, _reset)
 
 

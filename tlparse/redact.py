@@ -19,7 +19,7 @@ from typing import Any, Final
 from tc.trace.compiles import GIVEN_UP, LIBRARY
 from tc.trace.findings.advice import ROWS
 from tc.trace.findings.breaks import PHRASES as BREAKS
-from tc.trace.findings.recompiles import PHRASES as RECOMPILES
+from tc.trace.findings.reasons import PHRASES as RECOMPILES
 from tc.trace.parsed import parse_json
 from tc.trace.part import TOO_OFTEN
 from tc.trace.reader import (

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tc import __version__
 from tc.tlparse.verbs import codes
 from tc.trace.findings import Diagnosis, Finding
-from tc.trace.findings.codes import OF_THE_TRACE, Order
+from tc.trace.findings.codes import OF_THE_TRACE, TIMED, Order
 from tc.trace.findings.model import Where
 from tc.trace.fixes import NO_FIX
 from tc.trace.places import of_windows
@@ -22,7 +22,7 @@ SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT: Final = "SRCROOT"
 FINGERPRINT: Final = "tcFinding/v1"
 _ERRORS: Final = (Order.WRONG, Order.FAILURES)
-_NOTES: Final = (Order.TIME, *OF_THE_TRACE)
+_NOTES: Final = (*TIMED, *OF_THE_TRACE)
 
 
 def sarif(diagnosis: Diagnosis, root: Path | None = None) -> dict[str, Any]:

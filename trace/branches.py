@@ -101,6 +101,13 @@ def seen_through(original: Callable[[str], str]) -> Iterator[None]:
         _original.reset(token)
 
 
+_RAISING: Final = re.compile(r"\b(?:raise|assert)\b")
+_RAISES_ELSEWHERE: Final = (
+    "if this line raises nothing without the compiler, the tracer cannot follow it: move it out of "
+    "the compiled function"
+)
+
+
 def fixes_at(
     code: str, file: str, line: int, source: str, known: Sequence[str], title: str = ""
 ) -> tuple[str, ...]:
@@ -114,6 +121,8 @@ def fixes_at(
     """
     if code == "TC104" and title and not _TELLS.search(title):
         known = tuple(one for one in known if not one.startswith(_OF_LOGS))
+    if code == "TC131" and source.strip() and not _RAISING.search(source):
+        return (_RAISES_ELSEWHERE, *known)
     if code == "TC102" and _NEEDS_NUMBERS.search(source):
         return tuple(one for one in known if not one.startswith(_SHAPES_ALONE))
     if code == "TC101" and _is_position(file, line):
@@ -299,6 +308,49 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
             parts = [node] if function.name in ("__len__", "__index__") else []
         if any(_reads(part, names) for part in parts):
             return True
+    return False
+
+
+def containers_of_key(file: str, line: int, name: str) -> set[str]:
+    """Return the last names of what the function at a line looks an input of that name up in."""
+    function = _function(file, line)
+    names = _names(_original.get()(name))
+    return {
+        ast.unparse(node.value).rpartition(".")[2]
+        for node in (ast.walk(function) if function is not None else ())
+        if isinstance(node, ast.Subscript) and ast.unparse(node.slice) in names
+    }
+
+
+#: functions and methods that make text of what they are given
+_SPELLING: Final = frozenset(("str", "repr", "format", "hex", "bin", "oct", "ascii"))
+
+
+def is_spelled_out(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line makes text of an input of that name, and uses it.
+
+    Text of a tensor is another one. What only an error or a message to somebody says is no use.
+    """
+    function = _function(file, line)
+    names = _names(_original.get()(name))
+    waiting: list[ast.AST] = [function] if function is not None else []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Raise | ast.Assert):
+            continue
+        if isinstance(node, ast.Call) and _called(node) in _TELLING:
+            continue
+        texts: list[ast.AST] = []
+        if isinstance(node, ast.JoinedStr):
+            texts = [one for one in node.values if isinstance(one, ast.FormattedValue)]
+        elif isinstance(node, ast.Call) and _called(node) in _SPELLING:
+            texts = [*node.args, *(one.value for one in node.keywords)]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+            texts = [node.right] if is_text else []
+        if any(_reads(one, names) for one in texts):
+            return True
+        waiting += ast.iter_child_nodes(node)
     return False
 
 

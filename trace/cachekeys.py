@@ -31,7 +31,7 @@ _DECODER: Final = json.JSONDecoder()
 _AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 _MOST_PARTS: Final = 40
 _OURS_PASSED: Final = "tc_graph_cache_bypass"
-_OF_PROGRAM: Final = ("gm", "inputs", "lines", "kind")
+_OF_PROGRAM: Final = ("gm", "inputs", "lines", "kind", "sizes")
 _RIVALS: Final = 2000  # how many earlier entries a miss is compared with
 
 Part = tuple[str, str, str]

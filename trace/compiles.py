@@ -220,6 +220,7 @@ class Compile:
     cache: str = ""
     symbols: dict[str, str] = field(default_factory=dict)
     fixed: set[str] = field(default_factory=set)  # symbols of one value: the code needs a number
+    held: dict[str, tuple[str, int]] = field(default_factory=dict)  # such a one -> the user's line
     alias: str = ""
     twin: int = 0  # which of the resume functions that share its name, in one process
     asked: tuple[str, int] = ("", 0)  # where such a one came upon a value out of tensor data

@@ -30,6 +30,9 @@ _MODE: Final = re.compile(
 _DEVICE: Final = re.compile(
     r"(?:default_device\(\)|utils_device\.CURRENT_DEVICE) == (?P<value>.+)$"
 )
+#: in tc's rows, the user's line of the guards that follow; a size that is held to a number
+_HEADING: Final = re.compile(r"^# (?P<file>.+):(?P<line>\d+)$")
+_SIZE_IS: Final = re.compile(r"^SHAPE: (?P<source>[^=!<>]+?) == \d+$")
 _KEYS: Final = re.compile(r"^same_keys\((?P<source>.+?), (?P<value>\(.*\))\)$")
 A_TENSOR: Final = "a tensor"
 PARAMETER: Final = " is a parameter"
@@ -101,6 +104,21 @@ def values(tree: str) -> dict[str, str]:
             match = _SAME.match(text) or _EQUAL.match(text)
             if match:
                 found[readable(match["source"])] = match["value"].strip()
+    return found
+
+
+def sizes_held(tree: str) -> dict[str, tuple[str, int]]:
+    """Return the sizes that a compile of tc holds to a number -> the user's line that needs it."""
+    found: dict[str, tuple[str, int]] = {}
+    place = ("", 0)
+    for row in tree.splitlines():
+        if heading := _HEADING.match(row):
+            file, line = heading.groups()
+            place = file, int(line)
+        elif not row:
+            place = ("", 0)
+        elif (match := _SIZE_IS.match(row)) and place[0]:
+            found.setdefault(readable(match["source"]), place)
     return found
 
 

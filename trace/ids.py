@@ -90,6 +90,12 @@ class Numbering:
         return deepcopy(self)
 
 
+def resets_before(name: str) -> int:
+    """Return how many resets came before the compile of an id, as `Numbering` gives them."""
+    turn = name.rpartition("~")[0]
+    return int(turn) - 1 if turn.isdecimal() else 0
+
+
 def plain_function(name: str) -> str:
     """Return the user's name of a function: resume functions get the name they continue."""
     while match := _RESUME_NAME.match(name):

@@ -325,13 +325,24 @@ class PartReader:
         """A value out of tensor data: the line where it came up may be where tracing ends."""
         if not compiled.call:
             return
+        compiled.asked = self._users_line(record) or compiled.asked
+
+    def on_symbolic_shape_specialization(self, record: Record, compiled: Compile) -> None:
+        """A size that was symbolic became a constant: the line that needs its value."""
+        place = self._users_line(record)
+        if place is not None:
+            for source in record.value.get("sources") or ():
+                compiled.held.setdefault(str(source), place)
+
+    def _users_line(self, record: Record) -> tuple[str, int] | None:
+        """Return the innermost line of the user's own on the stack of a record."""
         frames = [one for one in record.value.get("user_stack") or () if isinstance(one, dict)]
         for frame in reversed(frames):
             number = frame.get("filename")
             name = self.part.strings.get(number, "") if isinstance(number, int) else str(number)
             if name and not FRAMEWORK.search(name) and isinstance(frame.get("line"), int):
-                compiled.asked = name, frame["line"]
-                return
+                return name, frame["line"]
+        return None
 
     def on_create_symbol(self, record: Record, compiled: Compile) -> None:
         source, value = record.value["source"], record.value["val"]

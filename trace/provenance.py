@@ -259,6 +259,13 @@ def _quote_source(text: str, made: CodeMap) -> None:
         return
 
 
+def source_line(text: str, file: str, line: int) -> str:
+    """Return a line of the user's from a record of the functions that a compile went through."""
+    found = CodeMap()
+    _quote_source(text, found)
+    return found.quoted.get((file, line), ("", ""))[0]
+
+
 @dataclass(slots=True)
 class _Above:
     """What the comments above a row say of it."""

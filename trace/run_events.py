@@ -108,6 +108,21 @@ class SentinelRan(
 
 
 @dataclass(frozen=True)
+class Reset(
+    Fact, wire=Kind("tc_reset", "all compiled code forgotten", "other", kept=True, loose=True)
+):
+    """All that was compiled in this process is forgotten, because the program asked for it.
+
+    Attributes:
+        function, file, line: the user's line that asked.
+    """
+
+    function: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
 class RanksApart(
     Fact, wire=Kind("tc_ranks", "ranks of the job apart", "other", kept=True, loose=True)
 ):

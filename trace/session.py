@@ -383,6 +383,7 @@ def _join(early: Compile, late: Compile) -> None:
     early.metrics.update(late.metrics)
     early.symbols.update(late.symbols)
     early.fixed |= late.fixed
+    early.held.update(late.held)
     early.attempts = max(early.attempts, late.attempts)
     early.started = early.started or late.started
     early.stack = early.stack or late.stack

@@ -66,7 +66,10 @@ def work_of(step: Step, buffers: Mapping[str, Buffer]) -> Work | None:
 
 
 #: calls of ATen that compute nothing
-_COPIES = ("aten.clone.", "aten.copy", "aten._to_copy.")
+_COPIES = (
+    "aten.clone.", "aten.copy", "aten._to_copy.", "aten.repeat.", "aten.cat.", "aten.stack.",
+    "aten.flip.", "aten.roll.", "aten.repeat_interleave.self_int", "aten.tile.",
+)  # fmt: skip
 
 
 def only_copies(step: Step) -> bool:

@@ -11,6 +11,7 @@ from tc.trace.branches import (
     Does,
     fixes_at,
     is_made_before_break,
+    is_spelled_out,
     is_tested,
     is_used_as_index,
     what_it_does,
@@ -155,3 +156,43 @@ def test_sizes_of_data_that_are_read_as_numbers_need_more_than_the_setting_for_s
     ways = "torch._dynamo.config.capture_dynamic_output_shape_ops = True", "another way"
     assert fixes_at("TC102", "", 0, "for kind in label.unique().tolist():", ways) == ways[1:]
     assert fixes_at("TC102", "", 0, "kept = x[mask]", ways) == ways
+
+
+@pytest.mark.parametrize(
+    ("body", "spells"),
+    [
+        ("return x + len(f'layer {self.index}')", True),
+        ("return x * TABLE[str(self.index)]", True),
+        ("return x * TABLE['layer %d' % self.index]", True),
+        ("return x * TABLE['layer {}'.format(self.index)]", True),
+        ("return x * self.index", False),
+        ("return x + len(f'layer {self.other}') * self.index", False),
+        ("if x is None:\n        raise ValueError(f'layer {self.index}')\n    return x", False),
+        ("assert x.ndim == 2, f'layer {self.index}'\n    return x", False),
+        ("print(f'layer {self.index}')\n    return x", False),
+        ("return x % self.index", False),
+    ],
+)
+def test_text_made_of_a_number_needs_the_number(tmp_path: Path, body: str, spells: bool) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(f"def forward(self, x):\n    {body}\n")
+    assert is_spelled_out(str(file), 1, "self.index") is spells
+
+
+@pytest.mark.parametrize(
+    ("source", "moves"),
+    [
+        ("raise ValueError(x)", False),
+        ("assert x.ndim == 2", False),
+        ("", False),
+        ("y = x + (x.data_ptr() % 2)", True),
+        ("y = raised(x)", True),
+    ],
+)
+def test_an_exception_on_a_line_that_raises_none_may_be_the_tracers(
+    source: str, moves: bool
+) -> None:
+    known = ("return a flag in place of raising",)
+    fixes = fixes_at("TC131", "", 3, source, known)
+    assert (fixes[0] != known[0]) is moves
+    assert fixes[-1] == known[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from torch_log import IDS, START, torch_log
 
-from tc.trace.findings.recompiles import parse_reason
+from tc.trace.findings.reasons import parse_reason
 from tc.trace.guardtext import readable
 
 

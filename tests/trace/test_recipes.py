@@ -14,7 +14,7 @@ from recipe_programs import BY_CHANCE, DEMOS, NOTHING_TO_DO, Demo
 
 from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.findings.model import Finding
-from tc.trace.findings.recompiles import parse_reason
+from tc.trace.findings.reasons import parse_reason
 from tc.trace.findings.remedies import subject_about
 from tc.trace.recipes import (
     MARK,

@@ -76,6 +76,25 @@ def test_a_loop_that_was_unrolled_names_its_first_line(tmp_path: Path) -> None:
     assert finding.seconds == pytest.approx(4 * 240 / 241)
 
 
+@pytest.mark.parametrize("nodes", [("mm",), ("mm", "tanh"), ("mul", "mul", "add")])
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_loop_with_a_body_of_one_line_is_found(
+    tmp_path: Path, nodes: tuple[str, ...], typed: bool
+) -> None:
+    """The iterations of such a body stand under one place, since their line does not change."""
+    place = "    # File: /home/me/m.py:{} in f, code: {}\n"
+    mark = ': "f32[4, 4]"' if typed else ""
+    body = "".join(f"    {one}_{n}{mark} = g(x);  x = None\n" for n in range(240) for one in nodes)
+    text = "def forward(self, x):\n" + place.format(3, "y = h(x)") + "    h = h(x)\n"
+    text += place.format(5, "x = (x @ w).tanh()") + body
+    metrics = ({"compilation_metrics": {"graph_op_count": 241}, **ids(0)}, None)
+    found = torch_log(tmp_path, start(0), graph(0, text), metrics, *spent(0, "lowering", 0, 4))
+    (finding,) = found.findings
+    assert (finding.code, finding.where.line) == ("TC303", 5)
+    if len(set(nodes)) == len(nodes):
+        assert finding.title == "a loop of 240 iterations is unrolled into one graph"
+
+
 def test_a_large_graph_of_different_lines_is_no_loop(tmp_path: Path) -> None:
     row = "    # File: /home/me/m.py:{} in f, code: x\n    y = x.sin()\n"
     text = "def forward(self, x):\n" + "".join(row.format(n) for n in range(241))
@@ -128,3 +147,22 @@ def test_the_reason_of_a_bypass_in_both_forms() -> None:
     assert bypass_reason('{"cache_bypass_reason": "Unsupported\\n  op"}') == "Unsupported op"
     assert bypass_reason('{"cache_bypass_reason": null}') == ""
     assert bypass_reason("{") == ""
+
+
+def test_compiles_that_a_reset_repeats_are_one_finding(tmp_path: Path) -> None:
+    """Ids start over after a reset; what was compiled before is compiled again."""
+    rows = []
+    for turn in range(4):
+        for frame, name in ((0, "f"), (1, "g" if turn else "h")):  # h is not called again
+            begun = 10 * (2 * turn + frame)
+            rows += [start(frame, name=name), *spent(frame, "lowering", begun, 0.4)]
+    (finding,) = torch_log(tmp_path, *rows).findings
+    assert (finding.code, finding.title) == ("TC306", "all compiled code was forgotten 3 times")
+    assert "5 compiles repeated" in finding.why
+    assert finding.seconds == pytest.approx(5 * 0.4)
+
+
+def test_what_is_new_after_a_reset_is_not_repeated(tmp_path: Path) -> None:
+    rows = [start(0, name="f"), *spent(0, "lowering", 0, 2.0)]
+    rows += [start(0, name="g"), *spent(0, "lowering", 10, 2.0)]
+    assert torch_log(tmp_path, *rows).findings == []

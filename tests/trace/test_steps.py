@@ -11,6 +11,8 @@ from tc_log import Compiler
 
 from tc.trace import (
     Artifact,
+    AtenGraph,
+    FunctionLines,
     Gap,
     GraphBreak,
     Guards,
@@ -18,6 +20,7 @@ from tc.trace import (
     ProgramTime,
     Region,
     RegionsRan,
+    SourceLines,
     StackFrame,
     StepTime,
 )
@@ -77,6 +80,56 @@ def test_what_loses_nothing_is_no_finding(tmp_path: Path, one: ProgramTime) -> N
 def test_other_processes_are_no_limit_of_a_step(tmp_path: Path) -> None:
     waited = replace(LARGE, seconds=0.1, busy=0.01)
     assert found(tmp_path, ran((waited,))).findings[0].code == "TC312"
+
+
+SOURCE = "def f(x):\n    y = {}\n    return y @ w\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "what", "advice"),
+    [
+        ("k0_clone", "x.mT.contiguous()", "into another layout", "outside of the step"),
+        ("k0_clone", "x.repeat_interleave(2, 0)", "to repeat values", "expand()"),
+        ("aten.repeat.default", "tiled(x)", "to repeat values", "expand()"),
+        ("k0_flip_cat", "torch.cat([x, x.flip(0)])", "to join tensors", "allocate the whole once"),
+        ("aten.stack.default", "stacked", "to join tensors", "allocate the whole once"),
+    ],
+)
+def test_advice_about_copies_goes_by_what_they_are_for(
+    tmp_path: Path, name: str, line: str, what: str, advice: str
+) -> None:
+    step = replace(LARGE, name=name, copies=True, places=(f"{FILE}:4",))
+    source = SourceLines((FunctionLines(FILE, "f", 3, SOURCE.format(line), (3, 4), (3, 4)),))
+    (first,) = found(tmp_path, ran((step,)), events=[source]).findings
+    assert (first.code, first.where.source.strip()) == ("TC313", f"y = {line}")
+    assert what in first.title and advice in first.fix[0]
+
+
+WIDE = f"""inference graph
+  in[0]  x: f32[8, 8]
+  in[1]  scale: f64[8]
+  {{}}: f32[8, 8] = aten.relu(x)  # {FILE}:4
+  mul: f64[8, 8] = aten.mul.Tensor({{}}, scale)  # {FILE}:4
+  add: f64[8, 8] = aten.add.Tensor(mul, 1)  # {FILE}:5
+  return [add]
+"""
+
+
+@pytest.mark.parametrize(
+    ("graph", "advice"),
+    [
+        (WIDE.replace("{}", "relu"), "float64: they become that at model.py:4"),
+        (WIDE.replace("f64", "f32").replace("{}", "relu"), "bfloat16 halves the bytes"),
+        (WIDE.replace("f32", "f64").replace("{}", "relu"), "bfloat16 halves the bytes"),
+    ],
+    ids=["by a constant", "float32", "float64 by its inputs"],
+)
+def test_values_that_become_float64_are_advised_to_stay_float32(
+    tmp_path: Path, graph: str, advice: str
+) -> None:
+    first = found(tmp_path, ran((LARGE,)), events=[AtenGraph("inference", graph)]).findings[0]
+    assert first.code == "TC312" and advice in first.fix[0]
+    assert ("float64" in first.why) == ("float64" in advice)
 
 
 def test_guards_are_told_at_the_line_that_most_of_them_are_for(tmp_path: Path) -> None:

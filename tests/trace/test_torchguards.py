@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tc.trace.findings.recompiles import parse_reason
+from tc.trace.findings.reasons import parse_reason
 from tc.trace.findings.remedies import remedy
 from tc.trace.torchguards import FORMS
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
-from tc.trace import guardtext, torchguards
+from tc.trace import guardtext
 from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.changing import (
     NUMBERS,
@@ -23,6 +23,7 @@ from tc.trace.findings.changing import (
 )
 from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Cause, Event, Recompile, Where
+from tc.trace.findings.reasons import COMMENT, parse_reason
 from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import (
@@ -33,11 +34,20 @@ from tc.trace.ids import (
 )
 from tc.trace.parsed import parse_json
 from tc.trace.places import file_name
-from tc.trace.recipes import FEW, MARK, RANGES, SIDES, STRUCTURES, Kind, recipe_of
+from tc.trace.recipes import (
+    BRANCHES,
+    COMPUTE,
+    FEW,
+    MARK,
+    RANGES,
+    SIDES,
+    STRUCTURES,
+    Kind,
+    recipe_of,
+)
 from tc.trace.session import Session, all_compiles
 from tc.trace.subjects import (
     CONDITION,
-    NOTHING,
     SPECIAL,
     Changed,
     leading,
@@ -47,44 +57,10 @@ from tc.trace.subjects import (
 )
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
-_TENSOR: Final = re.compile(
-    r"tensor '(?P<source>.+?)' (?P<what>size|stride) mismatch at index (?P<index>\d+)\. "
-    r"expected (?P<old>\S+), actual (?P<new>-?\w+)"
-)
-_PROPERTY: Final = re.compile(
-    r"tensor '(?P<source>.+?)' (?P<what>dtype|rank|requires_grad|dispatch key set|"
-    r"Tensor device index) mismatch\. [Ee]xpected (?:device index to be )?(?:requires_grad=)?"
-    r"(?P<old>.+?)(?:, (?:actual|got) (?P<new>.+?)(?: instead\.?)?)?$"
-)
-_GLOBAL: Final = re.compile(r"GLOBAL_STATE changed: (?P<what>\w+)")
-_TYPE: Final = re.compile(
-    r"expected type of '(?P<source>.+?)' to be a tensor type, ?' but found (?P<new>.+)$"
-)
-_CHECK_ID: Final = re.compile(r"___check_(?P<what>type|obj)_id\((?P<source>.+?), \d+\)")
-_LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$")
-_LENGTH_NOT: Final = re.compile(r"^len\((?P<source>.+?)\) != (?P<old>\d+)$")
-_EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) (?:==|is) (?P<old>[^=].*)$")
-_EQUAL_ITEM: Final = re.compile(  # of a dict: `d[list(dict.keys(d))[0]] == 2`
-    r"^(?P<source>.+\[list\(dict\.keys\(.+\]) (?:==|is) (?P<old>[^=].*)$"
-)
-_SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
-_COMPARED: Final = re.compile(
-    r"^(?P<source>[A-Za-z_][\w.\[\]'\"]*) (?:<|<=|>|>=|!=) -?[\d.]+$"
-    r"|^-?[\d.]+ (?:<|<=|>|>=|!=) (?P<other>[A-Za-z_][\w.\[\]'\"]*)(?: <=? -?[\d.]+)?$"
-)
-_GONE: Final = re.compile(r"Cache line invalidated because (?P<source>.+) got deallocated")
-_EMPTY: Final = re.compile(r"^not (?P<source>[\w.\[\]'\"]+)$")
-_RACED: Final = re.compile(r"Unexpected recompilation:")
-_COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
-_OF_PARAMETER: Final = re.compile(r"\.? ?Guard failed on a parameter\b.*")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
 _USER_STACK: Final = "User stack trace:"
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _OURS: Final = ("tc_recompile", "tc_recompile_limit")
-#: PyTorch's words
-PHRASES: Final = (
-    _TENSOR, _PROPERTY, _GLOBAL, _TYPE, _GONE, _RACED, *(f.pattern for f in torchguards.FORMS),
-)  # fmt: skip
 
 
 def recompiles(session: Session) -> list[Recompile]:
@@ -118,8 +94,12 @@ def _is_beside_tc(compiled: Compile, before: Sequence[Recompile]) -> bool:
 
 def guard_values(session: Session, compiled: Compile) -> dict[str, str]:
     """Return what a compile holds each of its inputs to, from its recorded guards."""
+    return guardtext.held(_guards_of(session, compiled), compiled.symbols)
+
+
+def _guards_of(session: Session, compiled: Compile) -> str:
     trees = [one for one in compiled.artifacts if one.name == "dynamo_cpp_guards_str"]
-    return guardtext.held(session.text(trees[-1]) if trees else "", compiled.symbols)
+    return session.text(trees[-1]) if trees else ""
 
 
 def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> None:
@@ -128,7 +108,8 @@ def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> 
         data = ours[-1].data
         this.of = str(data.get("of") or "")
         held = {**this.values, **next((o.values for o in before if o.compiled.id == this.of), {})}
-        causes = _without_numbers(this.compiled, _tc_causes(data.get("causes")))
+        lines = guardtext.sizes_held(_guards_of(session, this.compiled))
+        causes = _without_numbers(this.compiled, _tc_causes(data.get("causes")), lines)
         this.causes = tuple(_with_items(one, held) for one in causes)
         this.reasons = tuple((this.of, cause.guard) for cause in this.causes)
         return
@@ -230,19 +211,29 @@ def _with_items(cause: Cause, values: Mapping[str, str]) -> Cause:
     return cause
 
 
-def _without_numbers(compiled: Compile, causes: Sequence[Cause]) -> list[Cause]:
+def _without_numbers(
+    compiled: Compile, causes: Sequence[Cause], lines: Mapping[str, tuple[str, int]]
+) -> list[Cause]:
     """Say of sizes that were to become dynamic which of them the code held to a number after all.
 
     Inputs of one size share a symbol: what holds one of them holds the others.
+
+    Args:
+        lines: size that is held -> the user's line that does.
     """
     fixed = {guardtext.readable(one) for one in compiled.fixed}
     values = {(one.old, one.new) for one in causes if one.source in fixed}
-    return [
-        replace(one, kind="shape", old=f"{one.source} == {one.old}", now_dynamic=False)
-        if one.kind == "size" and (one.old, one.new) in values
-        else one
-        for one in causes
-    ]
+    places = {(one.old, one.new): lines[one.source] for one in causes if one.source in lines}
+    found = []
+    for one in causes:
+        if one.kind == "size" and (one.old, one.new) in values:
+            file, line = places.get((one.old, one.new), (one.file, one.line))
+            one = replace(
+                one, kind="shape", old=f"{one.source} == {one.old}", now_dynamic=False,
+                file=file, line=line,
+            )  # fmt: skip
+        found.append(one)
+    return found
 
 
 def _plain(value: str) -> str:
@@ -302,82 +293,6 @@ def _split(row: str) -> tuple[str, str]:
     return (match["of"], match["text"]) if match else ("", row.strip())
 
 
-def parse_reason(text: str) -> Cause:
-    """Split one failed guard, as PyTorch prints it, into input, old and new value."""
-    head = text.strip().partition("\n")[0]
-    guard = _COMMENT.sub("", head).strip()
-    if _RACED.match(guard):
-        return Cause("the moment", "", "", "raced", guard)
-    if match := _TENSOR.search(guard):
-        name = guardtext.readable(match["source"])
-        what = "shape" if match["what"] == "size" else "stride"
-        kind = "size" if what == "shape" else "tensor"
-        source = f"{name}.{what}[{match['index']}]"
-        return Cause(source, match["old"], match["new"], kind, guard)
-    if match := _PROPERTY.search(_OF_PARAMETER.sub("", guard)):
-        what = _PROPERTIES.get(match["what"], match["what"])
-        name = guardtext.readable(match["source"])
-        source = f"dispatch keys of {name}" if what == _KEYS else f"{name}.{what}"
-        old, new = (_word(match[side] or "", what) for side in ("old", "new"))
-        return Cause(source, old, new, "tensor", guard)
-    if match := _GONE.match(guard):
-        return Cause(guardtext.readable(match["source"]), "", "another object", "type", guard)
-    if found := torchguards.said(guard):
-        return Cause(*found, guard)
-    if match := _EMPTY.match(guard):
-        return Cause(f"len({guardtext.readable(match['source'])})", "0", "", "length", guard)
-    if match := _GLOBAL.search(guard):
-        name = "autocast_state" if match["what"].startswith("autocast") else match["what"]
-        return Cause(name, "", "", "global", guard)
-    if match := _TYPE.search(guard):
-        name, new = guardtext.readable(match["source"]), match["new"].strip()
-        if new in NOTHING:
-            return Cause(name, guardtext.A_TENSOR, "None", "constant", guard)
-        return Cause(f"type({name})", "Tensor", new, "type", guard)
-    if match := _CHECK_ID.search(guard):
-        name = guardtext.readable(match["source"])
-        what = f"type({name})" if match["what"] == "type" else name
-        return Cause(what, "", "another object", "type", guard)
-    if match := _LENGTH_NOT.match(guard):  # torch writes so of dicts
-        source = guardtext.readable(match["source"])
-        return Cause(f"list({source})", f"{match['old']} keys", "", "constant", guard)
-    if match := _LENGTH.match(guard):
-        return Cause(
-            f"len({guardtext.readable(match['source'])})", match["old"], "", "length", guard
-        )
-    if match := _EQUAL.match(guard) or _EQUAL_ITEM.match(guard):
-        source = guardtext.readable(match["source"])
-        return Cause(source, match["old"].strip(), "", sort_of(source), guard)
-    if match := _SHAPE.search(guard):
-        name = guardtext.readable(match["source"])
-        return Cause(
-            f"{name}.shape[{match['index']}]", guardtext.readable(guard), "", "shape", guard
-        )
-    if match := _COMPARED.match(guard):
-        source = guardtext.readable(match["source"] or match["other"])
-        return Cause(source, guardtext.readable(guard), "", "shape", guard)
-    return Cause(guardtext.readable(guard)[:80] or "unknown", "", "", "other", guard)
-
-
-_KEYS: Final = "dispatch keys"
-_PROPERTIES: Final = {
-    "rank": "ndim", "dispatch key set": _KEYS, "Tensor device index": "device",
-}  # fmt: skip
-_DTYPES: Final = {
-    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16",
-    "Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8",
-    "Bool": "bool", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
-}  # fmt: skip
-
-
-def _word(word: str, what: str) -> str:
-    """A value as Python names it: `Float` is `float32`, requires_grad `1` is `True`."""
-    word = word.strip()
-    if what == "requires_grad":
-        return {"0": "False", "1": "True"}.get(word, word)
-    return _DTYPES.get(word, word)
-
-
 @finding(
     Code(
         "TC201",
@@ -393,7 +308,7 @@ def recompiled(facts: Facts) -> list[Event]:
     found, producer = facts.recompiles, facts.session.producer
     shared, vain = _shared(found), in_vain(found)
     held, special = inputs_of(found, Kind.HELD) | static_sizes(found), inputs_of(found, Kind.ONE)
-    many = counting(found)
+    many, holding = counting(found), _holding(found)
     compiled_here = {(c.file, _last(c.original)) for c in all_compiles(facts.session)}
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
@@ -402,7 +317,7 @@ def recompiled(facts: Facts) -> list[Event]:
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
         reason = reason_of(_changed(lead))
-        lead = _as_found_later(one, lead, vain, held)
+        lead = _as_found_later(one, lead, vain, held, holding)
         resumed = one.compiled.function if one.compiled.line_of_resume else ""
         named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
@@ -414,12 +329,13 @@ def recompiled(facts: Facts) -> list[Event]:
             reason = f"branch on {lead.source}"
         of_torch = _is_of_torch(one, lead)
         title, why, fix = remedy(
-            lead, producer, named_so, sizes, at, begins, called, marked, of_torch
-        )
+            lead, producer, named_so, sizes, at, begins, called, marked, of_torch,
+            dicts_in(one.values),
+        )  # fmt: skip
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
         if of_input(one, lead) in many:
-            fix = tuple(text for text in fix if recipe_of(text) is not FEW)
+            fix = _of_many_values(fix, lead)
         if of_input(one, lead) in special or not marked:  # to mark a size of 0 or 1 is an error
             fix = tuple(text for text in fix if recipe_of(text) is not MARK)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
@@ -447,12 +363,38 @@ def recompiled(facts: Facts) -> list[Event]:
     return _at_one_place(made)
 
 
-def _as_found_later(one: Recompile, lead: Cause, vain: Set[Input], held: Set[Input]) -> Cause:
+def _holding(found: Sequence[Recompile]) -> dict[Input, tuple[str, int]]:
+    """Return inputs that are held to a number -> the user's line that needs it.
+
+    A failed guard of tc has it, and a record of PyTorch's that a symbol became a constant. The
+    first recompile knows only of the line where the size was first seen.
+    """
+    places: dict[Input, tuple[str, int]] = {}
+    for one in found:
+        for cause in one.causes:
+            if cause.line and _IS_NUMBER.fullmatch(cause.guard.removeprefix(cause.source)):
+                places.setdefault(of_input(one, cause), (cause.file, cause.line))
+        lane, frame = one.compiled.lane.index, one.compiled.frame_id
+        for source, place in one.compiled.held.items():
+            places.setdefault((lane, frame, guardtext.readable(source)), place)
+    return places
+
+
+_IS_NUMBER: Final = re.compile(r" == \d+")
+
+
+def _as_found_later(
+    one: Recompile,
+    lead: Cause,
+    vain: Set[Input],
+    held: Set[Input],
+    holding: Mapping[Input, tuple[str, int]],
+) -> Cause:
     """Return a cause in view of what all recompiles of the run show of its input.
 
     Args:
         vain: inputs that are compiled for again though they were made dynamic.
-        held: sizes that the code holds to a number.
+        held: sizes that the code holds to a number, and ``holding`` the lines that do, if known.
     """
     if of_input(one, lead) in vain:
         lead = replace(lead, now_dynamic=False)
@@ -463,7 +405,34 @@ def _as_found_later(one: Recompile, lead: Cause, vain: Set[Input], held: Set[Inp
             lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
     if lead.kind == "size" and of_input(one, lead) in held:  # then nothing makes it dynamic
         lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
+    if lead.kind == "shape" and of_input(one, lead) in holding:
+        file, line = holding[of_input(one, lead)]
+        lead = replace(lead, file=file, line=line)
     return lead
+
+
+def dicts_in(values: Mapping[str, str]) -> set[str]:
+    """Return the last names of the inputs that guards hold to be dicts, or to have keys."""
+    typed = (one[len("type(") : -1] for one, value in values.items()
+             if one.startswith("type(") and _A_DICT.search(value))  # fmt: skip
+    keyed = (one[len("list(") : -1] for one in values if _KEYS_OF.fullmatch(one))
+    return {one.rpartition(".")[2] for one in (*typed, *keyed)}
+
+
+_A_DICT: Final = re.compile(r"[dD]ict\b")
+_KEYS_OF: Final = re.compile(r"list\([\w.\[\]']+\)")
+
+
+def _of_many_values(fix: tuple[str, ...], lead: Cause) -> tuple[str, ...]:
+    """Return the fixes of an input that takes more values than what is worth a graph each."""
+    left = tuple(text for text in fix if recipe_of(text) is not FEW)
+    if BRANCHES in map(recipe_of, left) and subject_about(lead).kind in _PLAIN:
+        return (COMPUTE.text.format(source=lead.source), *left)
+    return left
+
+
+#: kinds of which plain Python can make a number or a tensor before the call
+_PLAIN: Final = (Kind.STRING, Kind.CONSTANT, Kind.NO_TENSOR, Kind.COUNT)
 
 
 #: there is something to do where a function reached the limit
@@ -549,7 +518,7 @@ def _lead(one: Recompile, shared: Mapping[str, Counter[str]]) -> Cause:
 
 
 def _first(text: str) -> str:
-    return _COMMENT.sub("", text.partition("\n")[0]).strip()
+    return COMMENT.sub("", text.partition("\n")[0]).strip()
 
 
 def _where(one: Recompile, data: Any, lead: Cause) -> Where:
@@ -564,13 +533,15 @@ def _where(one: Recompile, data: Any, lead: Cause) -> Where:
             return Where(*compiled.own_place, function=compiled.alias or function)
         return Where(file, line if isinstance(line, int) else compiled.line, function=function)
     function = compiled.alias or compiled.function
+    if lead.line:
+        return Where(lead.file, lead.line, function=function)
     if lead not in one.causes[:1]:  # the line that PyTorch names is that of the first
         return Where(*compiled.own_place, function=function)
     mine = own(_stack(one))
     if mine is not None and not LIBRARY.search(mine.file):
         return replace(mine, function=function)
     text = next((text for of, text in one.reasons if of == one.of), "")
-    comment = _COMMENT.search(text.partition("\n")[0])
+    comment = COMMENT.search(text.partition("\n")[0])
     code = _LINE_IN.match(comment["comment"]) if comment else None
     if code and file_name(code["file"]) == file_name(compiled.file):
         return Where(compiled.file, int(code["line"]), function=compiled.function,

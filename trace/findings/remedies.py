@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
 
 from tc.trace.branches import (
+    containers_of_key,
     is_appended_to,
     is_looped_over,
     is_made_before_break,
     is_read,
+    is_spelled_out,
     is_tested,
     is_used_as_index,
 )
@@ -33,6 +35,7 @@ def remedy(
     called: bool = False,
     marked: tuple[tuple[str, str], ...] = (),
     of_torch: bool = False,
+    dicts: Set[str] = frozenset(),
 ) -> Words:
     """Return (title, why, fixes).
 
@@ -45,8 +48,11 @@ def remedy(
         called: it is library code, whose caller runs in Python.
         marked: (input, dimension) of the sizes that would have to be marked dynamic.
         of_torch: it is an attribute of a module of torch's own.
+        dicts: last names of what is known to be a dict.
     """
     subject = subject_about(cause, function)
+    if subject.kind in _NUMBERS and dicts & containers_of_key(*at, subject.name):
+        subject = replace(subject, kind=Kind.HELD_NUMBER)
     subject = replace(subject, kind=_by_use(subject, cause, at, of_torch))
     if called and subject.place is not Place.PROCESS:
         subject = replace(subject, kind=Kind.CALLED)
@@ -74,6 +80,8 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.SIDES if cause.now_dynamic else Kind.TESTED
     if kind in (*_NUMBERS, Kind.HELD_NUMBER) and is_looped_over(*at, name):
         return Kind.TURNS
+    if kind in _NUMBERS and is_spelled_out(*at, name):
+        return Kind.HELD_NUMBER
     if kind in _NUMBERS and is_used_as_index(*at, name):
         return Kind.INDEXED if cause.now_dynamic else Kind.INDEXES
     if kind is Kind.INDEXES and cause.now_dynamic:
@@ -237,9 +245,10 @@ def _held(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _held_number(subject: Subject, cause: Cause) -> tuple[str, str]:
+    holds = cause.old if cause.source in cause.old else f"{cause.source} == {cause.old}"
     return (
         f"{cause.source} is held to one number",
-        f"the compiled code holds only where {cause.old}: what this line makes of it (text, a "
+        f"the compiled code holds only where {holds}: what this line makes of it (text, a "
         "count, an index, a test) needs the number itself, so each has its own graph",
     )
 

@@ -11,10 +11,12 @@ from tc.trace.compiles import FRAMEWORK, Compile
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
+from tc.trace.ids import resets_before
 from tc.trace.parsed import measured
 from tc.trace.plaintext import plain_code
 from tc.trace.session import Session
 from tc.trace.timing import duration, phase_of
+from tc.trace.words import count
 
 _GRAPH: Final = "dynamo_output_graph"
 _LEAST: Final = 1.0  # seconds: less is not worth anybody's time
@@ -25,6 +27,8 @@ _LARGE: Final = 200  # operations of a graph
 _ITERATIONS: Final = 8  # how often a line must be in a graph to look like the body of a loop
 _TUNING: Final = re.compile(r"autotun|benchmark", re.IGNORECASE)
 _PLACE: Final = re.compile(r"# File: (.+?):(\d+)(?: in ([^,]+))?, code: (.*)$", re.MULTILINE)
+#: a node of a printed graph, its name without the number that tells it from others of that name
+_NODE: Final = re.compile(r"\s+(?P<name>[A-Za-z_]\w*?)(?:_\d+)?(?:: \"[^\"]*\")? = ")
 _SET: Final = re.compile(r"environ\[['\"](?P<name>\w+_CACHE_DIR)['\"]\] = ['\"](?P<value>[^'\"]+)")
 _HEAD: Final = 4096
 _RESTART: Final = "dynamo_time_before_restart_s"
@@ -65,6 +69,56 @@ def started_over(facts: Facts) -> list[Event]:
             lost, "started over",
         ))  # fmt: skip
     return found
+
+
+@finding(
+    Code(
+        "TC306",
+        "everything compiled was forgotten (`tc.reset()`), and compiled again",
+        "call `reset()` once, outside of the loop or function that calls compiled code",
+    ),
+    order=Order.TIME,
+)
+def forgotten(facts: Facts) -> list[Event]:
+    """Return the compiles that only repeat what a process had compiled before a reset.
+
+    What the caches saved of it is not counted, the rest is lost in each of them.
+    """
+    session = facts.session
+    known: dict[tuple[int, str, int, str], int] = {}
+    again: dict[int, list[Compile]] = {}
+    for one in session.compiles:
+        what = (one.lane.index, one.file, one.line, one.function)
+        turn = resets_before(one.id)
+        if turn > known.setdefault(what, turn):
+            again.setdefault(one.lane.index, []).append(one)
+    found = []
+    for lane, compiles in again.items():
+        lost = sum(one.seconds for one in compiles)
+        if lost < _least(session):
+            continue
+        times = len({resets_before(one.id) for one in compiles})
+        first = compiles[0]
+        found.append(_event(
+            first, "TC306", f"all compiled code was forgotten {count(times, 'time')}",
+            f"{count(len(compiles), 'compile', ',')} repeated what had been compiled before a call "
+            f"of reset(); the first was that of {first.title}",
+            ("call reset() once, outside of the loop or function that calls compiled code",),
+            lost, "reset", _asked(session, lane),
+        ))  # fmt: skip
+    return found
+
+
+def _asked(session: Session, lane: int) -> Where | None:
+    """Return the user's line that most resets of a process came from; None if it is unknown."""
+    often = Counter[Where]()
+    for one in session.loose:
+        if one.lane.index == lane:
+            for note in one.noted("tc_reset"):
+                file, line, function = (note.data.get(k) for k in ("file", "line", "function"))
+                number = line if isinstance(line, int) else 0
+                often[Where(str(file or ""), number, function=str(function or ""))] += 1
+    return often.most_common(1)[0][0] if often else None
 
 
 _CACHED: Final = "keep the caches on, so that the second compile of a graph is a hit"
@@ -152,21 +206,36 @@ def unrolled(facts: Facts) -> list[Event]:
 
 
 def _repeated(text: str) -> tuple[Where, int, float] | None:
-    """Return the first line of what looks like a loop's body, its iterations and its share."""
-    places = [(m[1], int(m[2]), m[3] or "", m[4]) for m in _PLACE.finditer(text)]
-    many = Counter((file, line) for file, line, _, _ in places)
+    """Return the first line of what looks like a loop's body, its iterations and its share.
+
+    A place is printed where the line changes: the iterations of a body of one line follow each
+    other under one place, and show by how often the line makes a node of each name.
+    """
+    places, nodes = [], Counter[tuple[str, int]]()
+    names: dict[tuple[str, int], Counter[str]] = {}
+    for row in text.splitlines():
+        if place := _PLACE.search(row):
+            places.append((place[1], int(place[2]), place[3] or "", place[4]))
+        elif places and (node := _NODE.match(row)):
+            at = places[-1][:2]
+            nodes[at] += 1
+            names.setdefault(at, Counter())[node["name"]] += 1
+    many = Counter(one[:2] for one in places)
+    for at, made in names.items():
+        often = [n for n in made.values() if n >= _ITERATIONS]
+        many[at] = max(many[at], min(often, default=0))
     # lines of one loop's body occur equally often, its calls of helpers several times as often
     iterations = Counter(n for n in many.values() if n >= _ITERATIONS)
-    if not iterations or not places:
+    if not iterations or not nodes:
         return None
-    share = sum(n for n in many.values() if n >= _ITERATIONS) / len(places)
+    share = sum(nodes[at] for at, n in many.items() if n >= _ITERATIONS) / nodes.total()
     if share < _MOSTLY:
         return None
-    count = max(iterations, key=lambda n: (iterations[n] * n, n))
-    body = [p for p in places if many[p[:2]] == count]
+    turns = max(iterations, key=lambda n: (iterations[n] * n, n))
+    body = [p for p in places if many[p[:2]] == turns]
     mine = [p for p in body if not FRAMEWORK.search(p[0])]
     file, line, function, source = (mine or body)[0]
-    return Where(file, line, function=function, source=source), count, share
+    return Where(file, line, function=function, source=source), turns, share
 
 
 @finding(

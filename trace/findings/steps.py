@@ -7,6 +7,7 @@ from eager. What passes at graph breaks is the breaks' own cost (`trace/findings
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,10 @@ from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import plain_function
+from tc.trace.provenance import source_line
 from tc.trace.session import Session
 from tc.trace.stepcost import BOUND, CALLS, EAGER, FRESH, MEMORY, PYTHON, Row, Step, StepCost, span
+from tc.trace.widths import widened
 from tc.trace.words import count
 
 #: calls of a program below which nothing is said about its steps
@@ -65,6 +68,31 @@ class _Ran:
     compiled: Compile
     beside: tuple[Row, ...]
 
+    def widened(self, steps: Sequence[Step]) -> str:
+        """Return where the values of most of the steps became float64, ``file:line``; or ""."""
+        name = f"aot_{self.row.graph}_graph"
+        graph = next((one for one in self.compiled.artifacts if one.name == name), None)
+        lines = widened(self.session.text(graph)) if graph is not None else {}
+        began: Counter[str] = Counter()
+        for step in steps:
+            places = [place.rpartition(":") for place in step.places]
+            wide = [lines.get((file, int(line))) for file, _, line in places if line.isdigit()]
+            for one in filter(None, wide):
+                began[f"{one[0]}:{one[1]}"] += 1
+                break
+        place, times = began.most_common(1)[0] if began else ("", 0)
+        return place if times >= _MOSTLY * len(steps) else ""
+
+    def text(self, place: str) -> str:
+        """Return a line of the user's as the trace holds it; "" if it does not."""
+        file, _, line = place.rpartition(":")
+        for one in self.compiled.artifacts:
+            if one.name == "tc_source":
+                row = source_line(self.session.text(one), file, int(line))
+                if row:
+                    return row
+        return ""
+
     def share(self, steps: Iterable[Step]) -> float:
         """Return the seconds of some of the steps in all calls of the program."""
         all_steps = _seconds(self.row.steps)
@@ -87,7 +115,7 @@ def _losing(code: Code, *, between: bool = False) -> Callable[[_Lose], _Lose]:
             for ran in _running(facts.session):
                 loss = lose(ran) if ran.row.between == between else None
                 if loss is not None and loss.saved >= max(_LEAST, _SHARE * ran.cost.seconds):
-                    found.append(_event(code.name, ran.row, ran.compiled, loss))
+                    found.append(_event(code.name, ran, loss))
             return found
 
         find.__name__ = lose.__name__
@@ -165,6 +193,22 @@ _FRESH_FIX: Final = (
 )
 
 
+_HALF_FIX: Final = (
+    "a type of half the size, where its precision is enough: bfloat16 halves the bytes"
+)
+_DOUBLE_WHY: Final = "; its values are float64, of twice the bytes of float32"
+_DOUBLE_FIX: Final = "keep the values float32, if nobody asked for float64: they become that at"
+
+
+def _short_place(place: str) -> str:
+    return Where(*_parted(place)).short
+
+
+def _parted(place: str) -> tuple[str, int]:
+    file, _, line = place.rpartition(":")
+    return file, int(line)
+
+
 @_losing(
     Code(
         "TC312",
@@ -183,13 +227,18 @@ def bound_by_memory(ran: _Ran) -> _Loss | None:
     if not spent or spent < _MOSTLY * _seconds(row.steps):
         return None
     moved = sum(step.moved for step in slow)
+    moves = "moves" if len(slow) == 1 else "move"
+    began = ran.widened(slow)
+    half = f"{_DOUBLE_FIX} {_short_place(began)}" if began else _HALF_FIX
     return _Loss(
         f"{_name(row)} is bound by memory",
-        f"{count(len(slow), 'kernel')} of it move {_bytes(moved)} in each call, at "
+        f"{count(len(slow), 'kernel')} of it {moves} {_bytes(moved)} in each call, at "
         f"{moved / spent / 1e9:.1f} GB/s; this machine's memory gives "
-        f"{ran.cost.bandwidth / 1e9:.1f}" + (_FRESH_WHY if fresh else ""),
-        (*((_FRESH_FIX,) if fresh else ()),
-         "a type of half the size, where its precision is enough: bfloat16 halves the bytes",
+        f"{ran.cost.bandwidth / 1e9:.1f}" + (_DOUBLE_WHY if began else "")
+        + (_FRESH_WHY if fresh else ""),
+        (*((half,) if began else ()),
+         *((_FRESH_FIX,) if fresh else ()),
+         *(() if began else (half,)),
          "return, or keep for backward, fewer of the results on the way: each is written once "
          "and read again"),
         ran.share(slow) / 2, slow,
@@ -206,17 +255,62 @@ def bound_by_memory(ran: _Ran) -> _Loss | None:
 )
 def copied(ran: _Ran) -> _Loss | None:
     """What the copies of a program take."""
-    copies = [step for step in ran.row.steps if step.copies and step.places]
+    every = [step for step in ran.row.steps if step.copies and step.places]
+    if not every:
+        return None
+    longest = max(every, key=lambda step: step.seconds)
+    kind = _kind_of(longest, ran)
+    copies = sorted(every, key=lambda step: step is not longest)
     moved = sum(step.moved for step in copies if step.moved > 0)
+    nothing = "step of it computes" if len(copies) == 1 else "steps of it compute"
     return _Loss(
-        f"{_name(ran.row)} copies {_bytes(moved)} into another layout in each call",
-        f"{count(len(copies), 'step')} of it compute nothing: they take "
-        f"{span(_seconds(copies))} of {span(ran.row.each)}",
-        ("make the change of layout once, outside of the step, where the tensor is a weight or "
-         "an input",
-         "leave out .contiguous(), or compute in the layout that the tensor has"),
-        ran.share(copies), copies,
-    )  # fmt: skip
+        f"{_name(ran.row)} copies {_bytes(moved)} {kind.title} in each call",
+        f"{len(copies)} {nothing} nothing: {span(_seconds(copies))} of {span(ran.row.each)}",
+        kind.fix,
+        ran.share(copies),
+        copies,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """What a copy is for, by the names of operations that it is made of."""
+
+    names: frozenset[str]
+    title: str
+    fix: tuple[str, ...]
+
+
+_COPIES: Final = (
+    _Copies(
+        frozenset(("cat", "stack", "concat", "hstack", "vstack", "append")),
+        "to join tensors",
+        ("allocate the whole once, with room for all, and write the new part into it "
+         "(buffer[:, n : n + 1] = part); compute on a slice of it",
+         "compute on the parts, where the result can be put together from theirs"),
+    ),
+    _Copies(
+        frozenset(("repeat", "repeat_interleave", "tile")),
+        "to repeat values",
+        ("expand() or broadcasting in place of the repetition: a view, which copies nothing",
+         "compute with the tensor as it is, and repeat the smaller result"),
+    ),
+)  # fmt: skip
+_INTO_LAYOUT: Final = _Copies(
+    frozenset(),
+    "into another layout",
+    ("make the change of layout once, outside of the step, where the tensor is a weight or "
+     "an input",
+     "leave out .contiguous(), or compute in the layout that the tensor has"),
+)  # fmt: skip
+_WORD: Final = re.compile(r"[a-z_]+")
+_PART: Final = re.compile(r"[a-z]+")
+
+
+def _kind_of(step: Step, ran: _Ran) -> _Copies:
+    """Return what a copy is for: its own operations say it, else the user's line."""
+    words = {*_PART.findall(step.name), *_WORD.findall(ran.text(step.places[0]))}
+    return next((kind for kind in _COPIES if kind.names & words), _INTO_LAYOUT)
 
 
 @_losing(
@@ -303,11 +397,14 @@ def _busiest(steps: Iterable[Step]) -> list[Step]:
     return sorted(steps, key=lambda step: -often[step.places[0]] if step.places else 0)
 
 
-def _event(code: str, row: Row, compiled: Compile, loss: _Loss) -> Event:
+def _event(code: str, ran: _Ran, loss: _Loss) -> Event:
+    row, compiled = ran.row, ran.compiled
     lines = (step.places[0] for step in loss.steps if step.places)
-    file, _, line = (loss.place or next(lines, "")).rpartition(":")
-    own = Where(*compiled.own_place, function=compiled.alias or compiled.function)
-    where = Where(file, int(line), function=plain_function(row.function)) if file else own
+    place = loss.place or next(lines, "")
+    where = Where(*compiled.own_place, function=compiled.alias or compiled.function)
+    if place:
+        function, text = plain_function(row.function), ran.text(place)
+        where = Where(*_parted(place), function=function, source=text)
     return Event(
         code=code,
         title=loss.title,

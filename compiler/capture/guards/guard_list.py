@@ -171,7 +171,7 @@ class CheckedGuards:
             [g.kind for g in of] + ["SHAPE" for _ in shapes],
             [g.source.name for g in of] + [", ".join(o.text for o in g.operands) for g in shapes],
             [g.text for g in of] + [g.text for g in shapes],
-            [g.user_line for g in of] + [None for _ in shapes],
+            [*(g.user_line for g in of), *(g.user_line for g in shapes)],
         )
 
     def check(self, locals: dict[str, Any]) -> bool:

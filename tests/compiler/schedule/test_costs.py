@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.ir import Extern
-from tc.compiler.schedule.costs import buffers_of, work_of
+from tc.compiler.schedule.costs import buffers_of, only_copies, work_of
 from tc.compiler.schedule.plan import Kernel
 
 PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
@@ -91,3 +91,21 @@ def test_sizes_stay_formulas() -> None:
     assert work.moved.constant is None
     sizes = {atom.name: 5 for atom in work.moved.atoms()}
     assert ix.evaluate(work.moved, sizes) == 8 * 5 ** len(sizes)
+
+
+COPIES: dict[str, Callable[..., Any]] = {
+    "repeat": lambda x: x.repeat(2, 3),
+    "tile": lambda x: x.tile(2),
+    "repeat_interleave": lambda x: x.repeat_interleave(3, 0),
+    "cat": lambda x: torch.cat([x, x.flip(0)]),
+    "stack": lambda x: torch.stack([x, x]),
+    "roll": lambda x: x.roll(1, 0),
+    "contiguous": lambda x: x.t().contiguous(),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_what_only_moves_values_is_known_as_a_copy(name: str) -> None:
+    plan = planned(lowered(COPIES[name], [torch.randn(6, 8)]))
+    steps = [step for step in plan.steps if isinstance(step, Kernel | Extern)]
+    assert steps and all(map(only_copies, steps))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
+
 import torch
 
 import tc
-from tc.trace import CompileId
+from tc.trace import CompileId, Reset
 from tc.trace.emit import capture_events
 from tc.trace.events import FrameStart
 from tc.trace.ids import Numbering
@@ -26,3 +28,10 @@ def test_no_id_begins_twice_however_a_compile_ends() -> None:
         assert isinstance(one, CompileId)
         names.begin(1, str(one))
         assert names.name(1, str(one)) == str(one), "taken for a reset"
+
+
+def test_a_reset_names_the_line_that_asked_for_it() -> None:
+    with capture_events() as events:
+        tc.reset()
+    (asked,) = events.of(Reset)
+    assert asked.file == __file__ and "tc.reset()" in linecache.getline(__file__, asked.line)
