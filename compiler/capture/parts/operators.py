@@ -18,7 +18,7 @@ from tc.compiler.capture.values.base import (
     OpaqueValue,
     Value,
 )
-from tc.compiler.capture.values.const import ConstValue, is_not_implemented
+from tc.compiler.capture.values.const import WRITING, ConstValue, is_not_implemented, runs_program
 from tc.compiler.capture.values.containers import (
     DequeValue,
     ListValue,
@@ -47,6 +47,8 @@ REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "
 COMPARISONS = frozenset(REFLECTED)
 #: kinds of values whose classes may define operators in Python
 OWNERS = (ObjectValue, TupleValue, SubclassValue)
+#: and those among which are members of enumerations
+HAVE_METHODS = (*OWNERS, ConstValue)
 #: classes that operators of sets take
 SETS = (set, frozenset, collections.abc.Set)
 #: in-place operator -> the plain one, which immutable left operands fall back to
@@ -89,7 +91,7 @@ class Operators:
             return self.t.output.call_torch(function, [value], {})
         if isinstance(value, ArrayValue):
             return value.method(self.t, f"__{name}__", [], {})
-        if isinstance(value, ObjectValue):
+        if isinstance(value, ObjectValue) or value.own_special(f"__{name}__"):
             return value.method(self.t, f"__{name}__", [], {})
         return self.python.folded(function, self.python.concrete(value))
 
@@ -134,8 +136,16 @@ class Operators:
             self._refuse_own_comparison(left, right, name)
             self._refuse_own_comparison(right, left, name)
             return ConstValue(self.python.identical(left, right) == (name == "eq"))
+        if name == "mod" and issubclass(left.python_type(), str) and self._writes_by_program(right):
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"formatting of {right.describe()}")
         a, b = self._operand(left, name), self._operand(right, name)
         return self.python.folded(getattr(operator, name), a, b)
+
+    @staticmethod
+    def _writes_by_program(right: Value) -> bool:
+        """Return whether ``text % right`` calls functions of the program."""
+        slots = right.slots if isinstance(right, TupleValue) else [right]
+        return any(isinstance(one, Value) and runs_program(one, WRITING) for one in slots)
 
     def _refuse_own_comparison(self, side: Value, other: Value, name: str) -> None:
         """Break the graph where an object that cannot be read compares by more than identity."""
@@ -222,8 +232,8 @@ class Operators:
             if not is_not_implemented(result):
                 return result
         for owner, other in ((left, right), (right, left)) if name == "ne" else ():
-            raw = type_lookup(owner.cls, "__eq__") if isinstance(owner, ObjectValue) else None
-            if isinstance(raw, types.FunctionType):
+            raw = owner.own_special("__eq__")
+            if raw is not None and type_lookup(owner.python_type(), "__ne__") is object.__ne__:
                 result = self.t.inline_object(raw, [owner, other])
                 if not is_not_implemented(result):
                     return self.python.logical_not(result)
@@ -232,19 +242,23 @@ class Operators:
     @staticmethod
     def _of_one_class(left: Value, right: Value) -> bool:
         """Return whether Python asks no reflected method: that of the left operand is the same."""
-        known = isinstance(left, OWNERS) and isinstance(right, OWNERS)
+        known = isinstance(left, HAVE_METHODS) and isinstance(right, HAVE_METHODS)
         return known and left.python_type() is right.python_type()
 
     @staticmethod
     def _tensor_asks(left: Value, right: Value) -> bool:
-        """Return whether a tensor's operator asks ``__torch_function__`` of its right operand."""
-        if not isinstance(left, TensorValue) or not isinstance(right, OWNERS):
+        """Return whether a tensor's operator takes its right operand, which is not asked."""
+        if not isinstance(left, TensorValue):
+            return False
+        if isinstance(right, ConstValue):
+            return isinstance(right.obj, int | float)  # a member that tensors take as a number
+        if not isinstance(right, OWNERS):
             return False
         return type_lookup(right.python_type(), "__torch_function__") is not MISSING
 
     def _reflected_goes_first(self, left: Value, right: Value, method: str) -> bool:
         """Return whether Python asks the right operand first: its class derives from the left."""
-        if not isinstance(left, OWNERS) or not isinstance(right, OWNERS):
+        if not isinstance(left, HAVE_METHODS) or not isinstance(right, HAVE_METHODS):
             return False
         one, other = left.python_type(), right.python_type()
         if one is other or not issubclass(other, one):
@@ -268,6 +282,8 @@ class Operators:
 
     def _own_operator(self, owner: Value, method: str) -> types.FunctionType | None:
         """Return an operator method that a class written by users has."""
+        if isinstance(owner, ConstValue):
+            return owner.own_special(method)
         kind = owner.python_type() if isinstance(owner, OWNERS) else tuple
         if kind is tuple:
             return None

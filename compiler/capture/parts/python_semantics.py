@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 import reprlib
 import types
@@ -19,7 +20,7 @@ from tc.compiler.capture.values.base import (
     Raised,
     Value,
 )
-from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.const import COMPARING, ConstValue, is_constant_object, runs_program
 from tc.compiler.capture.values.containers import (
     ListValue,
     TupleValue,
@@ -105,6 +106,8 @@ class PythonSemantics:
             return value.plain()
         try:
             found = value.constant()
+            if value.own_special("__index__") is not None:  # which an index or a size asks
+                raise NotConstant(value.describe())
             if type(found) is str:  # it may name an attribute, as in ``getattr(owner, name)``
                 self.t.guards.definitions.names.add(found)
             return found
@@ -129,6 +132,8 @@ class PythonSemantics:
         own_hash = isinstance(value, ObjectValue | TupleValue) and (
             isinstance(type_lookup(value.python_type(), "__hash__"), types.FunctionType)
         )
+        if isinstance(value, ConstValue):
+            own_hash = any(map(value.own_special, COMPARING))
         if isinstance(value, TupleValue) and not own_hash:
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:
@@ -141,7 +146,7 @@ class PythonSemantics:
             return value.key(self.t)
         if isinstance(value, MethodValue):
             return MethodKey(self._identity_key(value.owner), self.key(value.function))
-        if own_hash and isinstance(value, ObjectValue) and self._is_fixed(value):
+        if own_hash and isinstance(value, ObjectValue | ConstValue) and self._is_fixed(value):
             return HashedKey(self, value)
         if own_hash or (isinstance(value, OpaqueValue) and not only_objects(value, "__hash__")):
             raise breaks.GraphBreak(
@@ -156,14 +161,12 @@ class PythonSemantics:
 
     def hashed(self, value: Value) -> Value:
         """Apply ``hash``."""
-        if isinstance(value, ObjectValue):
-            raw = type_lookup(value.cls, "__hash__")
-            if isinstance(raw, types.FunctionType):
-                value.is_hashed = True
-                found = self.t.inline_object(raw, [value])
-                if isinstance(found, SymValue):
-                    found = found.specialise(self.t)
-                return self.slot_result(value.cls, "__hash__", found)
+        if (own := value.own_special("__hash__")) is not None:
+            value.is_hashed = True
+            found = self.t.inline_object(own, [value])
+            if isinstance(found, SymValue):
+                found = found.specialise(self.t)
+            return self.slot_result(value.python_type(), "__hash__", found)
         if isinstance(value, TupleValue) and value.python_type() is tuple:
             items = value.values(self.t)
             hashes = [self.hashed(item).constant() for item in items]
@@ -234,6 +237,12 @@ class PythonSemantics:
     def contains(self, container: Value, item: Value) -> Value:
         """Return ``item in container``."""
         if isinstance(container, ConstValue | ClassValue):
+            if (own := container.own_special("__contains__")) is not None:
+                return ConstValue(self.t.inline_object(own, [container, item]).truth(self.t))
+            if container.own_special("__iter__") or container.own_special("__getitem__"):
+                return ConstValue(any(self.equal(v, item) for v in container.each(self.t)))
+            if runs_program(item, COMPARING):
+                raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{item.describe()} in a constant")
             if isinstance(item, TensorValue):
                 raise breaks.GraphBreak(breaks.DATA_BRANCH)
             return self.folded(operator.contains, container.obj, self.concrete(item))
@@ -268,10 +277,13 @@ class PythonSemantics:
         """Apply ``operator.index``."""
         if isinstance(value, SymValue) and value.python_type() is int:
             return value
-        own = value.dunder(self.t, "__index__") if isinstance(value, ObjectValue) else None
-        if own is None:
+        if isinstance(value, ObjectValue):
+            own = value.dunder(self.t, "__index__") is not None
+        else:
+            own = value.own_special("__index__") is not None
+        if not own:
             return self.folded(operator.index, self.concrete(value))
-        found = own.call(self.t, [], {})
+        found = value.method(self.t, "__index__", [], {})
         return self.slot_result(value.python_type(), "__index__", found)
 
     def slot_result(self, kind: type, name: str, result: Value) -> Value:
@@ -296,6 +308,10 @@ class PythonSemantics:
                     slot = "__str__" if function is str else "__repr__"
                     text = self.slot_result(value.cls, slot, found)
                     return self.folded(_ascii, text.constant()) if function is ascii else text
+        if isinstance(value, ConstValue):
+            own = value.call_own(self.t, "__str__" if function is str else "__repr__")
+            if own is not None:
+                return self.folded(_ascii, own.constant()) if function is ascii else own
         if isinstance(value, ExceptionValue):
             return value.converted(function)
         if isinstance(value, TensorValue):
@@ -326,11 +342,11 @@ class PythonSemantics:
         """Apply ``format(value, spec)``."""
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, "Tensor.__format__()")
+        if (own := value.call_own(self.t, "__format__", ConstValue(spec))) is not None:
+            return own
+        if value.own_special("__str__") and _formats_text(value.python_type()):
+            value = self.convert_text(str, value)
         if isinstance(value, ObjectValue | ExceptionValue):
-            raw = type_lookup(value.cls, "__format__")
-            if isinstance(raw, types.FunctionType):
-                found = self.t.inline_object(raw, [value, ConstValue(spec)])
-                return self.slot_result(value.cls, "__format__", found)
             if spec:
                 self.fold(format, type(value.cls.__name__, (), {})(), spec)  # Python's own error
             value = self.convert_text(str, value)
@@ -370,6 +386,11 @@ class PythonSemantics:
 
 def _ascii(text: str) -> str:
     return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _formats_text(kind: type) -> bool:
+    """Return whether a class of members formats what ``str`` makes of them."""
+    return type_lookup(kind, "__format__") is vars(enum.Enum)["__format__"]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,12 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.builtin_arguments import bound_arguments
-from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.const import (
+    CONVERTING,
+    ConstValue,
+    is_constant_object,
+    runs_program,
+)
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue
@@ -29,10 +34,11 @@ from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue
 from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
-from tc.compiler.capture.values.objects import Attributed, NNModuleValue, ObjectValue, SuperValue
+from tc.compiler.capture.values.objects import Attributed, NNModuleValue, ObjectValue
 from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
+from tc.compiler.capture.values.super_calls import SuperValue
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.capture.values.tuple_objects import tuple_of
 from tc.compiler.core.table import Table
@@ -144,6 +150,8 @@ class BuiltinValue(KnownObject):
     def _fold(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if any(isinstance(a, TensorValue) for a in args):
             self.cannot(breaks.TENSOR_ITEM, "Tensor.__float__()")
+        if any(runs_program(arg, CONVERTING) for arg in args):
+            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.describe()}()")
         plain = t.python.concrete_list(args)
         return t.python.folded(self.obj, *plain, **t.python.concrete_dict(kwargs))
 

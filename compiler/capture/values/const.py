@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import inspect
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,15 @@ import numpy as np
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import BY_EQUALITY
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
-from tc.compiler.capture.values.lookup import ITERABLE, has_any
+from tc.compiler.capture.values.lookup import (
+    ITERABLE,
+    MISSING,
+    has_any,
+    is_data_descriptor,
+    is_program_function,
+    program_special,
+    type_lookup,
+)
 from tc.compiler.core.sources import AttrSource
 
 if TYPE_CHECKING:
@@ -35,6 +42,16 @@ LITERALS = (
 NUMBERS = (int, float, bool)
 #: types of constants that guards compare by identity; all others are compared by equality
 BY_IDENTITY = (types.CodeType, np.finfo, np.iinfo)
+#: what classes in C define for their instances
+BUILTIN_DESCRIPTORS = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+#: methods of text that write their arguments
+FORMATTING = ("format", "format_map", "__mod__")
 #: bound methods of objects implemented in C or in Python
 BOUND = (types.BuiltinMethodType, types.MethodType, types.MethodWrapperType)
 
@@ -59,26 +76,34 @@ class ConstValue(KnownObject):
     def describe(self) -> str:
         return repr(self.obj)
 
+    def own_special(self, name: str) -> types.FunctionType | None:
+        return program_special(type(self.obj), name) if isinstance(self.obj, enum.Enum) else None
+
     def truth(self, t: Interpreter) -> bool:
+        if any(map(self.own_special, ("__bool__", "__len__"))):
+            return self.truth_by_class(t)
         return bool(self.obj)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if isinstance(self.obj, enum.Enum):
-            own = inspect.getattr_static(self.obj, name, None)
-            if isinstance(own, types.FunctionType | classmethod | staticmethod):
-                return t.attributes.bind_descriptor(self, type(self.obj), own, name)
-            if name in vars(self.obj) and name not in ENUM_PARTS:
-                return t.values.wrap(
-                    vars(self.obj)[name], AttrSource(t.values.source_of(self), name)
-                )
+            member = _attr_of_member(t, self, name)
+            if member is not None:
+                return member
         found = t.python.fold(getattr, self.obj, name)
-        if isinstance(found, BOUND):
+        if isinstance(found, BOUND) and (
+            found.__self__ is self.obj or found.__self__ is type(self.obj)
+        ):
             return ConstMethod(self, name)
         return t.values.known(found)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if (known := METHODS_OF_CONSTANTS.get((type(self.obj), name))) is not None:
             return known(t, self.obj, args)
+        if (own := self.own_special(name)) is not None:
+            return t.inline_object(own, [self, *args], kwargs)
+        called = WRITING if name in FORMATTING else COMPARING
+        if any(runs_program(arg, called) for arg in (*args, *kwargs.values())):
+            self.cannot(breaks.UNSUPPORTED_CALL, f"{type(self.obj).__name__}.{name}")
         try:
             plain = [_operand(t, a) for a in args]
             named = {k: _operand(t, v) for k, v in kwargs.items()}
@@ -93,15 +118,22 @@ class ConstValue(KnownObject):
         return t.python.folded(t.python.fold(getattr, self.obj, name), *plain, **named)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if (own := self.own_special("__call__")) is not None:
+            return t.inline_object(own, [self, *args], kwargs)
         return t.python.raise_(TypeError, f"{type(self.obj).__name__!r} object is not callable")
 
     def item(self, t: Interpreter, key: Value) -> Value:
-        return t.python.folded(lambda: self.obj[t.python.concrete(key)])
+        own = self.call_own(t, "__getitem__", key)
+        return own or t.python.folded(lambda: self.obj[t.python.concrete(key)])
 
     def length(self, t: Interpreter) -> Value:
-        return t.python.folded(len, self.obj)
+        return self.call_own(t, "__len__") or t.python.folded(len, self.obj)
 
     def iterate(self, t: Interpreter) -> Value:
+        if (own := self.call_own(t, "__iter__")) is not None:
+            return own
+        if self.own_special("__getitem__") and not hasattr(type(self.obj), "__iter__"):
+            return t.python.iterate_by_index(self)
         return t.python.constant_iterator(self.obj)
 
     def rebuild(self, r: ResidualInterface) -> None:
@@ -109,6 +141,54 @@ class ConstValue(KnownObject):
             r.e.load_const(self.obj)
         else:
             r.load_object(self.obj)
+
+
+def _attr_of_member(t: Interpreter, member: ConstValue, name: str) -> Value | None:
+    """Return an attribute of a member of an enumeration; None if it never changes.
+
+    What the program defines, a property or ``__getattr__``, is traced: it may read what changes.
+    """
+    kind, own = type(member.obj), type_lookup(type(member.obj), name)
+    if member.own_special("__getattribute__") is not None:
+        member.cannot(breaks.UNSUPPORTED_ATTR, f"{member.describe()}.{name}")
+    if isinstance(own, types.DynamicClassAttribute):  # a property that classes do not have
+        if is_program_function(own.fget):
+            return t.inline_object(own.fget, [member])
+        if name == "value":
+            name, own = "_value_", MISSING
+    stored = vars(member.obj)
+    if name in stored and not (own is not MISSING and is_data_descriptor(own)):
+        if name in ENUM_PARTS and is_constant_object(stored[name]):
+            return None
+        return t.values.wrap(stored[name], AttrSource(t.values.source_of(member), name))
+    if own is MISSING:
+        fallback = member.own_special("__getattr__")
+        if name in stored or fallback is None:
+            return None
+        return t.inline_object(fallback, [member, ConstValue(name)])
+    if isinstance(own, (types.DynamicClassAttribute, *BUILTIN_DESCRIPTORS)):
+        return None
+    return t.attributes.bind_descriptor(member, kind, own, name)
+
+
+#: special methods that a function in C calls on an argument: what it compares, ...
+COMPARING = ("__eq__", "__hash__")
+#: ... takes as a number or as a container, ...
+CONVERTING = (
+    "__index__", "__int__", "__float__", "__complex__", "__floor__", "__ceil__", "__trunc__",
+    "__iter__", "__len__", "__getitem__", "__bytes__", "__fspath__", "__lt__", *COMPARING,
+)  # fmt: skip
+#: ... or writes into a text
+WRITING = ("__str__", "__repr__", "__format__", "__index__", "__int__", "__float__")
+
+
+def runs_program(value: Value, names: tuple[str, ...]) -> bool:
+    """Return whether a function in C, given a constant, may call functions of the program.
+
+    Such are special methods of a member's class, here those of some names. To fold the call would
+    hide what they read.
+    """
+    return isinstance(value, ConstValue) and any(map(value.own_special, names))
 
 
 class ConstMethod(Value):

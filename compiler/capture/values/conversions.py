@@ -49,6 +49,11 @@ def _number(kind: type) -> Handler:
             returned = value.method(t, name, [], {})
             found = t.python.slot_result(value.cls, name, returned)
             return convert(t, [found], {})
+        for name in (f"__{kind.__name__}__", "__index__"):
+            if (own := value.call_own(t, name)) is not None:
+                return convert(t, [own], {})
+            if hasattr(value.python_type(), name):
+                break
         return t.python.folded(kind, *t.python.concrete_list(args))
 
     return convert
@@ -130,6 +135,8 @@ def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
         name = args[0].python_type().__name__
         t.python.raise_(TypeError, f"type {name} doesn't define __round__ method")
+    if args[0].own_special("__round__") is not None:
+        return args[0].method(t, "__round__", args[1:], kwargs)
     return t.python.folded(round, *t.python.concrete_list(args))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import collections
+import enum
 import types
 from typing import Any
 
@@ -28,6 +30,23 @@ def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return MISSING
+
+
+#: names of the functions that Python itself defines for enumerations and abstract classes
+_NAMES_OF_LIBRARY = (vars(enum), vars(abc))
+
+
+def is_program_function(raw: Any) -> bool:
+    """Return whether a class attribute is a function that Python's `enum` does not define."""
+    if not isinstance(raw, types.FunctionType):
+        return False
+    return not any(raw.__globals__ is names for names in _NAMES_OF_LIBRARY)
+
+
+def program_special(cls: type, name: str) -> types.FunctionType | None:
+    """Return the special method of a class if it is written in Python, by others than `enum`."""
+    raw = type_lookup(cls, name)
+    return raw if is_program_function(raw) else None
 
 
 def is_frozen_dataclass(cls: type) -> bool:
