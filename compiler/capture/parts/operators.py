@@ -30,7 +30,7 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue, items_for
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, full_name, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
@@ -146,6 +146,16 @@ class Operators:
         """Return whether ``text % right`` calls functions of the program."""
         slots = right.slots if isinstance(right, TupleValue) else [right]
         return any(isinstance(one, Value) and runs_program(one, WRITING) for one in slots)
+
+    def divmod(self, left: Value, right: Value) -> Value:
+        """Apply ``divmod``; objects have a method of its own for it."""
+        found = self._user_binary("divmod", left, right)
+        if found is not None:
+            return found
+        if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+            kinds = f"'{full_name(left.python_type())}' and '{full_name(right.python_type())}'"
+            self.python.raise_(TypeError, f"unsupported operand type(s) for divmod(): {kinds}")
+        return TupleValue([self.binary(name, left, right) for name in ("floordiv", "mod")])
 
     def _refuse_own_comparison(self, side: Value, other: Value, name: str) -> None:
         """Break the graph where an object that cannot be read compares by more than identity."""
@@ -305,6 +315,9 @@ class Operators:
                 left.method(self.t, IN_PLACE_ON_SETS[name.rstrip("_")], [right], {})
                 return left
             method = f"__{name[1:].rstrip('_')}__"
+        ordered = issubclass(right.python_type(), collections.OrderedDict)
+        if name == "or_" and ordered and left.python_type() is dict:
+            return right.method(self.t, "__ror__", [left], {})
         both = isinstance(left, DictValue) and isinstance(right, DictValue)
         if name == "or_" and both and left.python_type() is dict is not right.python_type():
             return right.method(self.t, "__ror__", [left], {})  # its class is derived from dict

@@ -273,6 +273,10 @@ class PythonSemantics:
         """Apply ``operator.<name>``; see `Operators.binary`."""
         return self.operators.binary(name, left, right)
 
+    def divmod(self, left: Value, right: Value) -> Value:
+        """Apply ``divmod``."""
+        return self.operators.divmod(left, right)
+
     def index(self, value: Value) -> Value:
         """Apply ``operator.index``."""
         if isinstance(value, SymValue) and value.python_type() is int:

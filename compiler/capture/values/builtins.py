@@ -29,12 +29,12 @@ from tc.compiler.capture.values.const import (
 )
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
-from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue
 from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
-from tc.compiler.capture.values.objects import Attributed, NNModuleValue, ObjectValue
+from tc.compiler.capture.values.objects import Attributed, ClassValue, NNModuleValue, ObjectValue
 from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
@@ -313,6 +313,11 @@ for _kind in (dict, collections.OrderedDict, collections.defaultdict):
 
 def _fromkeys(t: Interpreter, cls: type, args: Args, kwargs: Kwargs) -> Value:
     value = args[1] if len(args) > 1 else kwargs.get("value", ConstValue(None))
+    if cls not in DICT_KINDS:  # a subclass, which may define how items are stored
+        filled = t.instantiate(ClassValue(cls), [], {})
+        for key in args[0].each(t):
+            filled.set_item(t, key, value)
+        return filled
     made = t.values.dict_of((key, value) for key in args[0].each(t))
     made.kind = cls
     return made

@@ -13,7 +13,6 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
@@ -104,9 +103,7 @@ def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if any(isinstance(arg, TensorValue) for arg in args):  # tensors do not define it
         kinds = " and ".join(f"'{arg.python_type().__name__}'" for arg in args)
         t.python.raise_(TypeError, f"unsupported operand type(s) for divmod(): {kinds}")
-    quotient = t.python.binary("floordiv", *args)
-    rest = t.python.binary("mod", *args)
-    return TupleValue([quotient, rest])
+    return t.python.divmod(*args)
 
 
 @builtin(hash)
