@@ -90,9 +90,10 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
 
 def _looks_up_by_program(cls: ClassValue) -> bool:
     """Return whether functions of the program decide which member an enumeration gives."""
-    return cls.own_special("__call__") is not None or is_program_function(
-        getattr(type_lookup(cls.obj, "_missing_"), "__func__", None)
-    )
+    if cls.own_special("__call__") is not None:
+        return True
+    missing = type_lookup(cls.obj, "_missing_")
+    return isinstance(missing, classmethod) and is_program_function(missing.__func__)
 
 
 def _member(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:

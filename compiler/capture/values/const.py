@@ -175,11 +175,30 @@ def _attr_of_member(t: Interpreter, member: ConstValue, name: str) -> Value | No
 COMPARING = ("__eq__", "__hash__")
 #: ... takes as a number or as a container, ...
 CONVERTING = (
-    "__index__", "__int__", "__float__", "__complex__", "__floor__", "__ceil__", "__trunc__",
-    "__iter__", "__len__", "__getitem__", "__bytes__", "__fspath__", "__lt__", *COMPARING,
-)  # fmt: skip
+    "__index__",
+    "__int__",
+    "__float__",
+    "__complex__",
+    "__floor__",
+    "__ceil__",
+    "__trunc__",
+    "__iter__",
+    "__len__",
+    "__getitem__",
+    "__bytes__",
+    "__fspath__",
+    "__lt__",
+    *COMPARING,
+)
 #: ... or writes into a text
-WRITING = ("__str__", "__repr__", "__format__", "__index__", "__int__", "__float__")
+WRITING = (
+    "__str__",
+    "__repr__",
+    "__format__",
+    "__index__",
+    "__int__",
+    "__float__",
+)
 
 
 def runs_program(value: Value, names: tuple[str, ...]) -> bool:

@@ -263,7 +263,7 @@ class DictView(Value):
         if self.owner.holder is self.owner:
             r.call_method(self.owner, self.name, keep=True)
             return
-        r.load_callable(getattr(self.owner.kind, self.name))  # which its class may replace
+        r.load_callable(vars(self.owner.kind)[self.name])  # which its class may replace
         r.push(self.owner.holder)
         r.e.call(1)
 
