@@ -160,6 +160,7 @@ def _view(value: torch.Tensor, base: torch.Tensor, of: SameInput | Fresh, result
         tuple(result.dim(stride) for stride in value.stride()),
         result.dim(value.storage_offset() - base.storage_offset()),
         detached=base.requires_grad and not value.requires_grad,
+        is_view=value._is_view(),
     )
 
 

@@ -90,6 +90,7 @@ class View:
         of: the viewed tensor.
         offset: storage offset relative to that of the viewed tensor.
         detached: whether gradients do not flow through it.
+        is_view: whether autograd takes it for a view; False for the result of ``detach()``.
     """
 
     of: SameInput | Fresh
@@ -97,11 +98,13 @@ class View:
     stride: tuple[Dim, ...]
     offset: Dim
     detached: bool = False
+    is_view: bool = True
 
     def __str__(self) -> str:
         size, stride = (", ".join(map(str, dims)) for dims in (self.size, self.stride))
         of = f"{self.of}.detach()" if self.detached else str(self.of)
-        return f"{of}.as_strided([{size}], [{stride}], +{self.offset})"
+        end = "" if self.is_view else ".detach()"
+        return f"{of}.as_strided([{size}], [{stride}], +{self.offset}){end}"
 
 
 @dataclass(frozen=True)

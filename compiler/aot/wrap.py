@@ -149,11 +149,12 @@ def _expression(out: Output, position: int, names: dict[str, Any]) -> str:
                 return repr(value)
             names[f"c{position}"] = value
             return f"c{position}"
-        case View(of, size, stride, offset, detached):
+        case View(of, size, stride, offset, detached, is_view):
             base = f"a{of.index}" if isinstance(of, SameInput) else f"out[{of.index}]"
             start = f"{base}.storage_offset() + {_dim(offset)}"
             source = f"{base}.detach()" if detached else base
-            return f"{source}.as_strided({_dims(size)}, {_dims(stride)}, {start})"
+            end = "" if is_view else ".detach()"
+            return f"{source}.as_strided({_dims(size)}, {_dims(stride)}, {start}){end}"
 
 
 def _dim(dim: Dim) -> str:

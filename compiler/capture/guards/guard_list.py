@@ -13,6 +13,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import CodeType
 from typing import Any
 
@@ -156,7 +157,14 @@ class CheckedGuards:
     failing: set[str] = field(default_factory=set)
     event: trace.Guards | None = None
     _watched: list[Any] = field(default_factory=list, repr=False)
-    _by_source: dict[str, list[Guard]] | None = field(default=None, repr=False)
+
+    @cached_property
+    def _at(self) -> dict[str, list[Guard]]:
+        """The guards by the names of their sources."""
+        rows: dict[str, list[Guard]] = {}
+        for guard in self.guards:
+            rows.setdefault(guard.source.name, []).append(guard)
+        return rows
 
     @property
     def text(self) -> str:
@@ -180,9 +188,16 @@ class CheckedGuards:
             return self.alive and bool(self.root.check(locals))
 
     def explain(self, locals: dict[str, Any], globals: dict[str, Any]) -> list[Failure]:
-        """Return every guard that fails for a frame. Never raises."""
+        """Return every guard that fails for a frame. Never raises.
+
+        Nothing is read out of an object of another type than the guards fix, as in C++: there, an
+        attribute of the same name may be a property of the user, which runs code.
+        """
         scope = Scope(locals, globals)
-        failures = [f for guard in self.guards for f in _failures(guard, scope)]
+        readable = _Readable(self._at, scope)
+        failures = [
+            f for guard in self.guards if readable.allows(guard) for f in _failures(guard, scope)
+        ]
         if not failures:  # shape guards may read only tensors whose own guards hold
             failures = [
                 Failure(None, where, text, old, new, line)
@@ -201,12 +216,12 @@ class CheckedGuards:
 
     def differs(self, at: Collection[str], scope: Scope) -> bool:
         """Return whether one of the guards on some sources fails for a frame."""
-        if self._by_source is None:
-            self._by_source = {}
-            for guard in self.guards:
-                self._by_source.setdefault(guard.source.name, []).append(guard)
-        rows = self._by_source
-        return any(_fails(guard, scope) for name in at for guard in rows.get(name, ()))
+        rows, readable = self._at, _Readable(self._at, scope)
+        return any(
+            not readable.allows(guard) or _fails(guard, scope)
+            for name in at
+            for guard in rows.get(name, ())
+        )
 
     def few(self, failing: set[str]) -> Any:
         """Return a tree of only the guards on tensors, on sizes, and on the given sources."""
@@ -287,6 +302,58 @@ def _refs(expected: Any) -> Iterator[ObjectRef]:
     elif isinstance(expected, tuple | frozenset):
         for item in expected:
             yield from _refs(item)
+
+
+class _Readable:
+    """Which guards may be evaluated for a frame: those on objects of the types that are fixed."""
+
+    def __init__(self, at: Mapping[str, Sequence[Guard]], scope: Scope) -> None:
+        self._at = at
+        self._scope = scope
+        self._known: dict[str, bool] = {}  # by the name of a source
+
+    def allows(self, guard: Guard) -> bool:
+        """Return whether a guard can be evaluated without code that only another type defines."""
+        if guard.kind not in FIX_TYPE:
+            return self._is_typed(guard.source)
+        above = guard.source.parent
+        return above is None or self._is_typed(above)
+
+    def _is_typed(self, source: Source) -> bool:
+        known = self._known.get(source.name)
+        if known is None:
+            above = source.parent
+            known = (above is None or self._is_typed(above)) and self._has_its_type(source)
+            self._known[source.name] = known
+        return known
+
+    def _has_its_type(self, source: Source) -> bool:
+        fixing = [g for g in self._at.get(source.name, ()) if g.kind in FIX_TYPE]
+        try:
+            value = source.evaluate(self._scope) if fixing else None
+            return all(_is_of_its_type(guard, value, self._scope) for guard in fixing)
+        except Exception:
+            return True  # what cannot be reached is reported as that
+
+
+#: where kinds of guards keep the type that they require
+_TYPE_IN: Mapping[str, Callable[[Any], ObjectRef]] = {
+    "TYPE": lambda expected: expected,
+    "LENGTH": lambda expected: expected[0],
+    "TENSOR": lambda expected: expected.cls,
+}
+
+
+def _is_of_its_type(guard: Guard, value: Any, scope: Scope) -> bool:
+    """Return whether a value has the type that a guard, which may fail, requires."""
+    expected = guard.expected
+    if guard.kind in _TYPE_IN:
+        return _TYPE_IN[guard.kind](expected).is_(type(value))
+    if guard.kind == "ID":
+        return type(value) is type(expected.get())
+    if guard.kind == "DUPLICATE":
+        return type(value) is type(expected.evaluate(scope))
+    return guard.holds(value, scope)
 
 
 def _fails(guard: Guard, scope: Scope) -> bool:

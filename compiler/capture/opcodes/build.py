@@ -10,7 +10,7 @@ from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import Slot, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
-from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.dicts import DictValue, items_to_merge
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.lookup import ITERABLE, full_name, has_any
 from tc.compiler.capture.values.sets import set_of
@@ -158,14 +158,14 @@ def dict_merge(f: Frame, i: Instruction) -> None:
     target = f.stack[-(i.arg or 1)]
     assert isinstance(target, DictValue)
     _require(f, values, ("keys",), "argument after ** must be a mapping, not {}")
-    for key in values.method(f.t, "keys", [], {}).unpack(f.t):
+    for key, value in items_to_merge(f.t, values):
         if not issubclass(key.python_type(), str):
             f.t.python.raise_(TypeError, "keywords must be strings")
         if target.has(f.t, key):
             f.t.python.raise_(
                 TypeError, f"got multiple values for keyword argument {key.describe()}"
             )
-        target.put(f.t, key, values.item(f.t, key))
+        target.put(f.t, key, value)
 
 
 @opcode("LIST_TO_TUPLE", until=(3, 11))

@@ -11,7 +11,7 @@ from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import NULL, UNBOUND, LambdaValue, Raised, Value
 from tc.compiler.capture.values.class_statements import build_class
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.objects import SuperValue
+from tc.compiler.capture.values.super_calls import SuperValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Instruction

@@ -9,6 +9,7 @@ from tc.compiler.capture.values.base import Raised, Value
 from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.objects import ObjectValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Instruction
@@ -36,11 +37,13 @@ def match_keys(f: Frame, i: Instruction) -> None:
     """Push the subject's values under the keys on top, or None if one is missing."""
     subject, keys = f.stack[-2:]
     found: list[Value] = []
+    missing = ObjectValue(object)
     for key in keys.unpack(f.t):
-        if not f.t.python.contains(subject, key).truth(f.t):
+        value = subject.method(f.t, "get", [key, missing], {})
+        if value is missing:
             f.push(ConstValue(None))
             return
-        found.append(subject.item(f.t, key))
+        found.append(value)
     f.push(TupleValue(list(found)))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import enum
 import inspect
 import types
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from tc.compiler.capture.values.list_objects import ListObjectValue
 from tc.compiler.capture.values.lookup import (
     MISSING,
     is_struct_sequence,
+    is_users_function,
     python_method,
     type_lookup,
 )
@@ -55,6 +57,8 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
         args, kwargs = bound_arguments(t, kind, args, kwargs)
         return call_handler(t, cls.obj, handler, args, kwargs)
     if kind in FOLDED or isinstance(kind, enum.EnumMeta) or issubclass(kind, FOLDED_BASES):
+        if isinstance(kind, enum.EnumMeta) and _looks_up_by_program(cls):
+            return _member(t, cls, args, kwargs)
         plain = t.python.concrete_list(args)
         return t.python.folded(kind, *plain, **t.python.concrete_dict(kwargs))
     if issubclass(kind, OSError) and len(args) > 1:
@@ -83,6 +87,29 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     if not _is_plain(kind):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
     return _object(t, cls, args, kwargs)
+
+
+def _looks_up_by_program(cls: ClassValue) -> bool:
+    """Return whether functions of the program decide which member an enumeration gives."""
+    if cls.own_special("__call__") is not None:
+        return True
+    missing = type_lookup(cls.obj, "_missing_")
+    return isinstance(missing, classmethod) and is_users_function(missing.__func__)
+
+
+def _member(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """Look a member up by its value; for another value, call what the program defines for it."""
+    kind: Any = cls.obj
+    if (own := cls.own_special("__call__")) is not None:
+        return t.inline_object(own, [cls, *args], kwargs)
+    if len(args) == 1 and not kwargs:
+        value = t.python.concrete(args[0])
+        with contextlib.suppress(KeyError, TypeError):  # of no member, or not hashable
+            return t.values.known(kind._value2member_map_[value])
+        found = t.inline_object(type_lookup(kind, "_missing_").__func__, [cls, *args])
+        if isinstance(found.obj, kind):
+            return found
+    raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
 
 
 def _leave_to_python(t: Interpreter, kind: type) -> NoReturn:

@@ -30,7 +30,7 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue, items_for
-from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup, users_method
+from tc.compiler.capture.values.lookup import MISSING, full_name, python_method, type_lookup
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 COMPARISONS = frozenset(REFLECTED)
 #: kinds of values whose classes may define operators in Python
-OWNERS = (ObjectValue, TupleValue, SubclassValue, ConstValue, ClassValue)
+OWNERS = (ObjectValue, TupleValue, SubclassValue)
+#: and those among which are members of enumerations, and classes
+HAVE_METHODS = (*OWNERS, ConstValue, ClassValue)
 #: classes that operators of sets take
 SETS = (set, frozenset, collections.abc.Set)
 #: in-place operator -> the plain one, which immutable left operands fall back to
@@ -70,11 +72,6 @@ IN_PLACE = {
 }
 
 
-def _derives_inequality(kind: type) -> bool:
-    """Return whether ``!=`` is the negation of what a class defines for ``==``."""
-    return type_lookup(kind, "__ne__") is object.__ne__
-
-
 class Operators:
     """Applies Python's operators to values."""
 
@@ -94,7 +91,7 @@ class Operators:
             return self.t.output.call_torch(function, [value], {})
         if isinstance(value, ArrayValue):
             return value.method(self.t, f"__{name}__", [], {})
-        if isinstance(value, ObjectValue):
+        if isinstance(value, ObjectValue) or value.own_special(f"__{name}__"):
             return value.method(self.t, f"__{name}__", [], {})
         own = self._own_operator(value, f"__{name.rstrip('_')}__")
         if own is not None:
@@ -144,6 +141,16 @@ class Operators:
             return ConstValue(self.python.identical(left, right) == (name == "eq"))
         a, b = self._operand(left, name), self._operand(right, name)
         return self.python.folded(getattr(operator, name), a, b)
+
+    def divmod(self, left: Value, right: Value) -> Value:
+        """Apply ``divmod``; objects have a method of its own for it."""
+        found = self._user_binary("divmod", left, right)
+        if found is not None:
+            return found
+        if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+            kinds = f"'{full_name(left.python_type())}' and '{full_name(right.python_type())}'"
+            self.python.raise_(TypeError, f"unsupported operand type(s) for divmod(): {kinds}")
+        return TupleValue([self.binary(name, left, right) for name in ("floordiv", "mod")])
 
     def _refuse_own_comparison(self, side: Value, other: Value, name: str) -> None:
         """Break the graph where an object that cannot be read compares by more than identity."""
@@ -230,10 +237,8 @@ class Operators:
             if not is_not_implemented(result):
                 return result
         for owner, other in ((left, right), (right, left)) if name == "ne" else ():
-            if not isinstance(owner, OWNERS) or not _derives_inequality(owner.python_type()):
-                continue
-            raw = self._own_operator(owner, "__eq__")
-            if raw is not None:
+            raw = owner.own_special("__eq__")
+            if raw is not None and type_lookup(owner.python_type(), "__ne__") is object.__ne__:
                 result = self.t.inline_object(raw, [owner, other])
                 if not is_not_implemented(result):
                     return self.python.logical_not(result)
@@ -242,19 +247,23 @@ class Operators:
     @staticmethod
     def _of_one_class(left: Value, right: Value) -> bool:
         """Return whether Python asks no reflected method: that of the left operand is the same."""
-        known = isinstance(left, OWNERS) and isinstance(right, OWNERS)
+        known = isinstance(left, HAVE_METHODS) and isinstance(right, HAVE_METHODS)
         return known and left.python_type() is right.python_type()
 
     @staticmethod
     def _tensor_asks(left: Value, right: Value) -> bool:
-        """Return whether a tensor's operator asks ``__torch_function__`` of its right operand."""
-        if not isinstance(left, TensorValue) or not isinstance(right, OWNERS):
+        """Return whether a tensor's operator takes its right operand, which is not asked."""
+        if not isinstance(left, TensorValue):
+            return False
+        if isinstance(right, ConstValue):
+            return isinstance(right.obj, int | float)  # a member that tensors take as a number
+        if not isinstance(right, OWNERS):
             return False
         return type_lookup(right.python_type(), "__torch_function__") is not MISSING
 
     def _reflected_goes_first(self, left: Value, right: Value, method: str) -> bool:
         """Return whether Python asks the right operand first: its class derives from the left."""
-        if not isinstance(left, OWNERS) or not isinstance(right, OWNERS):
+        if not isinstance(left, HAVE_METHODS) or not isinstance(right, HAVE_METHODS):
             return False
         one, other = left.python_type(), right.python_type()
         if one is other or not issubclass(other, one):
@@ -279,7 +288,7 @@ class Operators:
     def _own_operator(self, owner: Value, method: str) -> types.FunctionType | None:
         """Return an operator method that a class written by users has."""
         if isinstance(owner, ConstValue | ClassValue):
-            return users_method(owner.python_type(), method)
+            return owner.own_special(method)
         kind = owner.python_type() if isinstance(owner, OWNERS) else tuple
         if kind is tuple:
             return None
@@ -300,6 +309,9 @@ class Operators:
                 left.method(self.t, IN_PLACE_ON_SETS[name.rstrip("_")], [right], {})
                 return left
             method = f"__{name[1:].rstrip('_')}__"
+        ordered = issubclass(right.python_type(), collections.OrderedDict)
+        if name == "or_" and ordered and left.python_type() is dict:
+            return right.method(self.t, "__ror__", [left], {})
         both = isinstance(left, DictValue) and isinstance(right, DictValue)
         if name == "or_" and both and left.python_type() is dict is not right.python_type():
             return right.method(self.t, "__ror__", [left], {})  # its class is derived from dict

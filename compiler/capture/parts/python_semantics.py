@@ -37,7 +37,6 @@ from tc.compiler.capture.values.lookup import (
     is_frozen_dataclass,
     python_method,
     type_lookup,
-    users_method,
 )
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
@@ -60,10 +59,6 @@ class _Sample:
 
 #: the wrappers that end recursion in text of objects: that of dataclasses, and the public one
 _ENDS_RECURSION = frozenset([_Sample.__repr__.__code__, _Sample.__str__.__code__])
-
-
-#: formats the text that `str` gives
-_FORMAT_OF_ENUM = enum.Enum.__dict__["__format__"]
 
 
 class PythonSemantics:
@@ -127,6 +122,8 @@ class PythonSemantics:
             return value.plain()
         try:
             found = value.constant()
+            if value.own_special("__index__") is not None:  # which an index or a size asks
+                raise NotConstant(value.describe())
             if type(found) is str:  # it may name an attribute, as in ``getattr(owner, name)``
                 self.t.guards.definitions.names.add(found)
             return found
@@ -148,7 +145,9 @@ class PythonSemantics:
             return value.specialise(self.t).obj
         if isinstance(value, SliceValue):
             value = ConstValue(self.concrete(value))
-        own_hash = self._own_hash(value) is not None
+        own_hash = value.own_special("__hash__") is not None
+        if isinstance(value, ConstValue):
+            own_hash |= value.own_special("__eq__") is not None
         if isinstance(value, TupleValue) and not own_hash:
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:
@@ -174,21 +173,10 @@ class PythonSemantics:
         except NotConstant:
             return self._identity_key(value)
 
-    @staticmethod
-    def _own_hash(value: Value) -> types.FunctionType | None:
-        """Return the ``__hash__`` written in Python that a value's class has, or None."""
-        if isinstance(value, ObjectValue | TupleValue):
-            return python_method(value.python_type(), "__hash__")
-        if isinstance(value, ConstValue | ClassValue):
-            return users_method(value.python_type(), "__hash__")
-        return None
-
     def hashed(self, value: Value) -> Value:
         """Apply ``hash``."""
-        own = self._own_hash(value)
-        if own is not None:
-            if isinstance(value, ObjectValue):
-                value.is_hashed = True
+        if (own := value.own_special("__hash__")) is not None:
+            value.is_hashed = True
             found = self.t.inline_object(own, [value])
             if isinstance(found, SymValue):
                 found = found.specialise(self.t)
@@ -263,11 +251,12 @@ class PythonSemantics:
     def contains(self, container: Value, item: Value) -> Value:
         """Return ``item in container``."""
         if isinstance(container, ConstValue | ClassValue):
+            if (own := container.own_special("__contains__")) is not None:
+                return ConstValue(self.t.inline_object(own, [container, item]).truth(self.t))
+            if container.own_special("__iter__") or container.own_special("__getitem__"):
+                return ConstValue(any(self.equal(v, item) for v in container.each(self.t)))
             if isinstance(item, TensorValue):
                 raise breaks.GraphBreak(breaks.DATA_BRANCH)
-            if users_method(type(container.obj), "__contains__") is not None:
-                found = container.method(self.t, "__contains__", [item], {})
-                return ConstValue(found.truth(self.t))
             return self.folded(operator.contains, container.obj, self.concrete(item))
         if isinstance(container, TensorValue):
             return self.t.output.call_torch("__contains__", [container, item], {}, method=True)
@@ -296,14 +285,21 @@ class PythonSemantics:
         """Apply ``operator.<name>``; see `Operators.binary`."""
         return self.operators.binary(name, left, right)
 
+    def divmod(self, left: Value, right: Value) -> Value:
+        """Apply ``divmod``."""
+        return self.operators.divmod(left, right)
+
     def index(self, value: Value) -> Value:
         """Apply ``operator.index``."""
         if isinstance(value, SymValue) and value.python_type() is int:
             return value
-        own = value.dunder(self.t, "__index__") if isinstance(value, ObjectValue) else None
-        if own is None:
+        if isinstance(value, ObjectValue):
+            own = value.dunder(self.t, "__index__") is not None
+        else:
+            own = value.own_special("__index__") is not None
+        if not own:
             return self.folded(operator.index, self.concrete(value))
-        found = own.call(self.t, [], {})
+        found = value.method(self.t, "__index__", [], {})
         return self.slot_result(value.python_type(), "__index__", found)
 
     def slot_result(self, kind: type, name: str, result: Value) -> Value:
@@ -332,7 +328,7 @@ class PythonSemantics:
         """Return the method written in Python that str, repr or ascii calls; None if none."""
         names = ("__str__", "__repr__") if function is str else ("__repr__",)
         if isinstance(value, ConstValue | ClassValue):
-            return users_method(value.python_type(), names[0])
+            return value.own_special(names[0])
         if isinstance(value, ExceptionValue):
             names = names[:1]  # str() of an exception does not ask for its repr()
         elif not isinstance(value, ObjectValue):
@@ -363,21 +359,14 @@ class PythonSemantics:
         """Apply ``format(value, spec)``."""
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, "Tensor.__format__()")
+        if (own := value.call_own(self.t, "__format__", ConstValue(spec))) is not None:
+            return own
+        if value.own_special("__str__") and _formats_text(value.python_type()):
+            value = self.convert_text(str, value)
         if isinstance(value, ObjectValue | ExceptionValue):
-            raw = python_method(value.cls, "__format__")
-            if raw is not None:
-                found = self.t.inline_object(raw, [value, ConstValue(spec)])
-                return self.slot_result(value.cls, "__format__", found)
             if spec:
                 self.fold(format, type(value.cls.__name__, (), {})(), spec)  # Python's own error
             value = self.convert_text(str, value)
-        if isinstance(value, ConstValue | ClassValue):
-            kind = value.python_type()
-            if (own := users_method(kind, "__format__")) is not None:
-                found = self.t.inline_object(own, [value, ConstValue(spec)])
-                return self.slot_result(kind, "__format__", found)
-            if type_lookup(kind, "__format__") is _FORMAT_OF_ENUM:
-                value = self.convert_text(str, value)
         return self.folded(format, self.concrete(value), spec)
 
     # -- iteration -----------------------------------------------------------------------------
@@ -414,6 +403,11 @@ class PythonSemantics:
 
 def _ascii(text: str) -> str:
     return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _formats_text(kind: type) -> bool:
+    """Return whether a class of members formats what ``str`` makes of them."""
+    return type_lookup(kind, "__format__") is vars(enum.Enum)["__format__"]
 
 
 @dataclass(frozen=True)

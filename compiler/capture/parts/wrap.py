@@ -61,7 +61,7 @@ from tc.compiler.capture.values.iterators import (
     SEQUENCE_ITERATORS,
     wrap_iterator,
 )
-from tc.compiler.capture.values.lookup import MISSING, field_names, is_struct_sequence
+from tc.compiler.capture.values.lookup import MISSING, field_names, is_struct_sequence, type_lookup
 from tc.compiler.capture.values.objects import (
     ClassValue,
     NNModuleValue,
@@ -208,8 +208,8 @@ def _tuple(t: Interpreter, obj: Any, source: Source) -> Value:
     t.guards.add("LENGTH", source, obj)
     if t.sizes.specified is not None:
         t.sizes.specified.note_fields(source, field_names(type(obj)))
-    slots = t.values.lazy_slots(obj, source)
-    if type(obj).__getitem__ is not tuple.__getitem__:
+    slots = t.values.lazy_slots(tuple.__iter__(obj), source)
+    if type_lookup(type(obj), "__getitem__") is not tuple.__getitem__:
         slots = [Lazy(item, _plain_item(source, i)) for i, item in enumerate(tuple.__iter__(obj))]
     return tuple_of(slots, type(obj), source, obj)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from tc.compiler.capture import breaks
@@ -105,6 +105,17 @@ class Value:
     def describe(self) -> str:
         """Describe the value for a message."""
         return self.source.pretty if self.source is not None else self.noun
+
+    def own_special(self, name: str) -> FunctionType | None:
+        """Return the special method of that name that its class defines in Python, or None."""
+        return None
+
+    def call_own(self, t: Interpreter, name: str, *args: Value) -> Value | None:
+        """Return the result of `own_special` of that name, or None if there is no such method."""
+        own = self.own_special(name)
+        if own is None:
+            return None
+        return t.python.slot_result(self.python_type(), name, t.inline_object(own, [self, *args]))
 
     # -- what can be done ------------------------------------------------------------------
     def attr(self, t: Interpreter, name: str) -> Value:

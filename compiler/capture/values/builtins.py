@@ -24,16 +24,17 @@ from tc.compiler.capture.values.builtin_arguments import bound_arguments
 from tc.compiler.capture.values.const import ConstMethod, ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
-from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue
 from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
 from tc.compiler.capture.values.number_objects import NumberObjectValue, base_of
-from tc.compiler.capture.values.objects import Attributed, NNModuleValue, ObjectValue, SuperValue
+from tc.compiler.capture.values.objects import Attributed, ClassValue, NNModuleValue, ObjectValue
 from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
+from tc.compiler.capture.values.super_calls import SuperValue
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.capture.values.tuple_objects import tuple_of
 from tc.compiler.core.table import Table
@@ -306,6 +307,11 @@ for _kind in (dict, collections.OrderedDict, collections.defaultdict):
 
 def _fromkeys(t: Interpreter, cls: type, args: Args, kwargs: Kwargs) -> Value:
     value = args[1] if len(args) > 1 else kwargs.get("value", ConstValue(None))
+    if cls not in DICT_KINDS:  # a subclass, which may define how items are stored
+        filled = t.instantiate(ClassValue(cls), [], {})
+        for key in args[0].each(t):
+            filled.set_item(t, key, value)
+        return filled
     made = t.values.dict_of((key, value) for key in args[0].each(t))
     made.kind = cls
     return made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import inspect
 import operator
 import types
 from collections.abc import Callable
@@ -14,7 +13,15 @@ import numpy as np
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import BY_EQUALITY
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
-from tc.compiler.capture.values.lookup import ITERABLE, has_any, users_method
+from tc.compiler.capture.values.lookup import (
+    ITERABLE,
+    MISSING,
+    has_any,
+    is_data_descriptor,
+    is_users_function,
+    type_lookup,
+    users_method,
+)
 from tc.compiler.core.sources import AttrSource, DictSource
 
 if TYPE_CHECKING:
@@ -36,6 +43,14 @@ LITERALS = (
 NUMBERS = (int, float, bool)
 #: types of constants that guards compare by identity; all others are compared by equality
 BY_IDENTITY = (types.CodeType, np.finfo, np.iinfo)
+#: what classes in C define for their instances
+BUILTIN_DESCRIPTORS = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
+)
 #: bound methods of objects implemented in C or in Python
 BOUND = (types.BuiltinMethodType, types.MethodType, types.MethodWrapperType)
 
@@ -60,26 +75,23 @@ class ConstValue(KnownObject):
     def describe(self) -> str:
         return repr(self.obj)
 
+    def own_special(self, name: str) -> types.FunctionType | None:
+        return users_method(type(self.obj), name)
+
     def truth(self, t: Interpreter) -> bool:
-        kind = type(self.obj)
-        if users_method(kind, "__bool__") or users_method(kind, "__len__"):
+        if any(map(self.own_special, ("__bool__", "__len__"))):
             return self.truth_by_class(t)
         return bool(self.obj)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if isinstance(self.obj, enum.Enum):
-            own = inspect.getattr_static(self.obj, name, None)
-            if isinstance(own, types.FunctionType | classmethod | staticmethod | property):
-                return t.attributes.bind_descriptor(self, type(self.obj), own, name)
-            if name in vars(self.obj) and name not in ENUM_PARTS:
-                return t.values.wrap(
-                    vars(self.obj)[name], AttrSource(t.values.source_of(self), name)
-                )
-            if own is None:
-                where = DictSource(t.values.source_of(self))
-                t.guards.add("NOT_CONTAINS", where, name)
+            member = _attr_of_member(t, self, name)
+            if member is not None:
+                return member
         found = t.python.fold(getattr, self.obj, name)
-        if isinstance(found, BOUND):
+        if isinstance(found, BOUND) and (
+            found.__self__ is self.obj or found.__self__ is type(self.obj)
+        ):
             return ConstMethod(self, name)
         return t.values.known(found)
 
@@ -88,6 +100,8 @@ class ConstValue(KnownObject):
             return t.inline_object(own, [self, *args], kwargs)
         if (known := METHODS_OF_CONSTANTS.get((type(self.obj), name))) is not None:
             return known(t, self.obj, args)
+        if (own := self.own_special(name)) is not None:
+            return t.inline_object(own, [self, *args], kwargs)
         try:
             plain = [_operand(t, a) for a in args]
             named = {k: _operand(t, v) for k, v in kwargs.items()}
@@ -102,17 +116,22 @@ class ConstValue(KnownObject):
         return t.python.folded(t.python.fold(getattr, self.obj, name), *plain, **named)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        if (own := users_method(type(self.obj), "__call__")) is not None:
+        if (own := self.own_special("__call__")) is not None:
             return t.inline_object(own, [self, *args], kwargs)
         return t.python.raise_(TypeError, f"{type(self.obj).__name__!r} object is not callable")
 
     def item(self, t: Interpreter, key: Value) -> Value:
-        return t.python.folded(operator.getitem, self.obj, t.python.concrete(key))
+        own = self.call_own(t, "__getitem__", key)
+        return own or t.python.folded(operator.getitem, self.obj, t.python.concrete(key))
 
     def length(self, t: Interpreter) -> Value:
-        return t.python.folded(len, self.obj)
+        return self.call_own(t, "__len__") or t.python.folded(len, self.obj)
 
     def iterate(self, t: Interpreter) -> Value:
+        if (own := self.call_own(t, "__iter__")) is not None:
+            return own
+        if self.own_special("__getitem__") and not hasattr(type(self.obj), "__iter__"):
+            return t.python.iterate_by_index(self)
         return t.python.constant_iterator(self.obj)
 
     def rebuild(self, r: ResidualInterface) -> None:
@@ -120,6 +139,38 @@ class ConstValue(KnownObject):
             r.e.load_const(self.obj)
         else:
             r.load_object(self.obj)
+
+
+def _attr_of_member(t: Interpreter, member: ConstValue, name: str) -> Value | None:
+    """Return an attribute of a member of an enumeration; None if it never changes.
+
+    What the program defines, a property or ``__getattr__``, is traced: it may read what changes.
+    """
+    kind, own = type(member.obj), type_lookup(type(member.obj), name)
+    if member.own_special("__getattribute__") is not None:
+        member.cannot(breaks.UNSUPPORTED_ATTR, f"{member.describe()}.{name}")
+    if isinstance(own, types.DynamicClassAttribute):  # a property that classes do not have
+        if is_users_function(own.fget):
+            return t.inline_object(own.fget, [member])
+        if name == "value":
+            name, own = "_value_", MISSING
+    stored = vars(member.obj)
+    if name in stored and not (own is not MISSING and is_data_descriptor(own)):
+        if name in ENUM_PARTS and is_constant_object(stored[name]):
+            return None
+        return t.values.wrap(stored[name], AttrSource(t.values.source_of(member), name))
+    if own is MISSING:
+        if name in stored:
+            return None
+        where = DictSource(t.values.source_of(member))
+        t.guards.add("NOT_CONTAINS", where, name)
+        fallback = member.own_special("__getattr__")
+        if fallback is None:
+            return None
+        return t.inline_object(fallback, [member, ConstValue(name)])
+    if isinstance(own, (types.DynamicClassAttribute, *BUILTIN_DESCRIPTORS)):
+        return None
+    return t.attributes.bind_descriptor(member, kind, own, name)
 
 
 class ConstMethod(Value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +148,9 @@ class TupleValue(SequenceValue):
         if name == "_fields" and fields:
             return t.values.known(fields)
         return super().attr(t, name)
+
+    def own_special(self, name: str) -> types.FunctionType | None:
+        return python_method(self.kind, name)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "numel" and self.kind is torch.Size:

@@ -13,7 +13,6 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
@@ -49,6 +48,11 @@ def _number(kind: type) -> Handler:
             returned = value.method(t, name, [], {})
             found = t.python.slot_result(value.cls, name, returned)
             return convert(t, [found], {})
+        for name in (f"__{kind.__name__}__", "__index__"):
+            if (own := value.call_own(t, name)) is not None:
+                return convert(t, [own], {})
+            if hasattr(value.python_type(), name):
+                break
         return t.python.folded(kind, *t.python.concrete_list(args))
 
     return convert
@@ -99,9 +103,7 @@ def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if any(isinstance(arg, TensorValue) for arg in args):  # tensors do not define it
         kinds = " and ".join(f"'{arg.python_type().__name__}'" for arg in args)
         t.python.raise_(TypeError, f"unsupported operand type(s) for divmod(): {kinds}")
-    quotient = t.python.binary("floordiv", *args)
-    rest = t.python.binary("mod", *args)
-    return TupleValue([quotient, rest])
+    return t.python.divmod(*args)
 
 
 @builtin(hash)
@@ -130,6 +132,8 @@ def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
         name = args[0].python_type().__name__
         t.python.raise_(TypeError, f"type {name} doesn't define __round__ method")
+    if args[0].own_special("__round__") is not None:
+        return args[0].method(t, "__round__", args[1:], kwargs)
     return t.python.folded(round, *t.python.concrete_list(args))
 
 

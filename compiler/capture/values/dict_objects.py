@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import collections
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.guards.facts import is_heap_type
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Lazy, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
-from tc.compiler.capture.values.dicts import DictValue, Entries
+from tc.compiler.capture.values.dicts import DictValue, Entries, merge
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
-from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.core.sources import CallSource, Source
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ class Storage(DictValue):
         super().__init__(entries, kind=kind)
         self.owner = owner
         self.source = owner.source
+
+    @property
+    def holder(self) -> Value:
+        return self.owner
 
     def replay(self, r: ResidualInterface) -> None:
         """Emit a refill of the object's items."""
@@ -65,6 +70,15 @@ class DictObjectValue(ObjectValue):
         def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
             if name == "__getitem__" and not self.storage.has(t, args[0]):
                 return self.missing(t, args[0])
+            if self.storage.kind is collections.OrderedDict and name in ORDERED:
+                return ORDERED[name](t, self, *args, **kwargs)
+            if (
+                name in ("copy", "__or__")
+                and type_lookup(self.cls, "__iter__") is not dict.__iter__
+            ):
+                plain = DictValue({})
+                merge(t, functools.partial(plain.put, t), dict, self, {})
+                return plain.method(t, name, args, kwargs)
             method = "update" if name == "__init__" else name
             return self.storage.method(t, method, args, kwargs)
 
@@ -78,6 +92,54 @@ class DictObjectValue(ObjectValue):
         r.load_object(self.cls)
         self.storage._build_map(r)
         r.e.call(2)
+
+
+# -- methods of OrderedDict, which call those that a subclass replaces ----------------------------
+def _update(
+    t: Interpreter, d: DictObjectValue, other: Value | None = None, /, **named: Value
+) -> Value:
+    own = d.own_special("__setitem__") is not None
+    put = d.set_item if own else d.storage.put
+    return merge(t, functools.partial(put, t), collections.OrderedDict, other, named)
+
+
+def _setdefault(
+    t: Interpreter, d: DictObjectValue, key: Value, default: Value | None = None
+) -> Value:
+    if t.python.contains(d, key).truth(t):
+        return d.item(t, key)
+    value = default if default is not None else ConstValue(None)
+    d.set_item(t, key, value)
+    return value
+
+
+def _copy(t: Interpreter, d: DictObjectValue) -> Value:
+    made = t.instantiate(ClassValue(d.cls), [], {})
+    for key in d.storage.keys(t):
+        made.set_item(t, key, d.item(t, key))
+    return made
+
+
+def _united(t: Interpreter, cls: type, left: Value, right: Value) -> Value:
+    made = t.instantiate(ClassValue(cls), [left], {})
+    merge(t, functools.partial(made.set_item, t), collections.OrderedDict, right, {})
+    return made
+
+
+def _ior(t: Interpreter, d: DictObjectValue, other: Value) -> Value:
+    _update(t, d, other)
+    return d
+
+
+ORDERED: dict[str, Callable[..., Value]] = {
+    "__init__": _update,
+    "update": _update,
+    "setdefault": _setdefault,
+    "copy": _copy,
+    "__or__": lambda t, d, other: _united(t, d.cls, d, other),
+    "__ror__": lambda t, d, other: _united(t, d.cls, other, d),
+    "__ior__": _ior,
+}
 
 
 def accepts(obj: Any) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
@@ -68,6 +70,11 @@ class DictValue(Value):
         return plain
 
     # -- access ----------------------------------------------------------------------------
+    @property
+    def holder(self) -> Value:
+        """The object that has these items."""
+        return self
+
     def whole(self, t: Interpreter) -> Entries:
         """Return the entries after guarding on the full list of keys."""
         if self.pending:
@@ -268,10 +275,15 @@ class DictView(Value):
         return super().method(t, name, args, kwargs)
 
     def children(self, t: Interpreter) -> list[Value]:
-        return [self.owner]
+        return [self.owner.holder]
 
     def rebuild(self, r: ResidualInterface) -> None:
-        r.call_method(self.owner, self.name, keep=True)
+        if self.owner.holder is self.owner:
+            r.call_method(self.owner, self.name, keep=True)
+            return
+        r.load_callable(vars(self.owner.kind)[self.name])  # which its class may replace
+        r.push(self.owner.holder)
+        r.e.call(1)
 
 
 class SizedIterator(SequenceIterator):
@@ -362,21 +374,50 @@ def _popitem(t: Interpreter, d: DictValue, last: Value | None = None) -> Value:
 
 
 def _update(t: Interpreter, d: DictValue, other: Value | None = None, /, **named: Value) -> Value:
-    other = getattr(other, "storage", other)
-    if isinstance(other, DictValue):
-        for key, value in zip(other.keys(t), other.values(t), strict=True):
-            d.put(t, key, value)
-    elif other is not None and hasattr(other.python_type(), "keys"):
-        for key in other.method(t, "keys", [], {}).unpack(t):
-            d.put(t, key, other.item(t, key))
+    return merge(t, functools.partial(d.put, t), d.kind, other, named)
+
+
+def merge(
+    t: Interpreter,
+    put: Callable[[Value, Value], None],
+    into: type,
+    other: Value | None,
+    named: Kwargs,
+) -> Value:
+    """Store what the constructor and ``update`` of a kind of dict take from their arguments."""
+    if isinstance(other, DictValue) or (other is not None and hasattr(other.python_type(), "keys")):
+        for key, value in items_to_merge(t, other, into):
+            put(key, value)
     elif other is not None:
-        _put_pairs(t, d, other.iterate(t))
+        _put_pairs(t, put, other.iterate(t))
     for name, value in named.items():
-        d.put(t, ConstValue(name), value)
+        put(ConstValue(name), value)
     return ConstValue(None)
 
 
-def _put_pairs(t: Interpreter, d: DictValue, pairs: Value) -> None:
+def items_to_merge(
+    t: Interpreter, mapping: Value, into: type = dict
+) -> Iterator[tuple[Value, Value]]:
+    """Yield the items that a dict takes from a mapping.
+
+    Those of a dict are copied, whatever its class defines, as long as it does not replace
+    ``__iter__``. Else, and where an OrderedDict takes them, ``keys`` and ``__getitem__`` are asked.
+    """
+    kind = mapping.python_type()
+    ordered = issubclass(into, collections.OrderedDict)
+    asks = ordered or type_lookup(kind, "__iter__") is not dict.__iter__
+    methods = [type_lookup(kind, name) for name in ("keys", "__getitem__")]
+    storage = getattr(mapping, "storage", mapping)
+    if isinstance(storage, DictValue) and not (
+        asks and any(isinstance(method, types.FunctionType) for method in methods)
+    ):
+        yield from zip(storage.keys(t), storage.values(t), strict=True)
+        return
+    for key in mapping.method(t, "keys", [], {}).unpack(t):
+        yield key, mapping.item(t, key)
+
+
+def _put_pairs(t: Interpreter, put: Callable[[Value, Value], None], pairs: Value) -> None:
     """Store pairs one by one, as they come: the first that is none ends it."""
     for place in itertools.count():
         try:
@@ -386,7 +427,7 @@ def _put_pairs(t: Interpreter, d: DictValue, pairs: Value) -> None:
         if len(pair) != 2:
             what = f"dictionary update sequence element #{place} has length {len(pair)}"
             t.python.raise_(ValueError, f"{what}; 2 is required")
-        d.put(t, *pair)
+        put(*pair)
 
 
 def _ior(t: Interpreter, d: DictValue, other: Value) -> Value:

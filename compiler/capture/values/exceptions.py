@@ -35,6 +35,10 @@ class ExceptionValue(Value):
     def python_type(self) -> type:
         return self.cls
 
+    def own_special(self, name: str) -> types.FunctionType | None:
+        raw = type_lookup(self.cls, name)
+        return raw if isinstance(raw, types.FunctionType) else None
+
     def describe(self) -> str:
         return self.cls.__name__
 

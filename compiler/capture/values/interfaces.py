@@ -422,6 +422,9 @@ class PythonInterface(Protocol):
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
 
+    def divmod(self, left: Value, right: Value) -> Value:
+        """Apply ``divmod``."""
+
     def convert_text(self, function: Callable[[Any], str], value: Value) -> Value:
         """Apply str, repr or ascii."""
 

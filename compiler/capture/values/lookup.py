@@ -48,10 +48,20 @@ def python_method(cls: type, name: str) -> types.FunctionType | None:
     return raw if isinstance(raw, types.FunctionType) else None
 
 
+def is_users_function(raw: Any) -> bool:
+    """Return whether an object is a function of the program, not of a library."""
+    return isinstance(raw, types.FunctionType) and not is_library(raw.__module__)
+
+
 def users_method(cls: type, name: str) -> types.FunctionType | None:
     """Return a method that a class of the program has, written in Python; None if it has none."""
-    raw = python_method(cls, name) if is_heap_type(cls) else None
-    return raw if raw is not None and not is_library(raw.__module__) else None
+    if not is_heap_type(cls):
+        return None
+    home = next((base for base in cls.__mro__ if name in base.__dict__), None)
+    if home is None or is_library(home.__module__):
+        return None
+    raw = home.__dict__[name]
+    return raw if isinstance(raw, types.FunctionType) else None
 
 
 def is_frozen_dataclass(cls: type) -> bool:

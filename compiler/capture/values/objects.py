@@ -16,6 +16,7 @@ from tc.compiler.capture.values.lookup import (
     MISSING,
     is_data_descriptor,
     is_library,
+    is_users_function,
     python_method,
     read_runs_python,
     type_lookup,
@@ -219,6 +220,10 @@ class ObjectValue(Attributed):
         return self.source.pretty if self.source else f"a {self.cls.__qualname__} object"
 
     # -- dunder methods --------------------------------------------------------------------
+    def own_special(self, name: str) -> types.FunctionType | None:
+        raw = type_lookup(self.cls, name)
+        return raw if isinstance(raw, types.FunctionType) else None
+
     def dunder(self, t: Interpreter, name: str) -> Value | None:
         """Return the bound special method, looked up on the class, or None."""
         raw = type_lookup(self.cls, name)
@@ -487,26 +492,22 @@ class ClassValue(KnownObject):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.instantiate(self, args, kwargs)
 
+    def own_special(self, name: str) -> types.FunctionType | None:
+        return users_method(type(self.obj), name)
+
     def item(self, t: Interpreter, key: Value) -> Value:
-        if users_method(type(self.obj), "__getitem__") is not None:
-            return self.method(t, "__getitem__", [key], {})
+        if (own := self.call_own(t, "__getitem__", key)) is not None:
+            return own
         raw = type_lookup(self.obj, "__class_getitem__")
-        own = raw.__func__ if isinstance(raw, classmethod) else None
-        if isinstance(own, types.FunctionType) and not is_library(own.__module__):
+        if isinstance(raw, classmethod) and is_users_function(raw.__func__):
             return self.attr(t, "__class_getitem__").call(t, [key], {})
         return t.python.folded(operator.getitem, self.obj, t.python.concrete(key))
 
     def iterate(self, t: Interpreter) -> Value:
-        if users_method(type(self.obj), "__iter__") is not None:
-            return self.method(t, "__iter__", [], {}).iterate(t)
-        return t.python.folded(list, self.obj).iterate(t)
+        return self.call_own(t, "__iter__") or t.python.folded(list, self.obj).iterate(t)
 
     def length(self, t: Interpreter) -> Value:
-        kind = type(self.obj)
-        if users_method(kind, "__len__") is not None:
-            found = self.method(t, "__len__", [], {})
-            return t.python.slot_result(kind, "__len__", found)
-        return t.python.folded(len, self.obj)
+        return self.call_own(t, "__len__") or t.python.folded(len, self.obj)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         meta = python_method(type(self.obj), name)
@@ -556,45 +557,3 @@ class PythonModuleValue(Value):
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
-
-
-class SuperValue(Value):
-    """``super(cls, owner)``."""
-
-    noun = "super()"
-
-    def __init__(self, cls: type, owner: Value) -> None:
-        self.cls = cls
-        self.owner = owner
-
-    def python_type(self) -> type:
-        return super
-
-    def attr(self, t: Interpreter, name: str) -> Value:
-        start = self.owner.obj if isinstance(self.owner, ClassValue) else self.owner.python_type()
-        if self.cls not in start.__mro__:  # in a method of a metaclass
-            self.cannot(breaks.UNSUPPORTED_ATTR, f"super().{name} of a class")
-        raw = type_lookup(start, name, after=self.cls)
-        own = start.__mro__.index(self.cls)
-        mro = start.__mro__[own + 1 :]
-        stored = t.effects.class_attribute(mro, name)
-        if stored is not None:
-            return stored
-        if raw is MISSING:
-            return t.python.raise_(AttributeError, f"'super' object has no attribute '{name}'")
-        if not hasattr(type(raw), "__get__"):
-            home = next(base for base in mro if name in base.__dict__)
-            source = t.values.source_of(t.values.known(home))
-            return t.values.wrap(raw, AttrSource(source, name))
-        if isinstance(self.owner, ClassValue):
-            return t.attributes.bind_class_attr(self.owner, raw, name)
-        return t.attributes.bind_descriptor(self.owner, start, raw, name, inherited=True)
-
-    def children(self, t: Interpreter) -> list[Value]:
-        return [self.owner]
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        r.load_callable(super)
-        r.load_object(self.cls)
-        r.push(self.owner)
-        r.e.call(2)

@@ -49,6 +49,8 @@ def slot_result(t: Interpreter, kind: type, name: str, result: Value) -> Value:
             found = result.python_type().__name__
             t.python.raise_(TypeError, f"iter() returned non-iterator of type '{found}'")
         return result
+    if name not in SLOTS:
+        return result
     use, wanted = SLOTS[name]
     if name == "__len__":
         result = t.python.index(result)

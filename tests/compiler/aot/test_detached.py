@@ -85,3 +85,24 @@ def test_a_view_that_is_returned_has_the_gradient_of_what_made_it(program, backe
         found.append((result, x.grad, [value.is_leaf for value in values]))
     assert found[0][2] == found[1][2]
     torch.testing.assert_close(*(one[:2] for one in found))
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+@pytest.mark.parametrize("grad", [True, False])
+def test_detached_outputs_are_no_views(leaf, grad):
+    """`detach_()` refuses views, so that a state which is returned detached has to be none."""
+
+    def detached(x):
+        return x.detach(), x[0].detach(), x.T.detach(), x.view(-1)[1:].detach(), x.detach()[0]
+
+    given = torch.ones(3, 4).requires_grad_(grad)
+    given = given if leaf else given * 1
+    found, wanted = tc.compile(detached)(given), detached(given)
+    for one, other in zip(found, wanted, strict=True):
+        assert one._is_view() == other._is_view()
+        assert one.data_ptr() == other.data_ptr()
+        version = given._version
+        one.add_(1)
+        assert given._version == version + 1
+    for one in found[:-1]:
+        assert one.detach_() is one

@@ -384,3 +384,19 @@ def test_results_of_torch_live_across_breaks_without_another():
         x = torch.randn(n, 3)
         torch.testing.assert_close(compiled(x), program(x))
     assert tc.counters["graph_break"] == {"graph_break() was called": 2}  # fixed sizes, then not
+
+
+@pytest.mark.parametrize("names", [("__iter__",), ("__iter__", "__getitem__"), ("__len__",)])
+def test_items_of_an_input_are_read_past_its_own_methods(names):
+    replaced = {
+        "__iter__": lambda self: iter((7, 8)),
+        "__getitem__": lambda self, index: 9,
+        "__len__": lambda self: 5,
+    }
+    cls = type("Replaced", (tuple,), {name: replaced[name] for name in names})
+
+    def read(x, c):
+        return x * c[0], list(c), 2 in c, c == (1, 2, 3), len(c), list(tuple.__iter__(c)), hash(c)
+
+    found = tc.compile(read, backend="eager")(torch.ones(2), cls((1, 2, 3)))
+    assert _shown(found) == _shown(read(torch.ones(2), cls((1, 2, 3))))
