@@ -30,13 +30,13 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue, items_for
-from tc.compiler.capture.values.lookup import MISSING, full_name, python_method, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, full_name, type_lookup
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
 from tc.compiler.capture.values.sets import SetValue, set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
-from tc.compiler.capture.values.subclasses import SubclassValue, own_method
+from tc.compiler.capture.values.subclasses import SubclassValue
 from tc.compiler.capture.values.tensor import NodeValue, TensorValue, decided
 
 if TYPE_CHECKING:
@@ -83,19 +83,15 @@ class Operators:
         """Apply ``operator.<name>``."""
         function = getattr(operator, name)
         value = decided(self.t, value)
-        if isinstance(value, SubclassValue):
-            own = self._own_operator(value, f"__{name}__")
-            if own is not None:
-                return self.t.inline_object(own, [value])
+        own = value.own_special(f"__{name}__")
+        if own is not None:
+            return self.t.inline_object(own, [value])
         if isinstance(value, NodeValue):
             return self.t.output.call_torch(function, [value], {})
         if isinstance(value, ArrayValue):
             return value.method(self.t, f"__{name}__", [], {})
-        if isinstance(value, ObjectValue) or value.own_special(f"__{name}__"):
+        if isinstance(value, ObjectValue):
             return value.method(self.t, f"__{name}__", [], {})
-        own = self._own_operator(value, f"__{name.rstrip('_')}__")
-        if own is not None:
-            return self.t.inline_object(own, [value])
         return self.python.folded(function, self.python.concrete(value))
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
@@ -228,7 +224,7 @@ class Operators:
         for owner, method, argument in attempts:
             if isinstance(owner, OpaqueValue) and not only_objects(owner, method):
                 owner.cannot(breaks.UNSUPPORTED_OP, f"{owner.describe()}.{method}")
-            raw = self._own_operator(owner, method)
+            raw = owner.own_special(method)
             if raw is None or (owner is right and self._tensor_asks(left, right)):
                 continue
             if plain == "mod" and owner is right and issubclass(left.python_type(), str | bytes):
@@ -284,16 +280,6 @@ class Operators:
                 what = f"{cls.__qualname__}.__eq__, which is not written in Python,"
                 raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what)
         return None
-
-    def _own_operator(self, owner: Value, method: str) -> types.FunctionType | None:
-        """Return an operator method that a class written by users has."""
-        if isinstance(owner, ConstValue | ClassValue):
-            return owner.own_special(method)
-        kind = owner.python_type() if isinstance(owner, OWNERS) else tuple
-        if kind is tuple:
-            return None
-        look_up = own_method if isinstance(owner, SubclassValue) else python_method
-        return look_up(kind, method)
 
     def _container_operator(self, name: str, left: Value, right: Value) -> Value:
         method = f"__{name.rstrip('_')}__"

@@ -36,8 +36,7 @@ class ExceptionValue(Value):
         return self.cls
 
     def own_special(self, name: str) -> types.FunctionType | None:
-        raw = type_lookup(self.cls, name)
-        return raw if isinstance(raw, types.FunctionType) else None
+        return python_method(self.cls, name)
 
     def describe(self) -> str:
         return self.cls.__name__

@@ -221,8 +221,7 @@ class ObjectValue(Attributed):
 
     # -- dunder methods --------------------------------------------------------------------
     def own_special(self, name: str) -> types.FunctionType | None:
-        raw = type_lookup(self.cls, name)
-        return raw if isinstance(raw, types.FunctionType) else None
+        return python_method(self.cls, name)
 
     def dunder(self, t: Interpreter, name: str) -> Value | None:
         """Return the bound special method, looked up on the class, or None."""

@@ -182,6 +182,9 @@ class SubclassValue(TensorValue):
             return t.values.known(held)
         self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.kind.__name__}.{name}")
 
+    def own_special(self, name: str) -> types.FunctionType | None:
+        return own_method(self.kind, name)
+
     def _missing(self, t: Interpreter, name: str) -> Value:
         fallback = own_method(self.kind, "__getattr__")
         if fallback is not None:
