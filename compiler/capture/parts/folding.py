@@ -36,10 +36,9 @@ def _is_users(frame: types.FrameType) -> bool:
     Python's own library generates the modules of named tuples.
     """
     module = frame.f_globals.get("__name__")
-    if not isinstance(module, str) or module.startswith("namedtuple_"):
-        return False
-    package = module.partition(".")[0]
-    return package not in _OWN and not is_library(package)
+    package = str(module).partition(".")[0]
+    generated = package.startswith("namedtuple_")
+    return not (generated or package in _OWN or is_library(package))
 
 
 def without_user_code(

@@ -23,6 +23,7 @@ def value_of(argument):
     return 2.0 if kind == "number" else None
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("op", list(ROWS), ids=str)
 def test_rows_against_eager(op):
     torch.manual_seed(0)

@@ -284,6 +284,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(
     ("function", "args"), PROGRAMS, ids=[f"{i}-{f.__name__}" for i, (f, _) in enumerate(PROGRAMS)]
 )
@@ -291,6 +292,7 @@ def test_static(function, args):
     check(function, args)
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(
     ("function", "args"), PROGRAMS, ids=[f"{i}-{f.__name__}" for i, (f, _) in enumerate(PROGRAMS)]
 )

@@ -14,6 +14,7 @@ SHAPES = ((5,), (4, 5), (3, 5, 2, 4))
 CASES = list(product(SHAPES, range(3), (True, False), (torch.float32, torch.bfloat16)))
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(("shape", "reduction", "weighted", "dtype"), CASES)
 def test_gradient_of_nll_loss(
     shape: tuple[int, ...], reduction: int, weighted: bool, dtype: torch.dtype

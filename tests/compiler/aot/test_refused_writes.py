@@ -149,6 +149,7 @@ def outcome(fn):
     return result.detach(), x.grad
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("backend", ["eager", None])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_write_is_refused_where_eager_refuses_it(name, backend):

@@ -42,6 +42,7 @@ def graphs():
     return tc.counters["stats"]["unique_graphs"]
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("trains", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_unbacked_size_has_one_code_for_0_1_and_more(name, trains):

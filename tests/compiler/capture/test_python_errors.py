@@ -71,6 +71,7 @@ def catching(statement):
     return space["f"]
 
 
+@pytest.mark.sample(50)
 @pytest.mark.parametrize("statement", [*CALLS, *STATEMENTS])
 def test_errors_are_pythons_and_can_be_caught(statement):
     function, x = catching(statement), torch.ones(2)

@@ -134,6 +134,7 @@ REPLACED = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("length", [2, 3, 4, 7])
 def test_reductions_of_rows_of_which_some_are_replaced(name, length):

@@ -44,7 +44,7 @@ def _library(name: str) -> str:
     return found.stdout.strip()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow  # Python under AddressSanitizer, of which `make sanitize` has more
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_a_tile_reads_only_what_is_needed(dtype: str, tmp_path: Path) -> None:
     preload = [_library("libasan.so"), _library("libstdc++.so")]

@@ -225,6 +225,7 @@ def program_of(read: Callable[[], Any]) -> Callable[[torch.Tensor], Any]:
     return names["program"]  # type: ignore[no-any-return]
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("name", READS)
 def test_each_call_runs_them(name: str) -> None:
     program = program_of(READS[name])
@@ -240,6 +241,7 @@ INLINED = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", INLINED)
 def test_what_operators_call_is_traced(name: str) -> None:
     compiled = tc.compile(program_of(READS[name]), backend="eager", fullgraph=True)

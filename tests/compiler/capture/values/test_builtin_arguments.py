@@ -40,6 +40,7 @@ def test_each_builtin_that_is_traced_has_a_signature():
     assert not [obj for obj in _handled().values() if signature_of(obj) is None]
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("function", PARAMETERS, ids=lambda function: function.__qualname__)
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
 def test_the_table_refuses_what_python_refuses(function, count):

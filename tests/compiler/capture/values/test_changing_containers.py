@@ -285,6 +285,7 @@ def _outcome(function: Any, make: Callable[[], Any] | None) -> Any:
     return found, [_state(one) for one in given]
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize(("program", "make"), CASES, ids=lambda part: part and part.__name__)
 def test_program(program, make):
     compiled = tc.compile(program, backend="eager")

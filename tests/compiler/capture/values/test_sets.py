@@ -74,6 +74,7 @@ def _typed(value):
     return type(value).__name__, value
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("seed", range(40))
 def test_sets_are_pythons(seed):
     rng = random.Random(f"sets {seed}")
