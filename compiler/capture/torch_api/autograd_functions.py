@@ -76,7 +76,11 @@ def _function_of(
 
 
 class ContextValue(Value):
-    """The ``ctx`` of a forward or backward."""
+    """The ``ctx`` of a forward or backward.
+
+    Attributes:
+        materializes: whether backward gets zeros in place of gradients that are not there.
+    """
 
     noun = "the context of an autograd.Function"
 
@@ -84,6 +88,7 @@ class ContextValue(Value):
         self.saved: list[Value] = []
         self.dirty: list[Value] = []
         self.non_differentiable: list[Value] = []
+        self.materializes = True
         self.attributes: dict[str, Value] = {"needs_input_grad": ConstValue(needs)}
 
     def python_type(self) -> type:
@@ -116,8 +121,7 @@ class ContextValue(Value):
         return note
 
     def _materialize(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        if not args[0].truth(t):
-            self.cannot(breaks.UNSUPPORTED_CALL, "ctx.set_materialize_grads(False)")
+        self.materializes = args[0].truth(t)
         return ConstValue(None)
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
@@ -216,6 +220,10 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
             result = _forward(t, cls, context, inner, kwargs)
         results = _results(t, result)
         outputs = [one for one in results if isinstance(one, TensorValue)]
+        if len(outputs) > 1 and not context.materializes:
+            # Which of the gradients are None is known when backward runs; a single one is not.
+            what = "ctx.set_materialize_grads(False) with several outputs"
+            context.cannot(breaks.UNSUPPORTED_CALL, what)
         with new_scope(t) as backward:
             _backward(t, cls, context, results, flat, args, backward)
         saved = list(backward.lifted)

@@ -224,3 +224,44 @@ def test_backward_gets_a_gradient_of_each_result(place):
             y.sum().backward()
         found.append((y.tolist(), y.requires_grad, x.grad is not None and x.grad.tolist()))
     assert found[0] == found[1] == found[2]
+
+
+class Unfilled(torch.autograd.Function):
+    """Asks for None in place of gradients that are not there; a single one always is."""
+
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None if grad is None else grad * 2 * ctx.saved_tensors[0]
+
+
+class UnfilledPair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, one, other):
+        return (5 if one is None else one * 2) + (100 if other is None else other * 3)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize(("function", "whole"), [(Unfilled, True), (UnfilledPair, False)])
+def test_gradients_that_are_not_there(function, whole, backend):
+    def program(x):
+        made = function.apply(x)
+        return (made if whole else made[0]).sin().sum()
+
+    x = torch.randn(4, requires_grad=True)
+    compiled = tc.compile(program, fullgraph=whole, backend=backend)
+    grads = [torch.autograd.grad(call(x), x)[0] for call in (program, compiled)]
+    torch.testing.assert_close(*grads)
