@@ -15,7 +15,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import torch
@@ -391,6 +391,19 @@ NAMES: dict[str, Any] = {
 """What printed guards may name besides ``L`` and ``G``."""
 
 
+def _writes_itself(cls: type) -> bool:
+    """Return whether ``repr`` runs code that the program has written, which a message must not.
+
+    Python generates that of data classes.
+    """
+    home = next(base for base in cls.__mro__ if "__repr__" in base.__dict__)
+    written = vars(home)["__repr__"]
+    if not isinstance(written, types.FunctionType) or is_dataclass(home):
+        return False
+    package = home.__module__.partition(".")[0]
+    return package not in sys.stdlib_module_names
+
+
 class _Short(reprlib.Repr):
     """Values in a few words, those inside of containers, too."""
 
@@ -402,6 +415,8 @@ class _Short(reprlib.Repr):
             return f"{type(x).__name__} {dtype}{shape}"
         if isinstance(x, type) or callable(x) or isinstance(x, torch.nn.Module):
             return label_of(x)
+        if _writes_itself(type(x)):
+            return f"<{type(x).__qualname__} object>"
         return _LINES.sub(" ", super().repr1(x, level))
 
 

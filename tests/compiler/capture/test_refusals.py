@@ -1,5 +1,6 @@
 """Why entries of a code object refuse a call: all of it for the newest, enough for the others."""
 
+import dataclasses
 from types import CodeType
 
 import numpy
@@ -63,9 +64,26 @@ def test_items_that_change_alike_count_once():
     assert (nearest, len(failures)) == (0, 4)
 
 
+class Written:
+    """Counts how often it is written."""
+
+    times = 0
+
+    def __repr__(self):
+        Written.times += 1
+        return "written"
+
+
+@dataclasses.dataclass
+class Data:
+    number: int
+
+
 @pytest.mark.parametrize(
     "value, text",
     [
+        ([Written()], "[<Written object>]"),
+        ({"data": Data(3)}, "{'data': Data(number=3)}"),
         ((torch.ones(2, 3), None), "(Tensor float32[2, 3], None)"),
         ({"k": [torch.ones(1)]}, "{'k': [Tensor float32[1]]}"),
         (["a\n  b"], r"['a\n  b']"),
@@ -74,6 +92,7 @@ def test_items_that_change_alike_count_once():
 )
 def test_values_are_told_in_a_line_at_any_depth(value, text):
     assert brief(value) == text
+    assert Written.times == 0
 
 
 def test_an_old_entry_that_differs_elsewhere_is_still_told_apart():
