@@ -109,6 +109,10 @@ class Operators:
         found = self._user_binary(name, left, right)
         if found is not None:
             return found
+        merges = name in ("or_", "ior")
+        if merges and isinstance(left, DictObjectValue):
+            method = f"__{name.rstrip('_')}__"
+            return left.method(self.t, method, [right], {})
         if isinstance(left, NodeValue) or isinstance(right, NodeValue):
             return self._node_binary(name, left, right)
         found = self._equal_of_kinds(name, left, right) if name in ("eq", "ne") else None
@@ -120,10 +124,11 @@ class Operators:
         if (
             isinstance(right, SetValue)
             and isinstance(left, ConstValue)
-            and (type(left.obj) is frozenset)
+            and type(left.obj) is frozenset
         ):
             left = set_from(self.t, left, frozenset)
-        if isinstance(left, SetValue) or (isinstance(left, DictValue) and name in ("or_", "ior")):
+        merged = merges and isinstance(left, DictValue)
+        if merged or isinstance(left, SetValue):
             return self._container_operator(name, left, right)
         if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
             found = self._sequence_binary(name, left, right)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.guards.facts import BY_EQUALITY
+from tc.compiler.capture.guards.facts import BY_EQUALITY, brief, is_heap_type
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.lookup import (
     ITERABLE,
@@ -73,7 +73,8 @@ class ConstValue(KnownObject):
     noun = "a constant"
 
     def describe(self) -> str:
-        return repr(self.obj)
+        own = is_heap_type(type(self.obj))
+        return brief(self.obj) if own else repr(self.obj)
 
     def own_special(self, name: str) -> types.FunctionType | None:
         return users_method(type(self.obj), name)

@@ -80,7 +80,8 @@ class DictObjectValue(ObjectValue):
                 merge(t, functools.partial(plain.put, t), dict, self, {})
                 return plain.method(t, name, args, kwargs)
             method = "update" if name == "__init__" else name
-            return self.storage.method(t, method, args, kwargs)
+            found = self.storage.method(t, method, args, kwargs)
+            return self if found is self.storage else found
 
         return LambdaValue(run, f"{self.cls.__name__}.{name}")
 

@@ -1,6 +1,7 @@
 """Subclasses of dict and OrderedDict that replace methods: which of them Python calls."""
 
 import collections
+import operator
 
 import pytest
 import torch
@@ -109,3 +110,33 @@ def test_methods_that_a_subclass_replaces_are_called_where_python_calls_them(bas
         if found != given:
             different[name] = given, found
     assert not different
+
+
+class Merged(dict):
+    """Adds nothing."""
+
+
+class MergedInOrder(collections.OrderedDict):
+    """Adds nothing."""
+
+
+MERGES = {
+    "two": lambda x, d: d | {"z": 4},
+    "itself": lambda x, d: d | d,
+    "from the right": lambda x, d: {"z": 1} | d,
+    "in place": lambda x, d: operator.ior(d, {"z": x.shape[0]}),
+    "pairs in place": lambda x, d: operator.ior(d, [("z", 3)]),
+}
+
+
+@pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
+@pytest.mark.parametrize("kind", [Merged, MergedInOrder])
+def test_dicts_are_merged(kind, merge):
+    def program(x, given):
+        return x + 1, merge(x, given), merge(x, kind(a=1))
+
+    x = torch.ones(2)
+    want = program(x, kind(b=2))
+    got = tc.compile(program, backend="eager", fullgraph=True)(x, kind(b=2))
+    assert repr(got) == repr(want)
+    assert [type(one) for one in got] == [type(one) for one in want]
