@@ -97,8 +97,6 @@ class ConstValue(KnownObject):
         return t.values.known(found)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if (own := users_method(type(self.obj), name)) is not None:
-            return t.inline_object(own, [self, *args], kwargs)
         if (known := METHODS_OF_CONSTANTS.get((type(self.obj), name))) is not None:
             return known(t, self.obj, args)
         if (own := self.own_special(name)) is not None:
