@@ -32,7 +32,7 @@ from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import OFF
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
 from tc.compiler.core.memory import share_storage
-from tc.compiler.core.sources import CallSource, Source
+from tc.compiler.core.sources import AttrSource, CallSource, Source
 from tc.compiler.core.symbolic import hint
 
 if TYPE_CHECKING:
@@ -267,6 +267,10 @@ READ_AS: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
+#: functions that write to their first operand
+FILLS = frozenset(("copyto", "fill_diagonal", "place", "put", "putmask"))
+
+
 class NumpyFunctionValue(Value):
     """A function of numpy that ``torch._numpy`` implements on tensors."""
 
@@ -299,6 +303,12 @@ class NumpyFunctionValue(Value):
             return t.python.folded(self.obj, *plain, **named)
         given = t.values.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
         out = kwargs.get("out")
+        written = [out]
+        if self.name in FILLS:
+            written += args[:1]
+        arrays = (one for one in written if isinstance(one, ArrayValue))
+        if not all(one.writeable for one in arrays):
+            self.cannot(breaks.UNSUPPORTED_CALL, f"numpy.{self.name} into a read-only array")
         t.guards.aliasing_matters |= out is not None
         call = _Call(self.obj, args, kwargs, f"numpy.{self.name}")
         found = _record(t, numpy_call, (self.name, *given), self.name not in MAKERS, call)
@@ -552,7 +562,11 @@ def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:
     t.guards.add("TYPE", source, type(obj))
     if isinstance(obj, np.generic):
         return GivenScalar(obj, given, source)
-    return ArrayValue(given(), False, source)
+    value = ArrayValue(given(), False, source)
+    value.writeable = obj.flags.writeable
+    where = AttrSource(AttrSource(source, "flags"), "writeable")
+    t.guards.add("EQUALS", where, value.writeable)
+    return value
 
 
 def array_of(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:

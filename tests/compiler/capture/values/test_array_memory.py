@@ -107,3 +107,29 @@ def test_large_arrays_share_memory_alike(name):
 
     compiled = tc.compile(program, backend="eager")
     assert np.array_equal(compiled(torch.ones(2))[1], program(torch.ones(2))[1])
+
+
+WRITES = {
+    "an item": "a[0] = 7", "in place": "a += 1", "a view": "v = a[1:]; v[0] = 9",
+    "sort": "a.sort()", "fill": "a.fill(3)", "out": "np.add(a, 1, out=a)",
+    "copyto": "np.copyto(a, 5.0)", "mask": "a[a > 0] = 4", "transposed": "a.T[0] = 4",
+    "a copy": "b = a + 1; b[0] = 5",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("order", [(True, False, True), (False, True, False)])
+def test_arrays_that_are_read_only_are_not_written(text: str, order: tuple[bool, ...]) -> None:
+    names: dict[str, Any] = {"np": np}
+    exec(f"def program(x, a):\n    {text}\n    return x + 1, a\n", names)
+    found = []
+    for call in (names["program"], tc.compile(names["program"], backend="eager")):
+        for writeable in order:
+            array = np.array([2.0, 1.0])
+            array.flags.writeable = writeable
+            try:
+                seen = call(torch.ones(2), array)[1]
+                found.append((seen.tolist(), seen.flags.writeable))
+            except ValueError as error:
+                found.append((str(error), array.tolist()))
+    assert found[:3] == found[3:]
