@@ -49,8 +49,13 @@ from tc.minifier.__main__ import main
     ],
 )
 def test_wrong_usage_is_one_sentence(
-    arguments: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     script = written(tmp_path, SMALL)
     names = {"SCRIPT": script, "FOLDER": tmp_path / "d", "MINE": tmp_path / "mine.py",
              "BROKEN": tmp_path / "broken.py", "BINARY": tmp_path / "binary.py",
