@@ -90,8 +90,10 @@ def _modulus(value: Expr, variable: Index) -> int:
 def _moved(
     statements: Iterable[Statement], variable: Index, place: Index, suffix: str
 ) -> Iterator[Statement]:
-    """Yield the statements for another position, with values named anew and tests resolved."""
-    moves = {variable.terms[0][0][0]: place}
+    """Yield the statements for another position, with values renamed and tests resolved."""
+    atom = ix.atom_of(variable)
+    assert atom is not None
+    moves = {atom: place}
     names = {s.name for s in statements if isinstance(s, Let)}
 
     def change(node: Expr) -> Expr:

@@ -38,13 +38,13 @@ def test_recompiles_for_a_held_size_are_one_finding(
     log = Compiler(tmp_path).start()
     for number in range(1, recompiles + 1):
         if number == 1:
-            told = again(1, "a fixed size", "check_tensor(L['x'], size=[7, 4])", SEEN)
+            said = again(1, "a fixed size", "check_tensor(L['x'], size=[7, 4])", SEEN)
         else:
             condition = f"x.shape[0] == {6 + number}"
-            told = again(number, "a condition on sizes", condition, NEEDED)
+            said = again(number, "a condition on sizes", condition, NEEDED)
         value = 7 + number
         created = ev.CreateSymbol("s0", str(value), f"VR[{value}, {value}]", SOURCE)
-        log.say(told, number).start(number).say(created, number)
+        log.say(said, number).start(number).say(created, number)
         log.say(guards(value, (MODEL, NEEDED) if named else None), number)
     (finding,) = [one for one in log.end().findings if one.code == "TC201"]
     assert finding.title == "x.shape[0] is held to one number"

@@ -343,6 +343,18 @@ def is_heap_type(cls: type) -> bool:
     return bool(cls.__flags__ & 1 << 9)  # Py_TPFLAGS_HEAPTYPE
 
 
+#: PyTorch and Python's own library: their functions and methods are not guarded one by one
+LIBRARIES = frozenset(("torch", *sys.stdlib_module_names))
+
+
+def is_library(module: str | None) -> bool:
+    """Return whether a module's functions and classes are assumed never to change.
+
+    Code that was executed without a module (``exec`` with names of its own) has None.
+    """
+    return module is not None and module.partition(".")[0] in LIBRARIES
+
+
 def fits_bits(value: Any, bits: int) -> bool:
     """Return whether a value is an integer, no bool, from -2**bits to 2**bits - 1."""
     return type(value) is int and -1 <= value >> bits <= 0
@@ -400,8 +412,7 @@ def _writes_itself(cls: type) -> bool:
     written = vars(home)["__repr__"]
     if not isinstance(written, types.FunctionType) or is_dataclass(home):
         return False
-    package = home.__module__.partition(".")[0]
-    return package not in sys.stdlib_module_names
+    return not is_library(home.__module__)
 
 
 class _Short(reprlib.Repr):

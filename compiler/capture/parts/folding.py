@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.lookup import is_library
+from tc.compiler.capture.guards.facts import is_library
 
 #: builtin functions, and types whose operations run no code of a program
 _BUILTIN = (types.BuiltinFunctionType, types.MethodWrapperType)

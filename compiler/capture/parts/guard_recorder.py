@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.guards.definitions import Definitions, is_changeable, is_definition
+from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.guards.guard_list import GuardList
 from tc.compiler.capture.parts import reads
 from tc.compiler.capture.parts.identity import Identities
 from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.lookup import is_library
 from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import (

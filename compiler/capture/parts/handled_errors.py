@@ -17,9 +17,10 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.parts.reads import names
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.lookup import is_library, python_method
+from tc.compiler.capture.values.lookup import python_method
 from tc.compiler.capture.values.numbers import is_whole
 
 if TYPE_CHECKING:

@@ -35,7 +35,6 @@ from tc.compiler.capture.values.lookup import (
     full_name,
     has_any,
     is_frozen_dataclass,
-    python_method,
     type_lookup,
 )
 from tc.compiler.capture.values.numbers import known_number
@@ -327,13 +326,11 @@ class PythonSemantics:
     ) -> types.FunctionType | None:
         """Return the method written in Python that str, repr or ascii calls; None if none."""
         names = ("__str__", "__repr__") if function is str else ("__repr__",)
-        if isinstance(value, ConstValue | ClassValue):
-            return value.own_special(names[0])
-        if isinstance(value, ExceptionValue):
-            names = names[:1]  # str() of an exception does not ask for its repr()
+        if isinstance(value, ConstValue | ClassValue | ExceptionValue):
+            names = names[:1]  # their str() does not ask for a repr() that is defined in Python
         elif not isinstance(value, ObjectValue):
             return None
-        return next(filter(None, (python_method(value.cls, name) for name in names)), None)
+        return next(filter(None, map(value.own_special, names)), None)
 
     def _own_text(self, method: types.FunctionType, value: Value) -> Value:
         """Call a ``__str__`` or ``__repr__``.

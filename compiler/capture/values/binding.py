@@ -7,10 +7,11 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.lookup import MISSING, is_library, python_method, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
 from tc.compiler.capture.values.objects import Attributed, ClassValue
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import AttrSource, Source

@@ -154,7 +154,7 @@ def _attr_of_member(t: Interpreter, member: ConstValue, name: str) -> Value | No
         if name == "value":
             name, own = "_value_", MISSING
     stored = vars(member.obj)
-    if name in stored and not (own is not MISSING and is_data_descriptor(own)):
+    if name in stored and not is_data_descriptor(own):
         if name in ENUM_PARTS and is_constant_object(stored[name]):
             return None
         return t.values.wrap(stored[name], AttrSource(t.values.source_of(member), name))

@@ -7,10 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import Handler, handles
-from tc.compiler.capture.values.lookup import is_library
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import collections
-import sys
 import types
 from typing import Any
 
 import torch
 
-from tc.compiler.capture.guards.facts import is_heap_type
+from tc.compiler.capture.guards.facts import is_heap_type, is_library
 
 MISSING: Any = object()
 #: methods one of which the class of an iterable has
@@ -18,9 +17,6 @@ ITERABLE = ("__iter__", "__getitem__")
 _MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
 #: what the class of a named tuple that is written in Python has for each field
 FIELD = type(vars(collections.namedtuple("Any", "field"))["field"])
-
-#: PyTorch and Python's own library: their functions and methods are not guarded one by one
-LIBRARIES = frozenset(("torch", *sys.stdlib_module_names))
 
 
 def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
@@ -32,14 +28,6 @@ def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return MISSING
-
-
-def is_library(module: str | None) -> bool:
-    """Return whether a module's functions and classes are assumed never to change.
-
-    Code that was executed without a module (``exec`` with names of its own) has None.
-    """
-    return module is not None and module.partition(".")[0] in LIBRARIES
 
 
 def python_method(cls: type, name: str) -> types.FunctionType | None:

@@ -41,10 +41,10 @@ class NumberObjectValue(ConstValue):
         raw = type_lookup(type(self.obj), name)
         held = getattr(self.obj, "__dict__", None)
         if held is not None and not is_data_descriptor(raw):
-            where = DictSource(t.values.source_of(self))
+            source = t.values.source_of(self)
             if name in held:
-                return t.values.wrap(held[name], AttrSource(t.values.source_of(self), name))
-            t.guards.add("NOT_CONTAINS", where, name)
+                return t.values.wrap(held[name], AttrSource(source, name))
+            t.guards.add("NOT_CONTAINS", DictSource(source), name)
         if type_lookup(base_of(self.obj), name) is raw:
             return super().attr(t, name)
         return t.attributes.bind_descriptor(self, type(self.obj), raw, name)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.values.base import UNBOUND, Args, KnownObject, Kwargs, Raised, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.lookup import (
     MISSING,
     is_data_descriptor,
-    is_library,
     is_users_function,
     python_method,
     read_runs_python,

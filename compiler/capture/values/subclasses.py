@@ -18,9 +18,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
-from tc.compiler.capture.values.lookup import MISSING, is_library, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.tensor import VIEWS, NodeValue, TensorValue, calling
 from tc.compiler.core.sources import AttrSource, DictSource, Source
 
