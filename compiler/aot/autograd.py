@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 hooks_of_saved = torch._C._autograd._top_saved_tensors_default_hooks
 EMPTY = torch.empty(0, device="cpu")
+is_grad_enabled = torch.is_grad_enabled
+is_tensor = torch.is_tensor
 keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 TensorGuards: Any = getattr(_c, "TensorGuards", None)
 is_batched = torch._C._functorch.is_legacy_batchedtensor
@@ -123,46 +125,70 @@ def autograd_function(
 def _forward_of(
     contract: TrainingContract, forward: Compiled, rerun: Rerun | None
 ) -> Callable[..., Any]:
-    """Return the function that runs forward and saves values for backward."""
-    count, places = contract.returned, contract.saved_from
-    tensors, sizes = places[: contract.saved_tensors], places[contract.saved_tensors :]
-    diffs, watched = contract.differentiable, contract.watched
-    plain = tuple(i for i in range(count) if i not in diffs)
-    strided = tuple(zip(diffs, contract.strided, strict=True))
-    keep = None if rerun is None or rerun.keeps_nothing else rerun.keep
+    """Return the function that runs forward and saves values for backward.
 
-    def run_forward(ctx: Any, *args: Any) -> Any:
-        if keep is not None:
-            ctx.again = keep(args)
-        results = forward(list(args))
-        kept: Sequence[Any] = ()
-        ctx.kept, ctx.sizes = None, ()
-        if tensors:
-            kept = [args[i] if where == "input" else results[i] for where, i in tensors]
-            ctx.save_for_backward(*kept)
-            if hooks_of_saved(False) is not None:
-                ctx.kept = layouts(kept)
-        if sizes:
-            ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
-        ctx.strides = [results[i].stride() if own else None for i, own in strided]
-        ctx.set_materialize_grads(False)
-        if len(diffs) > 1:
-            ctx.shapes = [results[i].shape for i in diffs]
-        outputs = [
-            on_its_own(value, kept) if isinstance(value, torch.Tensor) and value._is_view()
-            else value for value in results[:count]
-        ]  # fmt: skip
-        if watched:
-            ctx.watched = [
-                writes_of(args[i] if where == "input" else outputs[i]) for where, i in watched
-            ]
-        if plain:
-            ctx.mark_non_differentiable(
-                *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
-            )
-        return tuple(outputs)
+    As the wrapper around it, it is Python source that is generated for each graph.
+    """
+    names: dict[str, Any] = {**globals(), "forward": forward}
+    given = [f"a{i}" for i in range(len(contract.forward.tensors))]
+    made = [f"r{i}" for i in range(max((contract.returned, *_outputs_saved(contract))))]
 
+    def at(place: tuple[str, int]) -> str:
+        where, i = place
+        return (given if where == "input" else made)[i]
+
+    lines = []
+    if rerun is not None and not rerun.keeps_nothing:
+        names["keep"] = rerun.keep
+        lines.append(f"ctx.again = keep({_tuple(given)})")
+    lines += [
+        f"{''.join(f'{name}, ' for name in made)}*_ = forward([{', '.join(given)}])",
+        "ctx.set_materialize_grads(False)",
+    ]
+    lines += _saving(contract, [at(place) for place in contract.saved_from])
+    diffs = contract.differentiable
+    strides = [f"{made[i]}.stride()" if own else "None"
+               for i, own in zip(diffs, contract.strided, strict=True)]  # fmt: skip
+    lines.append(f"ctx.strides = [{', '.join(strides)}]")
+    if len(diffs) > 1:
+        lines.append(f"ctx.shapes = {_tuple([f'{made[i]}.shape' for i in diffs])}")
+    outputs = made[: contract.returned]
+    for i, name in enumerate(outputs):
+        tensor = "" if i in diffs else f"isinstance({name}, torch.Tensor) and "
+        lines.append(f"if {tensor}{name}._is_view(): {name} = on_its_own({name}, kept)")
+    if contract.watched:
+        counters = [f"writes_of({at(place)})" for place in contract.watched]
+        lines.append(f"ctx.watched = {_tuple(counters)}")
+    plain = [name for i, name in enumerate(outputs) if i not in diffs]
+    if plain:
+        lines.append(f"ctx.mark_non_differentiable(*filter(is_tensor, {_tuple(plain)}))")
+    lines.append(f"return {_tuple(outputs)}")
+    body = "".join(f"    {line}\n" for line in lines)
+    source = f"def run_forward(ctx, {', '.join(given)}):\n{body}"
+    exec(compile(source, "<tc forward wrapper>", "exec"), names)
+    run_forward: Callable[..., Any] = names["run_forward"]
     return run_forward
+
+
+def _outputs_saved(contract: TrainingContract) -> list[int]:
+    """Return how many outputs of forward there are at least, by each that is saved."""
+    return [i + 1 for where, i in contract.saved_from if where == "output"]
+
+
+def _saving(contract: TrainingContract, saved: list[str]) -> list[str]:
+    """Emit the lines that save values for backward."""
+    tensors, sizes = saved[: contract.saved_tensors], saved[contract.saved_tensors :]
+    lines = [f"kept = {_tuple(tensors)}", f"ctx.sizes = {_tuple(sizes)}"]
+    if tensors:
+        lines += [
+            "ctx.save_for_backward(*kept)",
+            "ctx.kept = None if hooks_of_saved(False) is None else layouts(kept)",
+        ]
+    return lines
+
+
+def _tuple(names: Iterable[str]) -> str:
+    return f"({''.join(f'{name}, ' for name in names)})"
 
 
 def _backward_of(
@@ -173,7 +199,7 @@ def _backward_of(
     whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
     dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
     saves = contract.saved_tensors > 0
-    as_before = SeenGradients()
+    as_before = SeenGradients(contract.differentiable, dtypes)
     keeps = rerun is not None and not rerun.keeps_nothing
 
     def run_backward(ctx: Any, *gradients: Any) -> Any:
@@ -182,6 +208,9 @@ def _backward_of(
         return engine_calls(ctx, gradients)
 
     def engine_calls(ctx: Any, gradients: Sequence[Any]) -> Any:
+        tangents = as_before.taken(gradients, ctx.strides)
+        if tangents is not None:
+            return tuple(run(ctx, tangents, whole))
         return gradients_by(gradients_of, contract, ctx, gradients)
 
     def traced_gradients(ctx: Any, tangents: list[Any]) -> Sequence[Any]:
@@ -189,25 +218,25 @@ def _backward_of(
         return traced(ctx, tangents, plan, by_operations)
 
     def gradients_of(ctx: Any, tangents: list[Any]) -> Sequence[Any]:
+        if any(map(is_many, tangents)):
+            return run(ctx, tangents, in_parts)
+        return run(ctx, as_before.remember(tangents, ctx.strides), whole)
+
+    def run(
+        ctx: Any, tangents: list[Any], program: Callable[[list[Any]], Sequence[Any]]
+    ) -> Sequence[Any]:
         if watched and any(counter._version != count for counter, count in ctx.watched):
             raise RuntimeError(WRITTEN)
         # as in eager, a graph that saves nothing can run backward again
         saved = ctx.saved_tensors if saves else ()
-        if ctx.kept is not None:
+        if saves and ctx.kept is not None:
             saved = [laid_out(t, *layout) for t, layout in zip(saved, ctx.kept, strict=True)]
-        program: Callable[[list[Any]], Sequence[Any]] = whole
-        if not as_before(tangents, ctx.strides):
-            if any(map(is_many, tangents)):
-                program = in_parts
-            else:
-                given, tangents = tangents, list(map(laid_out, tangents, ctx.strides, dtypes))
-                as_before.remember(given, tangents, ctx.strides)
-        if torch.is_grad_enabled():  # create_graph=True
+        if is_grad_enabled():  # create_graph=True
             if rerun is not None:
                 return rerun.gradients(ctx.again if keeps else None, saved, tangents)
             program = in_parts
         args = [*saved, *ctx.sizes, *tangents]
-        del saved
+        del saved, tangents
         if saves:
             ctx.maybe_clear_saved_tensors()  # unless retain_graph is set, the program frees them
             if keeps and not keeps_graph():
@@ -221,32 +250,60 @@ def _backward_of(
 
 
 class SeenGradients:
-    """Gradients of outputs that lay as backward was compiled for, and were plain tensors.
+    """How gradients of outputs lay, and how they were laid out as backward was compiled for.
 
     Torch's guards compare type, dispatch keys, dtype, device, sizes and strides in one call, where
     `is_many` and `laid_out` ask each tensor ten questions.
+
+    Args:
+        places: where gradients of differentiable outputs are among those of all outputs.
+        dtypes: of the gradients that backward takes.
     """
 
     #: after so many changes of layouts none are remembered any more
     MOST = 8
 
-    def __init__(self) -> None:
-        self.seen: tuple[list[Any], Callable[..., bool]] | None = None
-        self.changes = 0
+    def __init__(self, places: Sequence[int], dtypes: Sequence[torch.dtype]) -> None:
+        self._places, self._dtypes = places, dtypes
+        #: the strides that backward takes; whether gradients lie as those that were seen; what
+        #: lays each of them out, None if nothing has to
+        self._seen: tuple[list[Any], Callable[..., bool], list[Any] | None] | None = None
+        self._changes = 0
 
-    def __call__(self, tangents: Sequence[Any], strides: list[Any]) -> bool:
-        """Return whether gradients are as those that are remembered."""
-        seen = self.seen  # once: another thread may remember others meanwhile
-        return seen is not None and strides == seen[0] and seen[1](*tangents)
+    def taken(self, gradients: Sequence[Any], strides: list[Any]) -> list[Any] | None:
+        """Return gradients as backward takes them, if they lie as those that are remembered."""
+        seen = self._seen  # once: another thread may remember others meanwhile
+        if seen is None or strides != seen[0]:
+            return None
+        given = [gradients[i] for i in self._places]
+        if not seen[1](*given):
+            return None
+        ways = seen[2]
+        if ways is None:
+            return given
+        return [one if way is None else way(one) for one, way in zip(given, ways, strict=True)]
 
-    def remember(self, given: Sequence[Any], taken: Sequence[Any], strides: list[Any]) -> None:
-        """Remember gradients, if they were taken as they were given."""
-        same = bool(given) and all(one is other for one, other in zip(given, taken, strict=True))
-        if TensorGuards is None or not same or self.changes == self.MOST:
-            return
-        self.changes += 1
-        guards = TensorGuards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        self.seen = list(strides), guards.check
+    def remember(self, given: list[Any], strides: list[Any]) -> list[Any]:
+        """Return gradients, plain tensors, as backward takes them, and remember how they lay."""
+        taken = list(map(laid_out, given, strides, self._dtypes))
+        if TensorGuards is not None and given and self._changes < self.MOST:
+            self._changes += 1
+            guards = TensorGuards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+            ways = list(map(_way, given, taken, strides, self._dtypes))
+            self._seen = list(strides), guards.check, ways if any(ways) else None
+        return taken
+
+
+def _way(
+    given: torch.Tensor, taken: torch.Tensor, stride: Any, dtype: torch.dtype
+) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Return what lays out gradients that lie as one that was laid out; None if nothing has to."""
+    if given is taken:
+        return None
+    plain = given.layout == torch.strided and not (given.is_neg() or given._is_zerotensor())
+    if plain and given.dtype == dtype and given.contiguous().stride() == stride:
+        return torch.Tensor.contiguous  # one call in place of two: `sum` gives such gradients
+    return lambda gradient: laid_out(gradient, stride, dtype)
 
 
 def gradients_by(

@@ -31,7 +31,7 @@ WRITTEN = (
 _version = attrgetter("_version")
 
 
-@dataclass
+@dataclass(slots=True)
 class Kept:
     """The values that one call saves for double backward.
 
@@ -73,6 +73,7 @@ class Rerun:
                        if i in self._gets or i in self._rewritten]  # fmt: skip
         self._checked = [at for at, i in enumerate(self.held)
                          if contract.forward.tensors[i] and i not in self._written]  # fmt: skip
+        self._draws = bool(self._plan.draws)
         # autocast is off while compiled code runs, but its dtype stays
         self._autocast = [(device, torch.get_autocast_dtype(device))
                           for device in contract.forward.autocast]  # fmt: skip
@@ -111,9 +112,10 @@ class Rerun:
             value = values[at]
             if self.held[at] in self._rewritten:
                 values[at] = value.detach()
-            elif value.grad_fn is not None:
+            elif not value.is_leaf:
                 values[at] = apart(value)
-        return Kept(values, versions, [generator.get_state() for generator in self._generators()])
+        states = [generator.get_state() for generator in self._generators()] if self._draws else []
+        return Kept(values, versions, states)
 
     def _generators(self) -> Iterator[torch.Generator]:
         for device in self._plan.draws:

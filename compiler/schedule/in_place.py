@@ -8,7 +8,7 @@ input shares no memory with another input.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,16 @@ from tc.compiler.loops.ir import (
     views_in,
 )
 from tc.compiler.schedule.memory import Work, read_later
-from tc.compiler.schedule.plan import BumpVersions, Kernel, Let, Product, Section, Store
+from tc.compiler.schedule.plan import (
+    Atomic,
+    BumpVersions,
+    Kernel,
+    Let,
+    Product,
+    Section,
+    Statement,
+    Store,
+)
 
 # ATen ops whose results never share memory with their arguments.
 FRESH = (
@@ -102,6 +111,7 @@ def over_dead(
     users = _users(steps)
     busy = {*taken, *taken.values(), *(v.buffer for v in views_in(tuple(outputs)))}
     dead: dict[str, str] = {}
+    temporaries: dict[str, str] = {}
     for at, step in enumerate(steps):
         if not isinstance(step, Kernel):
             continue
@@ -121,9 +131,79 @@ def over_dead(
                     changed, dead[name] = onto, old
                     busy.add(old)
                     break
-        found[at] = changed
+        own = [old for old in step.stored() if users[old] == [at] and old not in busy]
+        found[at], over = _over_temporaries(changed, own, (*taken, *dead), buffers, gate)
+        temporaries |= over
     reason = "its last use is where the result is written"
-    return found, dead, [Decision("over_dead", pair, True, reason) for pair in dead.items()]
+    pairs = [*dead.items(), *temporaries.items()]
+    return found, dead, [Decision("over_dead", pair, True, reason) for pair in pairs]
+
+
+def _over_temporaries(
+    kernel: Kernel,
+    temporaries: Sequence[str],
+    taken: Collection[str],
+    buffers: Mapping[str, Buffer],
+    gate: Gate,
+) -> tuple[Kernel, dict[str, str]]:
+    """Let a kernel write results over its own temporaries, which then need no memory.
+
+    Args:
+        temporaries: buffers that only this kernel uses.
+        taken: results that take over memory already.
+
+    Returns:
+        The kernel; result -> the temporary that it is written over.
+    """
+    found: dict[str, str] = {}
+    for old in temporaries:
+        for name in kernel.stored():
+            if name in (old, *taken, *found) or not _alike(name, old, buffers):
+                continue
+            onto = _onto_temporary(kernel, name, old)
+            if onto is not None and gate.allow("schedule.over_dead", name):
+                kernel, found[name] = onto, old
+                break
+    return kernel, found
+
+
+def _onto_temporary(kernel: Kernel, name: str, old: str) -> Kernel | None:
+    """Return a kernel where a result is stored where a temporary was; None if that is read later.
+
+    Each element of the temporary has to be read only in the iteration that stores the result's
+    element of the same place, before it does.
+    """
+    if isinstance(kernel, Product) or kernel.tile is not None:
+        return None
+    stores = [s for s in kernel.statements() if isinstance(s, Store) and s.buffer in (name, old)]
+    [place, *others] = [s for s in stores if s.buffer == name]
+    if others or any(isinstance(s, Atomic) for s in stores):
+        return None
+    for section in kernel.sections:
+        ready = place in section.statements
+        for statement in section.statements:
+            uses = [use for use in statement.value.loads() if use.data[0] == old]
+            same = all(use.op == "load" and use.data[1] is place.index for use in uses)
+            if uses and not (ready and same):
+                return None
+            ready = ready and statement is not place
+
+    def change(node: Expr) -> Expr:
+        if node.op != "load" or node.data[0] != old:
+            return node
+        return Expr("load", (), node.dtype, (name, *node.data[1:]))
+
+    def renamed(statement: Statement) -> Statement:
+        changed = replace(statement, value=transform(statement.value, change))
+        if isinstance(changed, Store) and changed.buffer == old:
+            return replace(changed, buffer=name)
+        return changed
+
+    sections = tuple(
+        replace(section, statements=tuple(map(renamed, section.statements)))
+        for section in kernel.sections
+    )
+    return replace(kernel, sections=sections)
 
 
 def _dies(name: str, at: int, users: Mapping[str, list[int]], steps: Sequence[Work]) -> bool:
@@ -160,7 +240,7 @@ def _users(steps: Sequence[Work]) -> dict[str, list[int]]:
     users: dict[str, list[int]] = {}
     for at, step in enumerate(steps):
         if isinstance(step, Kernel):
-            names = [*step.loaded(), *step.stored()]
+            names = [*step.loaded(), *step.stored(), *step.bases().values()]
         elif isinstance(step, CopyInto):
             names = [step.source.buffer, step.input]
         elif isinstance(step, Extern):

@@ -88,3 +88,51 @@ def test_the_choice_can_be_refused() -> None:
     graph = lower(trace(fn, args), Gate())
     plan = planned(graph, Gate(refuse_from={"schedule.over_dead": 1}))
     assert not [d for d in plan.decisions if d.kind == "over_dead"]
+
+
+def exponentials(x: T) -> T:
+    return (x - x.amax(0)).exp()
+
+
+def by_hand(x: T) -> T:
+    e = exponentials(x)
+    return e / e.sum(0)
+
+
+def read_elsewhere(x: T) -> T:
+    e = exponentials(x)
+    return e / e.sum(0) * e.flip(1)
+
+
+def read_once_more(x: T) -> tuple[T, T]:
+    e = exponentials(x)
+    y = e / e.sum(0)
+    return y, e / y.amax(0)
+
+
+def scattered_over(x: T, at: T) -> tuple[T, T]:
+    return x * 2, x.index_put((at,), x[0], accumulate=True)
+
+
+#: functions, arguments, and how many results are written over a temporary of their own kernel
+TEMPORARIES: dict[str, tuple[Callable[..., Any], tuple[T, ...], int]] = {
+    "columns": (lambda x: F.softmax(x, 0), (r(5, 40),), 1),
+    "many columns": (lambda x: F.softmax(x, 0), (r(3, 700),), 1),
+    "in batches": (lambda x: F.softmax(x, 1), (r(2, 5, 40),), 1),
+    "double": (lambda x: F.softmax(x, 0), (r(5, 40).double(),), 1),
+    "with an operand": (lambda x, y: F.softmax(x, 0) * y + y.flip(0), (r(5, 40), r(5, 40)), 1),
+    "by hand": (by_hand, (r(5, 40),), 1),
+    "cumulative": (lambda x: F.softmax(x, 0).cumsum(0), (r(5, 40),), 1),
+    "two results": (lambda x: (F.softmax(x, 0), F.log_softmax(x, 0)), (r(5, 40),), 1),
+    "long rows": (lambda x: F.softmax(x, 1), (r(3, 20_000),), 1),
+    "read elsewhere": (read_elsewhere, (r(5, 40),), 0),
+    "read once more": (read_once_more, (r(5, 40),), 0),
+    "scattered into": (scattered_over, (r(5, 40), torch.tensor([0, 2, 2])), 0),
+    "returned too": (lambda x: ((e := exponentials(x)), e / e.sum(0)), (r(5, 40),), 0),
+}
+
+
+@pytest.mark.parametrize("name", TEMPORARIES)
+def test_a_temporary_of_one_kernel_is_written_over(name: str) -> None:
+    fn, args, count = TEMPORARIES[name]
+    assert written_over(fn, *args) == count
