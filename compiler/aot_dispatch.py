@@ -19,7 +19,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from tc import trace
 from tc.compiler import aot
 from tc.compiler.aot import wants_grad
-from tc.compiler.cache.graph_cache import GraphCache, Trained
+from tc.compiler.cache.graph_cache import PART, GraphCache, Part, Trained
 from tc.compiler.capture.parts.output_graph import WANTS_GRAD
 from tc.compiler.capture.torch_api import annotated
 from tc.compiler.capture.torch_api.gradients import DIFFERENTIATED
@@ -136,19 +136,79 @@ def _found(
 
     autocast = levels.Autocast.now()
 
-    def backward_of() -> Boxed:
-        run = found.backward()
-        if run is None:
-            with autocast.again():
-                parts = _cut_again(found, gm, examples, compilers, gate, decompositions)
-                run = None if parts is None else _backward(parts, compilers, by_operations)
-        return by_operations if run is None else run
+    def backward_of(missing: tuple[int, ...]) -> tuple[aot.Contract | None, Boxed]:
+        kept = found.backward(missing)
+        if kept is not None:
+            return kept
+        with autocast.again():
+            parts = _cut_again(found, gm, examples, compilers, gate, decompositions)
+            if parts is None:
+                return None, by_operations
+            return _backward(parts, missing, compilers, by_operations)
 
     annotated.allow(by_operations)
-    backward = Deferred(Work(backward_of, by_operations, gm.meta.get(PLACE, NOWHERE)))
+    backward = Backward(backward_of, by_operations, gm.meta.get(PLACE, NOWHERE))
     return aot.wrap_training_contract(
-        found.contract, gm, found.forward, backward, by_operations, compilers.draws_as_eager
-    )
+        found.contract, gm, found.forward, backward.whole, by_operations,
+        compilers.draws_as_eager, backward.partial,
+    )  # fmt: skip
+
+
+class Backward:
+    """Backward's programs, each compiled when it is first needed.
+
+    Args:
+        build: from positions of tangents that are undefined, its contract and what runs it; the
+            contract is None where it takes all tangents anyway.
+        by_operations: runs backward with all tangents, by calls of torch.
+        place: of the user's function that it is for.
+
+    Attributes:
+        whole: runs backward if all outputs have gradients.
+    """
+
+    #: so many patterns of undefined tangents are compiled for
+    MOST = 8
+
+    def __init__(
+        self,
+        build: Callable[[tuple[int, ...]], tuple[aot.Contract | None, Boxed]],
+        by_operations: Boxed,
+        place: trace.StackFrame,
+    ) -> None:
+        self._build, self._place = build, place
+        self.whole = Deferred(Work(lambda: build(())[1], by_operations, place))
+        self._partial: dict[tuple[int, ...], tuple[Deferred, list[aot.Contract | None]]] = {}
+
+    def partial(
+        self, missing: tuple[int, ...]
+    ) -> tuple[aot.Contract, Callable[[list[Any]], Sequence[Any]]] | None:
+        """Return what runs backward without some tangents; None: it is not compiled.
+
+        Raises:
+            StageError: it cannot be compiled.
+        """
+        if missing not in self._partial:
+            if len(self._partial) >= self.MOST:
+                return None
+            contracts: list[aot.Contract | None] = []
+
+            def build() -> Boxed:
+                contract, run = self._build(missing)
+                contracts.append(contract)
+                return run
+
+            work = Work(build, _not_compiled, self._place)
+            self._partial.setdefault(missing, (Deferred(work), contracts))
+        deferred, contracts = self._partial[missing]
+        deferred.compile()
+        if not contracts or contracts[0] is None:
+            return None
+        return contracts[0], aot.wrap_backward(contracts[0].outputs, deferred)
+
+
+def _not_compiled(args: list[Any]) -> tuple[Any, ...]:
+    raise NotImplementedError
 
 
 @torch.enable_grad()
@@ -156,8 +216,8 @@ def _found(
 def _cut_again(
     found: Trained, gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate,
     decompositions: Any,
-) -> fx.GraphModule | None:  # fmt: skip
-    """Return backward of a graph whose forward was found on disk, and whose backward is not there.
+) -> Training | None:  # fmt: skip
+    """Cut a graph whose forward was found on disk, and whose backward is not there.
 
     Whoever compiled forward has not run backward, or was killed before. None: the graph is cut in
     another way now.
@@ -168,7 +228,7 @@ def _cut_again(
     told = [trace.AtenGraph("backward", str(parts.backward))] if trace.enabled() else []
     trace.emit_all(told)
     module = parts.backward.module
-    return module if compilers.cache.cut_again(found, gm, parts.contract, module, told) else None
+    return parts if compilers.cache.cut_again(found, gm, parts.contract, module, told) else None
 
 
 def _inference(
@@ -215,10 +275,14 @@ def _training(
     for event in later:
         trace.emit(event)
     by_operations = aot.one_by_one(parts.backward.module)
-    build = functools.partial(_backward, parts.backward.module, compilers, by_operations)
+    build = functools.partial(
+        _backward, parts, compilers=compilers, by_operations=by_operations
+    )  # fmt: skip
     annotated.allow(by_operations)  # compiled autograd captures what backward does
-    backward = Deferred(Work(build, by_operations, gm.meta.get(PLACE, NOWHERE)))
-    return aot.wrap_training(parts, forward, backward, by_operations, compilers.draws_as_eager)
+    backward = Backward(build, by_operations, gm.meta.get(PLACE, NOWHERE))
+    return aot.wrap_training(
+        parts, forward, backward.whole, by_operations, compilers.draws_as_eager, backward.partial
+    )
 
 
 def _cut(
@@ -245,13 +309,28 @@ def _cut_events(parts: Training) -> list[trace.Event]:
     return events
 
 
-def _backward(module: fx.GraphModule, compilers: Compilers, by_operations: Boxed) -> Boxed:
+def _backward(
+    parts: Training, missing: tuple[int, ...], compilers: Compilers, by_operations: Boxed
+) -> tuple[aot.Contract | None, Boxed]:
+    """Compile backward without some tangents, and return its contract and what runs it."""
+    from tc.compiler.aot.undefined import without  # a graph found on disk needs none of it
+
+    assert parts.backward is not None
+    graph, contract = without(parts.backward, len(parts.differentiable), missing)
+    if compilers.standalone or any(device != "cpu" for device in parts.contract.devices):
+        contract = graph.contract  # others' programs, and CUDA graphs, take tensors for all inputs
+    if missing:
+        told = (trace.AtenGraph("backward", str(graph)),) if trace.enabled() else ()
+        trace.emit_all(told)
+        graph.module.meta[PART] = Part(missing, contract, told)
+        by_operations = aot.one_by_one(graph.module)
     with trace.stage(compilers.stage):
         try:
-            return _compiled(module, compilers.backward, compilers)
+            run = _compiled(graph.module, compilers.backward, compilers)
         except aot.Fallback as fallback:
             trace.emit(trace.Artifact("tc_graph_runs_eagerly", str(fallback)))
-            return by_operations
+            run = by_operations
+    return contract if missing else None, run
 
 
 def _compiled(

@@ -15,7 +15,7 @@ from tc.compiler.aot.artifact import (
 )
 from tc.compiler.aot.autograd import one_by_one, wrap_training, wrap_training_contract
 from tc.compiler.aot.layouts import wants_grad
-from tc.compiler.aot.wrap import wrap, wrap_contract
+from tc.compiler.aot.wrap import wrap, wrap_backward, wrap_contract
 
 __all__ = [
     "CALLED",
@@ -28,6 +28,7 @@ __all__ = [
     "one_by_one",
     "wants_grad",
     "wrap",
+    "wrap_backward",
     "wrap_contract",
     "wrap_training",
     "wrap_training_contract",

@@ -10,7 +10,7 @@ from torch import fx
 from torch._C._dynamo import guards as _c
 from torch.autograd.function import BackwardCFunction
 
-from tc.compiler.aot.artifact import Fresh, Output, SameInput, TrainingContract, aten
+from tc.compiler.aot.artifact import Contract, Fresh, Output, SameInput, TrainingContract, aten
 from tc.compiler.aot.double_backward import Rerun
 from tc.compiler.aot.layouts import dim_key
 from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward, wrap_contract
@@ -21,6 +21,9 @@ from tc.compiler.core.memory import share_storage
 if TYPE_CHECKING:
     from tc.compiler.aot.training import Training
 
+#: finds what runs backward without some tangents, and its contract (see `undefined`), by their
+#: positions; what runs takes None for those that it does not use. None: there is no such program
+Partial = Callable[[tuple[int, ...]], tuple[Contract, Callable[[list[Any]], Sequence[Any]]] | None]
 hooks_of_saved = torch._C._autograd._top_saved_tensors_default_hooks
 EMPTY = torch.empty(0, device="cpu")
 is_grad_enabled = torch.is_grad_enabled
@@ -37,6 +40,7 @@ def wrap_training(
     backward: Compiled | None,
     by_operations: Compiled | None = None,
     draws_as_eager: bool = True,
+    partial: Partial | None = None,
 ) -> Callable[..., list[Any]]:
     """Return a function from the captured graph's inputs to its outputs that supports autograd.
 
@@ -47,13 +51,15 @@ def wrap_training(
         by_operations: runs backward by calls of torch, for gradients that are batched by vmap or of
             a tensor subclass, and if backward is itself traced; `one_by_one` if omitted.
         draws_as_eager: whether forward draws the same random numbers as the captured graph.
+        partial: finds backward for calls where some outputs have no gradient; if omitted they get
+            zeros.
     """
     if graphs.backward is None or backward is None:
         return wrap(graphs.forward, torch.no_grad()(forward))
     by_operations = by_operations or one_by_one(graphs.backward.module)
     eager = graphs.forward.eager
     return wrap_training_contract(
-        graphs.contract, eager, forward, backward, by_operations, draws_as_eager
+        graphs.contract, eager, forward, backward, by_operations, draws_as_eager, partial
     )
 
 
@@ -64,6 +70,7 @@ def wrap_training_contract(
     backward: Compiled,
     by_operations: Compiled,
     draws_as_eager: bool = True,
+    partial: Partial | None = None,
 ) -> Callable[..., list[Any]]:
     """Do as `wrap_training`, with only the contract of the graphs.
 
@@ -72,7 +79,7 @@ def wrap_training_contract(
     rerun = None
     if not contract.again.by_operations:
         rerun = Rerun(contract, eager, draws_as_eager)
-    function = autograd_function(contract, forward, backward, by_operations, rerun)
+    function = autograd_function(contract, forward, backward, by_operations, rerun, partial)
     # Bypasses Function.apply, whose checks matter only under functorch's transforms.
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
@@ -93,6 +100,7 @@ def autograd_function(
     backward: Compiled,
     by_operations: Compiled,
     rerun: Rerun | None = None,
+    partial: Partial | None = None,
 ) -> type[torch.autograd.Function]:
     """Return the `torch.autograd.Function` of one graph.
 
@@ -101,7 +109,7 @@ def autograd_function(
     omitted the operations of backward do.
     """
     run_forward = _forward_of(contract, forward, rerun)
-    run_backward = _backward_of(contract, backward, by_operations, rerun)
+    run_backward = _backward_of(contract, backward, by_operations, rerun, partial)
 
     class CompiledFunction(torch.autograd.Function):
         """A compiled graph in eager's autograd graph."""
@@ -192,7 +200,11 @@ def _tuple(names: Iterable[str]) -> str:
 
 
 def _backward_of(
-    contract: TrainingContract, backward: Compiled, by_operations: Compiled, rerun: Rerun | None
+    contract: TrainingContract,
+    backward: Compiled,
+    by_operations: Compiled,
+    rerun: Rerun | None,
+    partial: Partial | None,
 ) -> Callable[..., Any]:
     """Return the function that runs backward on the saved values."""
     plan, watched = contract.gradients, contract.watched
@@ -204,23 +216,51 @@ def _backward_of(
 
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         if not isinstance(ctx, BackwardCFunction):  # a compiler's: it traces backward
-            return gradients_by(traced_gradients, contract, ctx, gradients)
+            return traced_gradients(ctx, gradients)
         return engine_calls(ctx, gradients)
 
     def engine_calls(ctx: Any, gradients: Sequence[Any]) -> Any:
         tangents = as_before.taken(gradients, ctx.strides)
         if tangents is not None:
             return tuple(run(ctx, tangents, whole))
-        return gradients_by(gradients_of, contract, ctx, gradients)
+        tangents = [gradients[i] for i in contract.differentiable]
+        missing = tuple(at for at, tangent in enumerate(tangents) if tangent is None)
+        if not missing:
+            return tuple(gradients_of(ctx, tangents))
+        if len(missing) == len(tangents):
+            return (None,) * len(plan)
+        return only_defined(contract, missing, gradients_without(ctx, tangents, missing))
 
-    def traced_gradients(ctx: Any, tangents: list[Any]) -> Sequence[Any]:
+    def traced_gradients(ctx: Any, gradients: Sequence[Any]) -> Any:
+        tangents = [gradients[i] for i in contract.differentiable]
+        missing = tuple(at for at, tangent in enumerate(tangents) if tangent is None)
+        with_zeros(contract, ctx, tangents, missing)
         tangents = list(map(traced_layout, tangents, ctx.strides, dtypes))
-        return traced(ctx, tangents, plan, by_operations)
+        return only_defined(contract, missing, traced(ctx, tangents, plan, by_operations))
 
     def gradients_of(ctx: Any, tangents: list[Any]) -> Sequence[Any]:
         if any(map(is_many, tangents)):
             return run(ctx, tangents, in_parts)
         return run(ctx, as_before.remember(tangents, ctx.strides), whole)
+
+    def gradients_without(ctx: Any, tangents: list[Any], missing: tuple[int, ...]) -> Sequence[Any]:
+        many = any(is_many(tangent) for tangent in tangents if tangent is not None)
+        differentiable = is_grad_enabled()
+        found = None if many or differentiable or partial is None else partial(missing)
+        if found is None:
+            if not differentiable or rerun is None:
+                with_zeros(contract, ctx, tangents, missing)
+            return run(ctx, tangents, in_parts) if many else run(ctx, laid(ctx, tangents), whole)
+        own, program = found
+        first = len(own.tensors) - len(tangents)
+        with_zeros(contract, ctx, tangents, [at for at in missing if own.tensors[first + at]])
+        return run(ctx, laid(ctx, tangents), program)
+
+    def laid(ctx: Any, tangents: list[Any]) -> list[Any]:
+        return [
+            None if one is None else laid_out(one, *layout)
+            for one, *layout in zip(tangents, ctx.strides, dtypes, strict=True)
+        ]
 
     def run(
         ctx: Any, tangents: list[Any], program: Callable[[list[Any]], Sequence[Any]]
@@ -306,26 +346,21 @@ def _way(
     return lambda gradient: laid_out(gradient, stride, dtype)
 
 
-def gradients_by(
-    find: Callable[[Any, list[Any]], Sequence[Any]],
-    contract: TrainingContract,
-    ctx: Any,
-    gradients: Sequence[Any],
-) -> tuple[Any, ...]:
-    """Return gradients of inputs, zeros in the place of gradients of outputs that are not used."""
-    diffs = contract.differentiable
-    tangents = [gradients[i] for i in diffs]
-    missing = [at for at, tangent in enumerate(tangents) if tangent is None]
-    if len(missing) == len(diffs):
-        return (None,) * len(contract.gradients)
+def with_zeros(
+    contract: TrainingContract, ctx: Any, tangents: list[Any], missing: Sequence[int]
+) -> None:
+    """Put zeros in the place of gradients that are undefined."""
     for at in missing:
         dtype: torch.dtype = getattr(torch, contract.dtypes[at])
         tangents[at] = torch.zeros(ctx.shapes[at], dtype=dtype, device=contract.devices[at])
-    found = find(ctx, tangents)
-    if missing:
-        undefined = contract.undefined(missing)
-        found = [None if i in undefined else value for i, value in enumerate(found)]
-    return tuple(found)
+
+
+def only_defined(
+    contract: TrainingContract, missing: Sequence[int], found: Sequence[Any]
+) -> tuple[Any, ...]:
+    """Return gradients of inputs, None where they lead from undefined ones alone, as in eager."""
+    undefined = contract.undefined(missing)
+    return tuple(None if i in undefined else value for i, value in enumerate(found))
 
 
 WRITTEN = (

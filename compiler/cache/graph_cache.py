@@ -95,14 +95,15 @@ class Trained:
     """A captured graph with gradients, as found.
 
     Attributes:
-        backward: loads what runs backward; None: nobody has compiled that yet.
+        backward: loads what runs backward without some tangents, and its contract, which is None
+            if there are all; None: nobody has compiled that yet.
         operations: returns backward as a graph of ATen operations.
         key, later, pair: of its entries.
     """
 
     contract: aot.TrainingContract
     forward: Boxed
-    backward: Callable[[], Boxed | None]
+    backward: Callable[[tuple[int, ...]], tuple[aot.Contract | None, Boxed] | None]
     operations: Callable[[], fx.GraphModule]
     key: Key
     later: Key
@@ -127,6 +128,22 @@ class Cut:
     told: Mapping[str, tuple[trace.Event, ...]]
     later: Key | None = None
 
+
+@dataclass(frozen=True)
+class Part:
+    """What a backward without some tangents is, beside its graph: under `PART` in its module.
+
+    Attributes:
+        missing: positions of these tangents.
+        told: events before those of its program.
+    """
+
+    missing: tuple[int, ...]
+    contract: aot.Contract
+    told: tuple[trace.Event, ...]
+
+
+PART = "tc_part"
 
 CLASSES = (
     *(Held, Written, Kept, Program, GpuProgram, KernelSpec, StepCost, aot.Contract, *aot.OUTPUTS),
@@ -205,12 +222,15 @@ class GraphCache:
             return None
         pair, operations = first.pair, first.operations
 
-        def backward() -> Boxed | None:
-            kept = _fitting(later, pair)
-            if kept is None:
+        def backward(missing: tuple[int, ...]) -> tuple[aot.Contract | None, Boxed] | None:
+            kept = _fitting(later.without(missing), pair)
+            contract = kept.contract if kept is not None else None
+            if kept is None or isinstance(contract, aot.TrainingContract):
                 return None
-            _note(later, gm)
-            return run_kept(kept, gm)
+            if bool(missing) != (contract is not None):
+                return None
+            _note(later.without(missing), gm)
+            return contract, run_kept(kept, gm)
 
         return Trained(
             first.contract,
@@ -260,7 +280,9 @@ class GraphCache:
         events = {kind: tuple(of) for kind, of in told.items()}
         self._cut = Cut(key, gm, contract, operations, pair, events)
 
-    def _cut_program(self, cut: Cut, kind: str, make: Callable[[], tuple[Program, Any]]) -> Boxed:
+    def _cut_program(
+        self, cut: Cut, kind: str, make: Callable[[], tuple[Program, Any]], part: Part | None
+    ) -> Boxed:
         """Make the program of forward or backward, and leave its entry.
 
         Another process may have made backward's since forward was.
@@ -272,15 +294,17 @@ class GraphCache:
             more = (cut.contract, events, cut.pair, cut.operations)
             self._write(cut.key, cut.gm, program, *more)
             return run(program)
-        self._cut = None
         later = cut.later or cut.key.of_backward()
+        contract, told = None, cut.told[kind]
+        if part is not None:
+            later, contract, told = later.without(part.missing), part.contract, part.told
         with self:
             kept, _ = self._read_or_claim(later, lambda: _fitting(later, cut.pair))
             if kept is not None:
                 _note(later, cut.gm)
                 return run_kept(kept, cut.gm)
             program, events = make()
-            self._write(later, cut.gm, program, None, (*cut.told[kind], *events), cut.pair)
+            self._write(later, cut.gm, program, contract, (*told, *events), cut.pair)
         return run(program)
 
     # -- graphs of ATen operations -----------------------------------------------------------------
@@ -294,7 +318,7 @@ class GraphCache:
             make: returns the program and its events.
         """
         if self._cut is not None:
-            return self._cut_program(self._cut, kind, make)
+            return self._cut_program(self._cut, kind, make, module.meta.get(PART))
         examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         with self if kind == "backward" else nullcontext():  # forward is part of a compile
             key, kept = self._look(kind, module, examples)

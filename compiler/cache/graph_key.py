@@ -92,6 +92,13 @@ class Key:
         sizes = Sizes(self.sizes.env)
         return Key({**parts, "sizes": _hash(sizes.known)}, sizes)
 
+    def without(self, tangents: tuple[int, ...]) -> Key:
+        """Return the key of a backward's entry for calls where some tangents are undefined."""
+        if not tangents:
+            return self
+        kind = f"{self.parts['kind']}, without {', '.join(map(str, tangents))}"
+        return Key({**self.parts, "kind": kind}, self.sizes)
+
     @functools.cached_property
     def carried_parts(self) -> dict[str, str]:
         """The parts that have to be the same on another machine."""

@@ -92,3 +92,34 @@ def test_backward_of_one_size_is_not_run_for_another():
             run(torch.linspace(-2, 3, size), w).backward()
             grads.append(w.grad)
         torch.testing.assert_close(*grads)
+
+
+def partly(function):
+    """Compile anew; return the gradients of the first output, of the last, and of all."""
+    tc.reset()
+    found = []
+    with telling() as told:
+        compiled = tc.compile(function)
+        for used in (slice(1), slice(2, 3), slice(None)):
+            torch.manual_seed(0)
+            x, w = (torch.rand(n, 5, requires_grad=True) for n in (4, 5))
+            outputs = compiled(x, w)[used]
+            ones = [torch.ones_like(out) for out in outputs]
+            found.append(torch.autograd.grad(outputs, [x, w], ones))
+    return found, told
+
+
+def test_a_backward_for_some_outputs_has_an_entry_of_its_own(folder):
+    expected, _ = partly(same_twice)
+    assert len(entries(folder)) == 4  # forward; backward of the first, the last, all
+    for missing in (False, True):
+        if missing:
+            for path in entries(folder):
+                fields = json.loads(store.entry(KIND, path.name).content)["fields"]
+                if fields["contract"] is not None and not fields["operations"]:
+                    path.unlink()
+        found, told = partly(same_twice)
+        torch.testing.assert_close(found, expected)
+        assert told.looks() == [True]
+        assert told.stages() & {"aot", "codegen"} == ({"aot", "codegen"} if missing else set())
+        assert len(entries(folder)) == 4
