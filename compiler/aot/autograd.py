@@ -248,8 +248,15 @@ def _backward_of(
         differentiable = is_grad_enabled()
         found = None if many or differentiable or partial is None else partial(missing)
         if found is None:
-            if not differentiable or rerun is None:
-                with_zeros(contract, ctx, tangents, missing)
+            if rerun is not None and rerun.can_run and not many:
+                with torch.enable_grad():
+                    again = run(ctx, laid(ctx, tangents), whole)
+                return (
+                    again
+                    if differentiable
+                    else [None if one is None else one.detach() for one in again]
+                )
+            with_zeros(contract, ctx, tangents, missing)
             return run(ctx, tangents, in_parts) if many else run(ctx, laid(ctx, tangents), whole)
         own, program = found
         first = len(own.tensors) - len(tangents)

@@ -84,6 +84,11 @@ class Rerun:
         """Whether a call has nothing to save."""
         return self._refused is not None or not (self.held or self._plan.draws)
 
+    @property
+    def can_run(self) -> bool:
+        """Whether the graph can run again."""
+        return self._refused is None
+
     def _why_not(self, draws_as_eager: bool) -> str | None:
         plan = self._plan
         if not isinstance(self._eager, fx.GraphModule):
