@@ -203,7 +203,7 @@ def apart(value: torch.Tensor) -> torch.Tensor:
 
 
 def copied(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy with the same autograd history, which later writes to the tensor leave alone."""
+    """Return a copy with the same autograd history, unaffected by later writes."""
     with torch.enable_grad():
         return value.clone()
 
