@@ -32,6 +32,7 @@ from tc.compiler.core import levels
 from tc.compiler.core.fakes import fake_mode_of
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import PLACE, emit_captured
+from tc.compiler.core.memory import REPLACED
 from tc.compiler.core.notes import noted_events, noting
 from tc.compiler.deferred import Deferred, Work, warn_of_no_compiler
 from tc.compiler.errors import NoCompilerError
@@ -49,6 +50,7 @@ EAGER_MARKS = {
     HOOKED: "a tensor inside has a hook: eager autograd calls it",
     LEAF: "a parameter is created inside the graph",
     CHANGES_STATE: "it changes a global state of torch that later operations depend on",
+    REPLACED: "the data of a tensor that autograd saves is replaced",
     RESIZES: "a storage is resized",
     FAKED: "an input is a fake tensor, which has no memory for kernels",
 }

@@ -160,7 +160,8 @@ class RerunPlan:
             value, and the index of its item; None if it is inside of a checkpointed region.
         draws: device types of the random generators that forward uses.
         originals: inputs that are written to, each with the saved value that it had before.
-        lost: inputs that are written to and whose earlier value is not saved.
+        lost: inputs that are written to and whose earlier value, which gradients depend on, is
+            not saved for backward: a call copies it.
         by_operations: whether backward saves no differentiable value, so that its own operations
             are differentiated and nothing runs again.
     """

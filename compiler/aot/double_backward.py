@@ -67,10 +67,12 @@ class Rerun:
         count = len(contract.forward.tensors)
         self.held = [i for i in range(count) if i not in self._saved]
         self._rewritten = {i for i, _ in contract.forward.rewritten}
+        lost = set(self._plan.lost)
+        self._copied = [at for at, i in enumerate(self.held) if i in lost]
         # A leaf never depends on values computed from it. Any other tensor may, after a later
         # write, and then saving the tensor itself would make a cycle that is never freed.
         self._apart = [at for at, i in enumerate(self.held)
-                       if i in self._gets or i in self._rewritten]  # fmt: skip
+                       if (i in self._gets or i in self._rewritten) and i not in lost]  # fmt: skip
         self._checked = [at for at, i in enumerate(self.held)
                          if contract.forward.tensors[i] and i not in self._written]  # fmt: skip
         self._draws = bool(self._plan.draws)
@@ -93,12 +95,6 @@ class Rerun:
         plan = self._plan
         if not isinstance(self._eager, fx.GraphModule):
             return "the graph it was captured as is not known"
-        if plan.lost:
-            names = ", ".join(map(str, plan.lost))
-            return (
-                f"it writes to its inputs (number {names} of the captured graph), whose earlier "
-                "values are gone"
-            )
         if plan.draws and not draws_as_eager:
             return "it draws other random numbers than eager (fallback_random=False)"
         if None in plan.outputs:
@@ -115,10 +111,12 @@ class Rerun:
             versions = None
         for at in self._apart:
             value = values[at]
-            if self.held[at] in self._rewritten:
-                values[at] = value.detach()
-            elif not value.is_leaf:
+            if not value.is_leaf:
                 values[at] = apart(value)
+            elif self.held[at] in self._rewritten:
+                values[at] = value.detach()
+        for at in self._copied:
+            values[at] = copied(values[at])
         states = [generator.get_state() for generator in self._generators()] if self._draws else []
         return Kept(values, versions, states)
 
@@ -147,7 +145,9 @@ class Rerun:
             )
         args = self._arguments(kept or Kept([], (), []), saved)
         wanting = [i for i in self._gets if args[i].requires_grad]
-        outputs = self._run(args, kept.states if kept is not None else [])
+        # gradients are those of the values before the graph's own writes
+        given = [arg.clone() if i in self._written else arg for i, arg in enumerate(args)]
+        outputs = self._run(given, kept.states if kept is not None else [])
         pairs = [(out, tangent) for out, tangent in zip(outputs, tangents, strict=True)
                  if out.requires_grad and tangent is not None]  # fmt: skip
         found: Sequence[Any] = [None] * len(wanting)
@@ -179,10 +179,8 @@ class Rerun:
             args[i] = value
         for i, at in self._saved.items():
             args[i] = saved[at]
-        for i in {*self._gets, *self._written}:
-            if i in self._written:
-                args[i] = args[i].clone()
-            elif args[i].requires_grad:
+        for i in self._gets:
+            if args[i].requires_grad:
                 args[i] = args[i].view_as(args[i])
         return args
 
@@ -209,6 +207,12 @@ def apart(value: torch.Tensor) -> torch.Tensor:
     """
     with torch.enable_grad():
         return Apart.apply(value)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def copied(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy with the same autograd history, unaffected by later writes."""
+    with torch.enable_grad():
+        return value.clone()
 
 
 class Apart(torch.autograd.Function):

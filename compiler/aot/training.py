@@ -44,6 +44,7 @@ from tc.compiler.aot.run import PASSED_ON, RAISED, Runner, run_watched
 from tc.compiler.aot.saved import saved_by_eager
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.memory import REPLACED
 
 aten = torch.ops.aten
 #: changes a graph in place to an equivalent one, asking the gate
@@ -259,7 +260,9 @@ def _cut(
     gate: Gate,
 ) -> Training:
     """Partition the joint graph and make the artifacts."""
-    written = joint.contract.written
+    placeholders = observed.captured.graph.find_nodes(op="placeholder")
+    replaced = [i for i, node in enumerate(placeholders) if node.meta.get(REPLACED)]
+    written = (*joint.contract.written, *replaced)  # backward finds other values there
     graph = joint.module.graph
     needed = inputs_of_gradients(graph, len(observed.inputs), returned)
     draws = devices_drawn_from(graph)

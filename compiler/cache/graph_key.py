@@ -26,7 +26,7 @@ from torch.fx.node import _get_qualified_name
 from tc.compiler.core import levels
 from tc.compiler.core.conditions import Sizes, sizes_of, text_of
 from tc.compiler.core.frozen_graph import OWN_NAMESPACES
-from tc.compiler.core.memory import storage_id
+from tc.compiler.core.memory import REPLACED, storage_id
 from tc.compiler.runtime.build import cpu_identity
 from tc.compiler.runtime.tuned import gpu_identity
 
@@ -189,6 +189,7 @@ def _node_text(gm: fx.GraphModule, node: fx.Node) -> str:
         target = str(node.target)
     value = node.meta.get("val")
     known = "" if value is None else _values_text(value)
+    known += str(node.meta.get(REPLACED, ""))
     return f"{node.name} {node.op} {target} {_text(node.args)} {_text(node.kwargs)} {known}"
 
 

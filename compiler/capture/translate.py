@@ -483,7 +483,7 @@ class Translation:
         captured = Captured(
             code,
             self.module,
-            [entry.value.example for entry in t.output.inputs],
+            [entry.node.meta["example_value"] for entry in t.output.inputs],
             self.graph_name,
             aliases,
             self._build_guards(),

@@ -291,6 +291,71 @@ def written_by_the_call(c):
     return [kept, g, *grad(g.sum(), x)]
 
 
+def overwritten_input(c):
+    def f(x):
+        x.mul_(3)
+        return x.sin()
+
+    x = leaf(4)
+    (g,) = grad(c(f)(x * x).sum(), x, create_graph=True)
+    return [g, *grad((g * g).sum(), x)]
+
+
+def input_scaled_in_place(c):
+    def f(x, w):
+        x.mul_(3)
+        return x * w.exp()
+
+    x, w = leaf(4), leaf(4, seed=1).detach()
+    (g,) = grad(c(f)(x * x, w).sum(), x, create_graph=True)
+    return [g, *grad((g * g).sum(), x)]
+
+
+def overwritten_leaf(c):
+    def f(x, w):
+        y = (x * 2 + w.exp()).sin()
+        with torch.no_grad():
+            w.add_(1)
+        return y
+
+    x, w = leaf(4), leaf(4, seed=1)
+    first = grad(c(f)(x, w).sum(), [x, w], create_graph=True)
+    return [w.detach(), *first, *grad(sum(g.square().sum() for g in first), [x, w])]
+
+
+def buffer_read_and_moved_on(c):
+    def f(x, kept):
+        y = (x * (kept.exp() + 1)).exp()
+        kept.mul_(0.5).add_(x.detach())
+        return y
+
+    x, kept, found = leaf(4), leaf(4, seed=1).detach(), []
+    compiled = c(f)
+    for _ in range(2):
+        y = compiled(x, kept)
+        (g,) = grad(y.sum(), x, create_graph=True)
+        kept.zero_()
+        found += [g, *grad(g.sum(), x)]
+    return found
+
+
+def penalty_under_spectral_norm(c):
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(4, 3).double()
+    module = torch.nn.Sequential(
+        torch.nn.utils.spectral_norm(linear), torch.nn.Tanh(), torch.nn.Linear(3, 1).double()
+    )
+
+    def step(real):
+        inputs = (real * 2).requires_grad_()
+        (g,) = grad(module(inputs).sum(), inputs, create_graph=True)
+        return ((g.norm(2, dim=1) - 1) ** 2).mean() - module(real).mean()
+
+    loss = c(step)(leaf(2, 4).detach())
+    loss.backward()
+    return [loss, linear.weight_u, *[p.grad for p in module.parameters()]]
+
+
 def gradient_inside(c):
     def f(x):
         (g,) = grad((x.exp() * x).sum(), x, create_graph=True)
@@ -306,7 +371,8 @@ USES = [
     hessian_with_random_numbers, inputs_computed_of_each_other, one_tensor_twice, a_chain,
     after_a_backward_that_kept_the_graph, nothing_saved_and_gone_through_twice, autocast,
     hooks_of_saved_tensors, checkpoint_outside, one_of_several_outputs, accumulated_into_leaves,
-    written_by_the_call, gradient_inside,
+    written_by_the_call, overwritten_input, input_scaled_in_place, overwritten_leaf,
+    buffer_read_and_moved_on, penalty_under_spectral_norm, gradient_inside,
 ]  # fmt: skip
 
 
@@ -358,18 +424,6 @@ def test_an_input_that_the_rerun_needs_and_that_was_written_to_is_an_error():
         b.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         grad(y.sum(), x, create_graph=True)
-
-
-def test_a_value_that_the_call_overwrote_is_an_error():
-    def f(x):
-        x.mul_(3)
-        return x.sin()
-
-    x = leaf(4)
-    y = tc.compile(f)(x * 1)
-    with pytest.raises(RuntimeError, match=r"writes to its inputs \(number 0"):
-        grad(y.sum(), x, create_graph=True)
-    assert grad(y.sum(), x)[0].shape == (4,)
 
 
 def test_random_numbers_that_eager_would_not_draw_are_an_error():
@@ -445,13 +499,10 @@ def test_statistics_of_a_normalisation_are_moved_on_and_not_in_the_way(backend, 
 
 
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
-def test_statistics_that_are_read_after_they_moved_are_refused_not_wrong(backend):
+def test_statistics_that_are_read_after_they_moved_are_those_of_the_call(backend):
     module = ReadsMovedStatistics()
     other = copy.deepcopy(module)
     compiled, x = tc.compile(module, backend=backend), leaf(4, 3)
-    try:
-        ours = second_order(compiled, module, x)
-    except RuntimeError as error:
-        assert "cannot differentiate" in str(error)
-    else:
-        torch.testing.assert_close(ours, second_order(other, other, x))
+    for _ in range(2):
+        ours, theirs = second_order(compiled, module, x), second_order(other, other, x)
+        torch.testing.assert_close(ours, theirs)

@@ -38,7 +38,7 @@ def may_run_again(output: OutputGraph, code: CodeType) -> bool:
     mode = output.t.shapes.mode
     if output.derived.below or mode.runs_once or not all(map(_is_of_torch, output.graph.nodes)):
         return False
-    examples = [entry.value.example for entry in output.inputs]
+    examples = [entry.node.meta["example_value"] for entry in output.inputs]
     try:
         inputs = {storage_id(one) for one in examples if isinstance(one, torch.Tensor)}
     except NotImplementedError:  # a sparse one, whose memory is that of others

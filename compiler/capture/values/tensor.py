@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import python_method
+from tc.compiler.core.memory import REPLACED, layout, note_replaced, same_memory, takes_data
 from tc.compiler.core.sources import AttrSource, Source
 
 if TYPE_CHECKING:
@@ -139,27 +141,31 @@ class TensorValue(NodeValue):
         super().__init__(node, example, source)
         self.kind = kind
         self.obj: torch.Tensor | None = obj
+        #: the tensor before a store to its ``.data``, if it is differentiable
+        self.before: TensorValue | None = None
 
     def python_type(self) -> type:
         return self.kind
 
     def node(self, t: Interpreter) -> fx.Node:
-        self._refuse_stale(t, "a use")
+        if self.before is not None and torch.is_grad_enabled():
+            return self._with_history(t, self.before).node(t)
         return super().node(t)
 
-    def _refuse_stale(self, t: Interpreter, what: str) -> None:
-        """Break the graph where traced code uses a tensor whose data it has replaced.
-
-        The store is replayed after the graph, which reads the tensor as it was before.
-        """
-        if t.effects.attribute(self, "data") is not None:
-            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.data, before {what} of it")
+    def _with_history(self, t: Interpreter, before: TensorValue) -> TensorValue:
+        """Return a tensor with the data that was stored, and the gradient of this one."""
+        made = before.method(t, "clone", [], {})
+        assert isinstance(made, TensorValue)
+        if layout(made.example) != layout(self.example):
+            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.data, before a use of it")
+        memory = made.method(t, "detach", [], {})
+        memory.method(t, "copy_", [self.attr(t, "data")], {})
+        return made
 
     def attr(self, t: Interpreter, name: str) -> Value:
-        self._refuse_stale(t, f"a read of .{name}")
         stored = t.effects.attribute(self, name)
         if stored is not None and stored is not UNBOUND:
-            return stored
+            return stored.attr(t, name) if name == "data" else stored
         if t.overrides.modes and isinstance(getattr(torch.Tensor, name, None), GETTERS):
             found = t.intercept(getattr, [self, ConstValue(name)])
             if found is not None:
@@ -201,22 +207,43 @@ class TensorValue(NodeValue):
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         gradient = name == "grad" and (t.python.is_none(value) or isinstance(value, TensorValue))
-        self._refuse_stale(t, f"a store to .{name}")
         outside = len(t.output.scopes) == 1
         plain = not hasattr(torch.Tensor, name) and outside
-        data = name == "data" and outside and self._takes_data_of(value)
+        data = name == "data" and outside and self._takes_data_of(t, value)
         if not plain and not ((gradient or data) and self.source is not None):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
+        if data and self._take_data(t, value.attr(t, "data")):
+            return
         t.effects.store_attribute(self, name, value)
 
-    def _takes_data_of(self, value: Value) -> bool:
+    def _take_data(self, t: Interpreter, now: Value) -> bool:
+        """Have the graph use another tensor's memory from here on; the store follows the graph.
+
+        Returns:
+            Whether it is the memory that the tensor has already.
+        """
+        assert isinstance(now, TensorValue)
+        one = self.example
+        other = now.example
+        if same_memory(one, other):
+            return True
+        node = now.node(t)
+        if note_replaced(self._node):
+            t.output.marks.add(REPLACED)
+        if one.requires_grad:
+            self.before = self.before or copy.copy(self)
+            with t.shapes.mode:
+                other = other.detach().requires_grad_()
+        self._node = node
+        self.example = other
+        return False
+
+    def _takes_data_of(self, t: Interpreter, value: Value) -> bool:
         """Return whether a plain tensor accepts another's data, whatever its shape."""
-        plain = (torch.Tensor, torch.nn.Parameter)
-        if not isinstance(value, TensorValue) or {self.kind, value.kind} - set(plain):
+        if t.overrides.modes or not isinstance(value, TensorValue):
             return False
-        one, other = self.example, value.example
-        alike = (one.dtype, one.device, one.layout) == (other.dtype, other.device, other.layout)
-        return alike and not one.is_inference() and not other.is_inference()
+        plain = {self.kind, value.kind} <= {torch.Tensor, torch.nn.Parameter}
+        return plain and takes_data(self.example, value.example)
 
     def base_attr(self, t: Interpreter, name: str) -> Value:
         """Return an attribute of ``torch.Tensor`` itself, bypassing derived classes."""
