@@ -14,7 +14,9 @@ from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.changing import (
     NUMBERS,
     Input,
+    as_guarded,
     counting,
+    first_values,
     in_vain,
     inputs_of,
     marks,
@@ -308,7 +310,7 @@ def recompiled(facts: Facts) -> list[Event]:
     found, producer = facts.recompiles, facts.session.producer
     shared, vain = _shared(found), in_vain(found)
     held, special = inputs_of(found, Kind.HELD) | static_sizes(found), inputs_of(found, Kind.ONE)
-    many, holding = counting(found), _holding(found)
+    many, holding, first = counting(found), _holding(found), first_values(found)
     compiled_here = {(c.file, _last(c.original)) for c in all_compiles(facts.session)}
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
@@ -317,6 +319,8 @@ def recompiled(facts: Facts) -> list[Event]:
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
         reason = reason_of(_changed(lead))
+        if lead.kind == "constant":
+            lead = replace(lead, first=first.get(of_input(one, lead), ""))
         lead = _as_found_later(one, lead, vain, held, holding)
         resumed = one.compiled.function if one.compiled.line_of_resume else ""
         named_so = resumed or one.compiled.alias or one.compiled.function
@@ -408,7 +412,7 @@ def _as_found_later(
     if lead.kind == "shape" and of_input(one, lead) in holding:
         file, line = holding[of_input(one, lead)]
         lead = replace(lead, file=file, line=line)
-    return lead
+    return as_guarded(one, lead)
 
 
 def dicts_in(values: Mapping[str, str]) -> set[str]:
