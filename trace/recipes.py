@@ -191,8 +191,8 @@ CLONE: Final = Recipe(
     settles=True,
 )
 CLONE_SET: Final = Recipe(
-    "set {name} to a clone(memory_format=torch.contiguous_format): contiguous() leaves the stride of "
-    "a dimension of size 1 as it is",
+    "set {name} to a clone(memory_format=torch.contiguous_format): contiguous() leaves the stride "
+    "of a dimension of size 1 as it is",
     settles=True,
 )
 ONE_DEVICE: Final = Recipe("move {name} to one device before the call", settles=True)

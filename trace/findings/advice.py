@@ -267,7 +267,8 @@ INSTEAD: Final = (
 OPTIMIZER_STEP: Final = _row(
     (),
     r"the function `\w+\.step` in file `[^`]*[/\\]torch[/\\]optim[/\\]"
-    r"|^Graph [Bb]reak in user code at .*[/\\]torch[/\\]optim[/\\]\w+\.py:\d+\n[\s\S]*?graph_break\(\)",
+    r"|^Graph [Bb]reak in user code at .*[/\\]torch[/\\]optim[/\\]\w+\.py:\d+\n"
+    r"[\s\S]*?graph_break\(\)",
     "TC116",
     "call of an optimizer's step()",
     "PyTorch asks for a break around it: the update is compiled as a graph of its own",

@@ -92,7 +92,7 @@ _SETTING: Final = re.compile(
 
 
 def _plain(hint: str) -> str:
-    """A hint as a fix: it begins small, and ends without a full stop; a setting is an assignment."""
+    """A hint as a fix: it begins small, and ends without a full stop; settings are assigned."""
     hint = hint.rstrip(".")
     if setting := _SETTING.match(hint):
         why = f",{setting['why']}" if setting["why"] else ""
