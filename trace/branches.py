@@ -448,7 +448,7 @@ def _function(file: str, line: int) -> ast.FunctionDef | None:
     return max(around, key=_first, default=None)
 
 
-_CELL: Final = re.compile(r"[\w.\[\]'\"]+\.__closure__\[(?P<index>\d+)\]\.cell_contents")
+_CELL: Final = re.compile(r"[\w.\[\]'\"]+.__closure__\[(\d+)\]\.cell_contents")
 
 
 def with_cell_named(file: str, line: int, source: str) -> str:
@@ -466,7 +466,7 @@ def with_cell_named(file: str, line: int, source: str) -> str:
         return source
     file = _original.get()(file)
     names = _cells(file, function.name, function.lineno, len(linecache.getlines(file)))
-    index = int(found["index"])
+    index = int(found[1])
     return source.replace(found[0], names[index]) if index < len(names) else source
 
 

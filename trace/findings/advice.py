@@ -210,7 +210,6 @@ ROWS: Final = (
         "backward() inside the compiled function",
         "the gradient computation is compiled on its own, after the function returns",
         "call backward() outside of the compiled function",
-        "torch._dynamo.config.compiled_autograd = True compiles the backward pass as well",
     ),
     _row(
         (14,),

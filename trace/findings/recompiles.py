@@ -319,9 +319,8 @@ def recompiled(facts: Facts) -> list[Event]:
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
         reason = reason_of(_changed(lead))
-        if lead.kind == "constant":
-            lead = replace(lead, first=first.get(of_input(one, lead), ""))
-        lead = _as_found_later(one, lead, vain, held, holding)
+        lead = _as_found_later(one, replace(lead, first=first.get(of_input(one, lead), "")), vain,
+                               held, holding)  # fmt: skip
         resumed = one.compiled.function if one.compiled.line_of_resume else ""
         named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
