@@ -448,7 +448,7 @@ def _function(file: str, line: int) -> ast.FunctionDef | None:
     return max(around, key=_first, default=None)
 
 
-_CELL: Final = re.compile(r"[\w.\[\]'\"]+.__closure__\[(\d+)\]\.cell_contents")
+_CELL: Final = re.compile(r"[\w.\[\]'\"]+\.__closure__\[(\d+)\]\.cell_contents")
 
 
 def with_cell_named(file: str, line: int, source: str) -> str:

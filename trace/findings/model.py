@@ -63,7 +63,7 @@ class Cause:
     file: str = ""
     line: int = 0
     of_tensors: bool = True
-    first: str = ""
+    first: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return in_users_words(f"{self.source}: {self.old or '?'} → {self.new or '?'}")

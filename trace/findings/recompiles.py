@@ -538,7 +538,9 @@ def _where(one: Recompile, data: Any, lead: Cause) -> Where:
     function = compiled.alias or compiled.function
     if lead.line:
         return Where(lead.file, lead.line, function=function)
-    if lead not in one.causes[:1]:  # the line that PyTorch names is that of the first
+    if lead.source not in (
+        cause.source for cause in one.causes[:1]
+    ):  # the line that PyTorch names is that of the first
         return Where(*compiled.own_place, function=function)
     mine = own(_stack(one))
     if mine is not None and not LIBRARY.search(mine.file):

@@ -56,7 +56,7 @@ def remedy(
         cause = replace(cause, source=with_cell_named(*at, cause.source))
         name = with_cell_named(*at, subject.name)
         subject = replace(subject, source=cause.source, name=name)
-    if cause.first:
+    if cause.first and cause.kind == "constant":
         subject = replace(subject, old=cause.first)
     if subject.kind in _NUMBERS and dicts & containers_of_key(*at, subject.name):
         subject = replace(subject, kind=Kind.HELD_NUMBER)
