@@ -127,7 +127,7 @@ def _fix(failure: Failure, exported: bool) -> tuple[str, ...]:
     if failure.command and failure.stage != "backend":
         return (f"reproduce it with: {failure.command}",)
     text = f"{failure.type} {failure.reason}"
-    known = next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
+    known: tuple[str, ...] = next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
     if exported:
         known = tuple(fix for fix in known if fix != _FULLGRAPH)
     return first_of(failure.reason, known)
