@@ -4,11 +4,11 @@
     python bench/advice.py --side tc --keep FOLDER chat_sampler experts
     python bench/advice.py --write               all, and replace the table of the page
 
-`advice_programs.txt` and `advice_users.txt` hold the programs, and behind each the edits that its
-findings ask for: the code of a finding, words of its place, title and advice, with ` & ` between
-them, and texts of the program that are replaced. Findings that stand one above the other ask for
-one edit. A program runs with a trace, and once more with each edit. An edit did what its finding
-says if the finding is gone, or was met less often, and the program prints the same.
+The files `advice_*.txt` hold the programs, and behind each the edits that its findings ask for: the
+code of a finding, words of its place, title and advice, with ` & ` between them, and texts of the
+program that are replaced. Findings that stand one above the other ask for one edit. A program runs
+with a trace, and once more with each edit. An edit did what its finding says if the finding is
+gone, or was met less often, and the program prints the same.
 
 Findings of a program that have no edit are listed, too: those that ask for nothing, and those that
 nobody has tried. A finding that an edit is for and that is not found is an error. Each run is a

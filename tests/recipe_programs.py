@@ -129,6 +129,20 @@ DEMOS = (
     _demo(R.ONE_NDIM, "rank", ("torch.ones(4, 1)", "torch.ones(4, 1).flatten()"),
         ("torch.ones(4, 1, 1)", "torch.ones(4, 1, 1).flatten()")),
     _demo(R.CONTIGUOUS, "stride", (".t()", ".t().contiguous()")),
+    _demo(R.CONTIGUOUS_SET, "stride_attribute", (
+        "m.table = table", "m.table = table.contiguous()")),
+    _demo(R.CLONE, "stride_of_one", ("torch.ones(4, 9).t()[:1]",
+        "torch.ones(4, 9).t()[:1].clone(memory_format=torch.contiguous_format)"),
+        ("torch.ones(8, 4)[:1].t().contiguous().t()",
+         "torch.ones(8, 4)[:1].clone(memory_format=torch.contiguous_format)")),
+    _demo(R.CLONE_SET, "stride_of_one_attribute", ("whole[..., -4:]",
+        "whole[..., -4:].clone(memory_format=torch.contiguous_format)")),
+    _demo(R.DTYPE_SET, "dtype_attribute", (
+        "torch.ones(3, dtype=dtype)", "torch.ones(3, dtype=dtype).to(torch.float32)")),
+    _demo(R.DETACH_SET, "requires_grad_attribute", (
+        "requires_grad=needed)", "requires_grad=needed).detach()")),
+    _demo(R.CALL_OUTSIDE, "scheduler", ("    plan.step()\n    return x * 2", "    return x * 2"),
+        ("    show(g(torch.ones(3)))", "    plan.step()\n    show(g(torch.ones(3)))"), sides="tc"),
     _demo(R.ONE_DEVICE, "device", ("g(x).shape", 'g(torch.ones(4, device="cpu")).shape')),
     _demo(R.DETACH, "requires_grad", (
         "torch.ones(4, requires_grad=True)", "torch.ones(4, requires_grad=True).detach()")),

@@ -24,6 +24,7 @@ from tc.trace.compiles import Artifact, Compile, Lane, by_function, calls_to_jso
 from tc.trace.findings import Diagnosis
 from tc.trace.findings.ledger import ledger
 from tc.trace.findings.model import Recompile
+from tc.trace.ids import in_users_words
 from tc.trace.kinds import STAGES, kind_of, label
 from tc.trace.layers import layers, named
 from tc.trace.provenance import CodeMap, code_map
@@ -285,6 +286,7 @@ def _finding(finding: Any) -> dict[str, Any]:
         "mark": finding.kind.mark,
         "order": finding.kind.order.name,
         "place": finding.where.short if finding.where.file else "",
+        "reason": in_users_words(finding.reason),
         "behind": finding.behind.short if finding.behind else "",
         "evidence": finding.evidence,
         "stack": [

@@ -11,6 +11,7 @@ import ast
 import builtins
 import linecache
 import re
+import symtable
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -445,6 +446,42 @@ def _function(file: str, line: int) -> ast.FunctionDef | None:
         if isinstance(one, ast.FunctionDef) and _first(one) <= line <= (one.end_lineno or 0)
     ]
     return max(around, key=_first, default=None)
+
+
+_CELL: Final = re.compile(r"[\w.\[\]'\"]+\.__closure__\[(\d+)\]\.cell_contents")
+
+
+def with_cell_named(file: str, line: int, source: str) -> str:
+    """Return a source with a variable of an outer function by its name: `len(history)`.
+
+    A guard names the cell by its number among those of the function that reads it, at the line.
+    The source stays as it is where that function is not at hand, or is a lambda.
+    """
+    found = _CELL.search(source)
+    function = _function(file, line) if found is not None else None
+    if found is None or function is None:
+        return source
+    lambdas = (one for one in ast.walk(function) if isinstance(one, ast.Lambda))
+    if any(one.lineno <= line <= (one.end_lineno or line) for one in lambdas):
+        return source
+    file = _original.get()(file)
+    names = _cells(file, function.name, function.lineno, len(linecache.getlines(file)))
+    index = int(found[1])
+    return source.replace(found[0], names[index]) if index < len(names) else source
+
+
+@lru_cache(256)
+def _cells(file: str, function: str, line: int, _length: int) -> tuple[str, ...]:
+    """Return the variables of outer functions that a function uses, as `co_freevars` has them."""
+    waiting = [symtable.symtable("".join(linecache.getlines(file)), file, "exec")]
+    while waiting:
+        table = waiting.pop()
+        if isinstance(table, symtable.Function) and (table.get_name(), table.get_lineno()) == (
+            function, line,
+        ):  # fmt: skip
+            return tuple(sorted(table.get_frees()))
+        waiting += table.get_children()
+    return ()
 
 
 def _first(function: ast.FunctionDef) -> int:

@@ -33,6 +33,7 @@ CONTEXT_KEYS: Final = frozenset(
 TRACE_PREFIX: Final = "dedicated_log_torch_trace_"
 STDIN: Final = "-"
 _MAGIC: Final = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
+_FIRST_BYTES: Final = 4096
 
 # The next line that is neither payload (TAB) nor blank starts the next record.
 _NEXT_RECORD: Final = re.compile(rb"\n(?:[^\t\n\r]|\r(?!\n))")
@@ -493,17 +494,24 @@ def _open(path: str) -> IO[bytes]:
                 return _unpack(member, packed[1], path, size)
         except archives.ERRORS as error:
             raise Unreadable(f"cannot unpack {path}: {error}") from error
-    if path.endswith((".gz", ".zst")):
-        with open(path, "rb") as raw:
-            return _unpack(raw, path, path, os.fstat(raw.fileno()).st_size)
+    with open(path, "rb") as raw:
+        if packed_as := _packed_as(raw, path):
+            name = path.removesuffix(packed_as) + packed_as
+            return _unpack(raw, name, path, os.fstat(raw.fileno()).st_size)
     return open(path, "rb")
 
 
-def _packed_as(stream: IO[bytes]) -> str:
-    """Return an ending that says how a stream is packed: by its first bytes, as it has no name."""
+def _packed_as(stream: IO[bytes], path: str = "") -> str:
+    """Return an ending that says how a stream is packed: by its first bytes, not by its name.
+
+    Many a client unpacks a `.gz` on the way and leaves its name. What begins as neither a packed
+    file nor a log is what its name says, so that messages tell of that.
+    """
     peek = getattr(stream, "peek", None)
-    head = peek(4)[:4] if peek else b""
-    return next((end for magic, end in _MAGIC.items() if head.startswith(magic)), "")
+    head = peek(_FIRST_BYTES) if peek else b""
+    found = next((end for magic, end in _MAGIC.items() if head.startswith(magic)), "")
+    named = next((end for end in _MAGIC.values() if path.endswith(end)), "")
+    return found or ("" if HEADER.search(head) else named)
 
 
 def _unpack(raw: IO[bytes], name: str, path: str, size: int | None) -> IO[bytes]:

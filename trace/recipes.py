@@ -38,6 +38,7 @@ class Kind(enum.Enum):
     DTYPE = "dtype"
     NDIM = "number of dimensions"
     STRIDE = "stride"
+    STRIDE_OF_ONE = "stride of a dimension of size 1"
     DEVICE = "device"
     REQUIRES_GRAD = "requires_grad"
     INFERENCE = "inference mode of a tensor"
@@ -61,6 +62,7 @@ class Kind(enum.Enum):
     SMALL_NUMBER = "a dynamic number that becomes 0 or 1"
     TURNS = "a number of turns of a loop"
     SETTING = "a number that a module of torch's reads"
+    INTERNAL = "what an object of torch's keeps for itself"
     CONDITION = "a condition on sizes"
     IMPLIED = "a condition on sizes that no test of the code asks"
     MULTIPLE = "whether a size is a multiple"
@@ -173,12 +175,31 @@ BEFORE: Final = Recipe(
     "make {name} before the first call, in the form that it has later", settles=True
 )
 ONE_DTYPE: Final = Recipe("pass {name}.to({dtype}): one dtype on every call", settles=True)
+DTYPE_SET: Final = Recipe(
+    "convert {name} to {dtype} where it is set: one dtype on every call", settles=True
+)
 ONE_NDIM: Final = Recipe(
     "bring {name} to one number of dimensions before the call: unsqueeze, flatten", settles=True
 )
 CONTIGUOUS: Final = Recipe("pass {name}.contiguous(): one layout on every call", settles=True)
+CONTIGUOUS_SET: Final = Recipe(
+    "make {name} contiguous() where it is set: one layout on every call", settles=True
+)
+CLONE: Final = Recipe(
+    "pass {name}.clone(memory_format=torch.contiguous_format): contiguous() leaves the stride of a "
+    "dimension of size 1 as it is",
+    settles=True,
+)
+CLONE_SET: Final = Recipe(
+    "set {name} to a clone(memory_format=torch.contiguous_format): contiguous() leaves the stride "
+    "of a dimension of size 1 as it is",
+    settles=True,
+)
 ONE_DEVICE: Final = Recipe("move {name} to one device before the call", settles=True)
 DETACH: Final = Recipe("pass {name}.detach() where its gradient is not needed", settles=True)
+DETACH_SET: Final = Recipe(
+    "detach {name} where it is set, if its gradient is not needed", settles=True
+)
 BOTH_GRADS: Final = Recipe(
     "nothing to do if both are needed: one graph with gradients, one without", "call", True
 )
@@ -269,8 +290,24 @@ UNSPEC_INT: Final = Recipe(
     producer="torch",
 )
 
+CALL_OUTSIDE: Final = Recipe(
+    "{source} is torch's own: call what reads it outside of the compiled function", settles=True
+)
+
 _EACH_VALUE: Final = (FEW, BRANCHES)
 ANY: Final = None
+_Row = tuple[Recipe, ...]
+#: what no call passes: it is set somewhere else
+_SET: Final = (
+    Place.MODULE, Place.ATTRIBUTE, Place.ITEM, Place.GLOBAL, Place.DEFAULT, Place.CLOSURE,
+)  # fmt: skip
+
+
+def _passed(kind: Kind, row: _Row, where_set: _Row) -> dict[tuple[Kind, Place | None], _Row]:
+    """Return the rows of a kind of which the edit is made to a call, or where the input is set."""
+    return {(kind, ANY): row} | {(kind, place): where_set for place in _SET}
+
+
 TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.SIZE, Place.LOCAL): (MARK, DYNAMIC, PAD),
     (Kind.SIZE, Place.AFTER_BREAK): (DYNAMIC, MEND_BREAK, PAD),
@@ -298,11 +335,12 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.GONE, ANY): (FEW,),
     (Kind.NO_TENSOR, ANY): _EACH_VALUE,
     (Kind.TRAINING, ANY): (TRAIN_EVAL,),
-    (Kind.DTYPE, ANY): (ONE_DTYPE,),
+    **_passed(Kind.DTYPE, (ONE_DTYPE,), (DTYPE_SET,)),
     (Kind.NDIM, ANY): (ONE_NDIM,),
-    (Kind.STRIDE, ANY): (CONTIGUOUS,),
+    **_passed(Kind.STRIDE, (CONTIGUOUS,), (CONTIGUOUS_SET,)),
+    **_passed(Kind.STRIDE_OF_ONE, (CLONE,), (CLONE_SET,)),
     (Kind.DEVICE, ANY): (ONE_DEVICE,),
-    (Kind.REQUIRES_GRAD, ANY): (DETACH, BOTH_GRADS),
+    **_passed(Kind.REQUIRES_GRAD, (DETACH, BOTH_GRADS), (DETACH_SET, BOTH_GRADS)),
     (Kind.FROZEN, ANY): (LEARNING, FREEZE_FIRST),
     (Kind.CAST, ANY): (CAST_FIRST,),
     (Kind.INFERENCE, ANY): (NO_GRAD,),
@@ -324,6 +362,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.SMALL_NUMBER, ANY): (SMALL_NUMBERS,),
     (Kind.TURNS, ANY): (FEW, LOOP_OUTSIDE),
     (Kind.SETTING, ANY): (FEW, SET_FIRST),
+    (Kind.INTERNAL, ANY): (CALL_OUTSIDE,),
     (Kind.CONDITION, ANY): (ASKED, RANGES),
     (Kind.IMPLIED, ANY): (RANGES, PAD),
     (Kind.MULTIPLE, ANY): (PAD_MULTIPLE, SIDES),

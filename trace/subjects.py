@@ -47,6 +47,13 @@ _PARTS: Final = ("_parameters", "_modules", "_buffers")
 _MADE_OF: Final = re.compile(r"_(?:parameters|modules|buffers)['\"]?\]?")
 
 
+def part_of(source: str, what: str) -> tuple[str, str] | None:
+    """Return the tensor and the dimension of a source that is a size or a stride of it."""
+    part = _PART.match(source)
+    found = part is not None and part["what"] == what
+    return (part["name"], part["i"] or part["j"]) if part is not None and found else None
+
+
 _SWITCHES: Final = ("grad_mode", "autocast_state", "default_dtype", "deterministic_algorithms")
 _OF_TENSORS: Final = (".dtype", ".requires_grad", ".device", ".ndim")
 _STATES_OUTSIDE: Final = ("state of torch", "state of the process")  # as tc reports them
@@ -139,6 +146,8 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
         return Kind.RACED, source, "0"
     if kind == "small":
         return Kind.SMALL_NUMBER, source, "0"
+    if kind == "internal":
+        return Kind.INTERNAL, source, "0"
     if source.startswith(_ENVIRONMENT):
         return Kind.STATE, source, "0"
     if _HOOKS.search(source) or _HOOKS.search(guard.partition(" #")[0]):
@@ -153,7 +162,9 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
         return _STATES.get(source, Kind.STATE), source, "0"
     if part := _PART.match(source):
         index = part["i"] or part["j"]
-        what = _size(part["name"], old, new) if part["what"] == "shape" else Kind.STRIDE
+        of_one = kind == "stride of one" or _held_size(guard, int(index)) == "1"
+        stride = Kind.STRIDE_OF_ONE if of_one else Kind.STRIDE
+        what = _size(part["name"], old, new) if part["what"] == "shape" else stride
         return what, part["name"], index
     if keys := _KEYS.match(source):
         return _of_keys(old, new), keys["a"] or keys["b"], "0"
@@ -166,6 +177,16 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
     if (key := _IN.match(source)) and _THERE.intersection((old, new)):
         return Kind.KEYS, key["of"], "0"
     return _value(source, old, new, guard), source, "0"
+
+
+_SIZES: Final = re.compile(r"\bsize=\[(?P<sizes>[^\]]*)\]")
+
+
+def _held_size(guard: str, index: int) -> str:
+    """Return the size of a dimension that a guard on a tensor holds; empty if it holds none."""
+    found = _SIZES.search(guard)
+    sizes = [one.strip() for one in found["sizes"].split(",")] if found else []
+    return sizes[index] if index < len(sizes) else ""
 
 
 def _asked(source: str, condition: str, new: str) -> tuple[Kind, str, str]:

@@ -89,6 +89,13 @@ DISABLED_CALL = _row(
     "a disabled function always runs in eager mode",
     "remove the disable mark, or call it outside of the compiled function",
 )
+LIBRARY_DISABLED = _row(
+    "disabled-in-library",
+    "TC106",
+    "call of {}, which torch itself marks disable",
+    "a disabled function always runs in eager mode",
+    "call it outside of the compiled function",
+)
 DISALLOWED_CALL = _row(
     "disallowed-call",
     "TC115",

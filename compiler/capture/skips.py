@@ -253,17 +253,20 @@ def inlined_only(function: Any) -> bool:
     return of_torch and not vars(function).get("_torchdynamo_disable", False)  # the user's mark
 
 
-def _torch_leaves(function: types.FunctionType) -> bool:
-    """Return whether torch or the user marked a function by ``torch.compiler.disable``."""
-    inner = function.__code__.co_qualname == "_disable_dynamo.<locals>.inner"
-    return inner or getattr(function, "_torchdynamo_disable", False)
+def _torch_leaves(function: types.FunctionType) -> breaks.Reason | None:
+    """Return why a function that torch or the user marked is left alone; None for any other."""
+    if function.__code__.co_qualname == "_disable_dynamo.<locals>.inner":
+        return breaks.LIBRARY_DISABLED
+    return breaks.DISABLED_CALL if getattr(function, "_torchdynamo_disable", False) else None
 
 
 def refuse_inlining(function: FunctionValue) -> None:
     """Break the graph at functions that must not be traced into."""
     obj: Any = function.obj
-    if obj is not None and (getattr(obj, DISABLED, None) is not None or _torch_leaves(obj)):
-        raise breaks.GraphBreak(breaks.DISABLED_CALL, function.name)
+    marked = obj is not None and getattr(obj, DISABLED, None) is not None
+    reason = breaks.DISABLED_CALL if marked else _torch_leaves(obj) if obj is not None else None
+    if reason is not None:
+        raise breaks.GraphBreak(reason, function.name)
     module = str(function.module_globals.get("__name__", ""))
     if is_around_step(function.code, module):
         raise breaks.GraphBreak(breaks.OPTIMIZER_STEP)

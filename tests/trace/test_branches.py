@@ -15,6 +15,7 @@ from tc.trace.branches import (
     is_tested,
     is_used_as_index,
     what_it_does,
+    with_cell_named,
 )
 
 ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
@@ -120,6 +121,38 @@ def test_numbers_that_index_or_count(tmp_path: Path, line: int, name: str, index
     file = tmp_path / "ring.py"
     file.write_text(MODEL)
     assert is_used_as_index(str(file), line, name) is indexes
+
+
+CELLS = """\
+def make(name, decay):
+    history, count = [], 0
+    def scaled(x):
+        nonlocal count
+        count += 1
+        history.append(x)
+        return decay ** len(history)
+    return scaled, lambda x: x * decay
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "source", "named"),
+    [
+        (5, "parts[0].__closure__[0].cell_contents", "count"),
+        (6, "len(parts[0].__closure__[2].cell_contents)", "len(history)"),
+        (7, "f.__closure__[1].cell_contents.real", "decay.real"),
+        (5, "f.__closure__[7].cell_contents", "f.__closure__[7].cell_contents"),
+        (8, "f.__closure__[0].cell_contents", "f.__closure__[0].cell_contents"),
+        (5, "x.shape[0]", "x.shape[0]"),
+    ],
+)
+def test_a_cell_has_the_name_of_its_variable(
+    tmp_path: Path, line: int, source: str, named: str
+) -> None:
+    file = tmp_path / "make.py"
+    file.write_text(CELLS)
+    assert with_cell_named(str(file), line, source) == named
+    assert with_cell_named(str(tmp_path / "none.py"), line, source) == source
 
 
 @pytest.mark.parametrize(

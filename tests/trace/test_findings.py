@@ -556,25 +556,6 @@ def test_a_range_that_a_number_left_is_about_that_number() -> None:
     assert (cause.source, cause.old, cause.kind) == ("self.index", "-1 <= self.index <= 2", "shape")
 
 
-@pytest.mark.parametrize(
-    ("lines", "fix"),
-    [
-        (["Attempted to call function marked as skipped",
-          "  Explanation: Dynamo does not know how to trace the builtin `time.perf_counter.`"],
-         "call it outside of the compiled function"),
-        (["Unsupported method call", "User code traceback:",
-          '  File "/x/torch/nn/parallel/distributed.py", line 1711, in forward', "    self.log()"],
-         "compile the module inside of it"),
-    ],
-)  # fmt: skip
-def test_breaks_whose_general_way_out_is_none(tmp_path: Path, lines: list[str], fix: str) -> None:
-    text = "\n".join(["Graph break in user code at /home/me/m.py:4", "Reason: x", *lines])
-    record = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
-    (found,) = [one for one in torch_log(tmp_path, START, (record, text)).findings
-                if one.code.startswith("TC1")]  # fmt: skip
-    assert len(found.fix) == 1 and found.fix[0].startswith(fix)
-
-
 def test_a_length_says_what_it_is_the_length_of(tmp_path: Path) -> None:
     tree = "TENSOR: check_tensor(L['xs'][0], 'torch.Tensor', torch.float32, device(type='cpu'), "
     tree += "requires_grad=False, size=[2], stride=[1], keys='CPU')\n"

@@ -9,6 +9,7 @@ import json
 import os
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,17 @@ def test_packed_logs(tmp_path: Path) -> None:
     path = tmp_path / "x.log.zst"
     path.write_bytes(zstandard.compress(artifact("b")))
     assert read(path)[0][0].payload == b"b"
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"), [("x.log.gz", bytes), ("x.log.zst", bytes), ("x.log", gzip.compress)]
+)
+def test_a_log_is_packed_as_its_first_bytes_say(
+    tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(pack(artifact("a")))
+    assert read(path)[0][0].payload == b"a"
 
 
 @pytest.mark.parametrize("name", ["x.log.gz", "x.log.zst"])

@@ -1,6 +1,8 @@
 """Compiles that no frame asked for, work that nobody understands, and causes that are one."""
 
 import json
+import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,36 @@ def test_the_remedy_that_the_compiler_names_comes_first(words: str, first: str) 
     reported = first_of(words, known)
     assert reported[0] == first
     assert reported[-1] == "write it otherwise"
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("Set `torch._dynamo.trace_autograd_ops=True`.",  # as torch 2.13 has it
+         "torch._dynamo.config.trace_autograd_ops = True"),
+        ("Change `torch._dynamo.config.trace_numpy` to `True`.",
+         "torch._dynamo.config.trace_numpy = True"),
+        ("Set `torch._dynamo.config.allow_rnn=True` to enable experimental support.",
+         "torch._dynamo.config.allow_rnn = True, to enable experimental support"),
+        ("Set `torch._dynamo.config.trace_numpy` to `True` to trace numpy functions",
+         "torch._dynamo.config.trace_numpy = True, to trace numpy functions"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_a_hint_names_is_an_assignment_that_works(words: str, remedy: str) -> None:
+    assert remedies_in(f"  Hint: {words}") == (remedy,)
+
+
+def test_settings_that_hints_of_the_installed_torch_name_exist() -> None:
+    found = find_spec("torch")
+    assert found is not None and found.origin is not None
+    folder = Path(found.origin).parent / "_dynamo"
+    settings = set(re.findall(r"^(\w+)(?::.*)? = ", (folder / "config.py").read_text(), re.M))
+    rows = json.loads((folder / "graph_break_registry.json").read_text())
+    hints = [hint for found in rows.values() for row in found for hint in row["Hints"]]
+    named = [match[1] for hint in hints for remedy in remedies_in(f"Hint: {hint}")
+             if (match := re.match(r"torch\._dynamo\.config\.(\w+) = ", remedy))]  # fmt: skip
+    assert len(named) > 5
+    assert set(named) <= settings
 
 
 def test_hints_without_a_remedy_are_none() -> None:

@@ -59,7 +59,12 @@ const MOST_CARDS = 20, MOST_FUNCTIONS = 12, MOST_FILES = 8, MOST_LANES = 16;
 
 /** `fix self.step: recompiles 5 → 1`: the changes that save most, in a line. */
 function savings() {
-  const predicted = DATA.findings.filter((one) => one.forecast.length).slice(0, 3);
+  const first = new Map();  // the findings of a function share one forecast
+  for (const one of DATA.findings.filter((one) => one.forecast.length)) {
+    const step = one.forecast[0], key = [one.where.file, one.where.function, step].join("\n");
+    if (!first.has(key) || fixedIn(step).includes(one.reason)) first.set(key, one);
+  }
+  const predicted = [...first.values()].slice(0, 3);
   if (!predicted.length) return null;
   return h("p.savings", null, "Predicted: ", predicted.map((one, n) => [n > 0 && " · ", h("a.row", { href: link.finding(one.id) }, "fix"), " ", forecastWords(one.forecast[0])]));
 }

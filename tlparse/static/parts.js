@@ -98,7 +98,17 @@ function findingCard(finding) {
       finding.where.source && [" · ", h("code", null, finding.where.source.trim())]),
     h("p.why", null, whyOf(finding)),
     fixes(finding.fixes.slice(0, 1)),
-    finding.forecast.length > 0 && h("p.soft.saves", null, "predicted: without ", forecastWords(finding.forecast[0])));
+    savesLine(finding));
+}
+
+/** `a, b: 7 → 1` → a, b: what a step of a forecast fixes. */
+const fixedIn = (step) => /^(.*): /.exec(step)[1].split(", ");
+
+/** What is saved by the step that is about a finding; what comes before it counts as done. */
+function savesLine(finding) {
+  if (!finding.forecast.length) return null;
+  const number = Math.max(finding.forecast.findIndex((step) => fixedIn(step).includes(finding.reason)), 0);
+  return h("p.soft.saves", null, "predicted: ", number > 0 && "then ", "without ", forecastWords(finding.forecast[number]));
 }
 
 /** `self.step: 7 → 1` → self.step 7 → 1 recompiles, the names set as code. */

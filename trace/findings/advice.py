@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from tc.trace.compiles import LIBRARY
 from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE
 
 
@@ -209,7 +210,6 @@ ROWS: Final = (
         "backward() inside the compiled function",
         "the gradient computation is compiled on its own, after the function returns",
         "call backward() outside of the compiled function",
-        "torch._dynamo.config.compiled_autograd = True compiles the backward pass as well",
     ),
     _row(
         (14,),
@@ -247,6 +247,8 @@ ROWS: Final = (
     ),
 )  # fmt: skip
 
+#: where PyTorch says that a break is
+PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
 #: what to do about a break where the general way out of its kind is none: the first that is found
 #: in the compiler's words
 INSTEAD: Final = (
@@ -261,6 +263,26 @@ INSTEAD: Final = (
 )  # fmt: skip
 
 
+OPTIMIZER_STEP: Final = _row(
+    (),
+    r"the function `\w+\.step` in file `[^`]*[/\\]torch[/\\]optim[/\\]"
+    r"|^Graph [Bb]reak in user code at .*[/\\]torch[/\\]optim[/\\]\w+\.py:\d+\n"
+    r"[\s\S]*?graph_break\(\)",
+    "TC116",
+    "call of an optimizer's step()",
+    "PyTorch asks for a break around it: the update is compiled as a graph of its own",
+    "call step() outside of the compiled function; torch.compile(optimizer.step) compiles it as "
+    "well",
+)
+#: a break that the code of a library asks for, which its users cannot take out
+OF_LIBRARY: Final = _row(
+    (),
+    r"(?!)",
+    "TC105",
+    "a library asks for a break here",
+    "torch._dynamo.graph_break() in the library's code ends the graph by request",
+    "move the call out of the compiled function",
+)
 OTHER: Final = Advice(
     (),
     re.compile(r"(?!)"),
@@ -273,6 +295,11 @@ OTHER: Final = Advice(
 # What a title names where the compiler's words do not name it.
 _UNNAMED: Final = {"TC101": "item", "TC104": "a builtin", "TC131": "an exception"}
 _GB: Final = re.compile(r"\bgb(\d{4})\b", re.IGNORECASE)
+
+
+def _in_library(text: str) -> bool:
+    place = PLACE.search(text)
+    return place is not None and LIBRARY.search(place[1]) is not None
 
 
 def gb_id(text: str) -> int | None:
@@ -290,7 +317,9 @@ def row_of(number: int | None, text: str) -> Advice | None:
 
 def advise(number: int | None, text: str) -> tuple[Advice, str]:
     """Return the row for a break and its title, with the detail filled in."""
-    row = row_of(number, text)
+    row = OPTIMIZER_STEP if OPTIMIZER_STEP.pattern.search(text) else row_of(number, text)
+    if row is not None and row.code == OF_LIBRARY.code and _in_library(text):
+        row = OF_LIBRARY
     if row is None:
         return OTHER, OTHER.title
     match = row.pattern.search(text)

@@ -9,7 +9,16 @@ from typing import Any, Final
 
 from tc.trace.branches import fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Note, own
-from tc.trace.findings.advice import INSTEAD, OTHER, ROWS, advise, gb_id
+from tc.trace.findings.advice import (
+    INSTEAD,
+    OF_LIBRARY,
+    OPTIMIZER_STEP,
+    OTHER,
+    PLACE,
+    ROWS,
+    advise,
+    gb_id,
+)
 from tc.trace.findings.codes import OTHER_BREAK, Code
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
@@ -17,7 +26,6 @@ from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import is_resumed, resume_names
 from tc.trace.session import Session, all_compiles
 
-_PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
 _REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)$", re.MULTILINE)
 _OUTER: Final = re.compile(
     r"^Encountered graph break|^Failed to handle graph break|^Graph break .*:$"
@@ -27,7 +35,7 @@ _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _CARETS: Final = re.compile(r"^\s*\^+\s*$")
 _TRAIL: Final = re.compile(r"\s*:?\s+#[^'\"]*$")
 _LOOKS_LIKE_BREAK: Final = re.compile(r"Explanation:|^call_function|^builtin|generic_jump", re.M)
-PHRASES: Final = (_PLACE, _REASON, _OUTER, _EXPLAIN, _LOOKS_LIKE_BREAK)  # PyTorch's, read here
+PHRASES: Final = (PLACE, _REASON, _OUTER, _EXPLAIN, _LOOKS_LIKE_BREAK)  # PyTorch's, read here
 
 
 def _codes() -> Iterator[Code]:
@@ -189,7 +197,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     """Turn a dynamo_graph_break_reason artifact into an event."""
     text = str(note.data)
     stack = _user_stack(text)
-    place = _PLACE.search(text)
+    place = PLACE.search(text)
     reason = _reason(text)
     number = gb_id(text)
     advice, title = advise(number, text)
@@ -203,6 +211,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
+    if advice in (OPTIMIZER_STEP, OF_LIBRARY):  # no hint of PyTorch's knows whose code it is
+        fix = advice.fix
     if special := [say for pattern, say in INSTEAD if pattern.search(text)]:
         fix = (special[0],)
     if advice.code == OTHER_BREAK:
@@ -214,7 +224,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         why=why,
         fix=fix,
         where=where,
-        reason=f"{number or ''} {reason}".strip(),
+        reason=title if advice is OPTIMIZER_STEP else f"{number or ''} {reason}".strip(),
         compiled=compiled,
         place=note.place,
         time=note.time,

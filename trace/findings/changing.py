@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from tc.trace.branches import is_made_before_break
 from tc.trace.findings.model import Cause, Recompile
 from tc.trace.findings.remedies import subject_about
 from tc.trace.recipes import FEW, Kind, Place, recipes
+from tc.trace.subjects import part_of
 
 Input = tuple[int, str, str]
 """(rank, frame, source) of an input."""
@@ -20,6 +22,36 @@ NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
 def of_input(one: Recompile, cause: Cause) -> Input:
     """Return which input of which frame a cause is about."""
     return one.compiled.lane.index, one.compiled.frame_id, cause.source
+
+
+#: classes of torch's whose objects keep numbers for themselves; those of modules are settings
+_KEEPER: Final = re.compile(r"torch\.(?!nn\.|_C\.)\w+\.")
+
+
+def first_values(found: Sequence[Recompile]) -> dict[Input, str]:
+    """Return the values that constants had when their functions were compiled first."""
+    first: dict[Input, str] = {}
+    for one in found:
+        for cause in one.causes:
+            if cause.kind == "constant" and cause.old:
+                first.setdefault(of_input(one, cause), cause.old)
+    return first
+
+
+def as_guarded(one: Recompile, lead: Cause) -> Cause:
+    """Return a cause in view of what the guards hold beside it.
+
+    `contiguous()` changes no stride of a dimension of size 1, and what an object of torch's own
+    counts is set nowhere in the program.
+    """
+    if lead.kind == "tensor" and (part := part_of(lead.source, "stride")):
+        name, index = part
+        if one.values.get(f"{name}.shape[{index}]") == "1":
+            return replace(lead, kind="stride of one")
+    owner = one.values.get(f"type({lead.source.rpartition('.')[0]})", "")
+    if _KEEPER.match(owner) and subject_about(lead).kind in NUMBERS:
+        return replace(lead, kind="internal")
+    return lead
 
 
 def in_vain(found: Sequence[Recompile]) -> set[Input]:

@@ -15,6 +15,7 @@ from tc.trace.session import all_compiles
 
 _USER_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$', re.MULTILINE)
 
+_FULLGRAPH: Final = "fullgraph=True refuses graph breaks: fix the break, or drop fullgraph=True"
 _FIXES: Final = (
     (
         re.compile(r"BackendCompilerFailed|BackendError"),
@@ -29,7 +30,7 @@ _FIXES: Final = (
     ),
     (
         re.compile(r"Unsupported|GraphBreak|FailOnRecompileLimitHit"),
-        ("fullgraph=True refuses graph breaks: fix the break, or drop fullgraph=True",),
+        (_FULLGRAPH,),
     ),
     (
         re.compile(r"TorchRuntimeError|FakeTensor"),
@@ -96,7 +97,7 @@ def failures(facts: Facts) -> list[Event]:
                 code="TC900",
                 title=f"{lacks} has no fake kernel" if lacks else _title(compiled, failure),
                 why=NO_FAKE if lacks else reason or failure.type,
-                fix=remedies_in(failure.reason) if lacks else _fix(failure),
+                fix=remedies_in(failure.reason) if lacks else _fix(failure, bool(compiled.call)),
                 where=where,
                 reason=failure.reason if failure.stage else f"{stage} {reason}",
                 compiled=compiled,
@@ -122,11 +123,13 @@ def _last_reason(text: str) -> str:
     return next((line for line in lines if not line.endswith("raised:")), lines[0] if lines else "")
 
 
-def _fix(failure: Failure) -> tuple[str, ...]:
+def _fix(failure: Failure, exported: bool) -> tuple[str, ...]:
     if failure.command and failure.stage != "backend":
         return (f"reproduce it with: {failure.command}",)
     text = f"{failure.type} {failure.reason}"
-    known = next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
+    known: tuple[str, ...] = next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
+    if exported:
+        known = tuple(fix for fix in known if fix != _FULLGRAPH)
     return first_of(failure.reason, known)
 
 

@@ -83,9 +83,20 @@ def _means(text: str) -> set[str]:
     return {setting or call for setting, call in _MEANT.findall(text)}
 
 
+#: settings that a hint names; some leave out the `config` that they are made in
+_SETTING: Final = re.compile(
+    r"^(?:(?:try )?set(?:ting)?|change) torch\._dynamo\.(?:config\.)?(?P<name>\w+)(?: ?= ?| to )"
+    r"(?P<value>True|False|\d+)\b(?P<why> to .+)?",
+    re.IGNORECASE,
+)
+
+
 def _plain(hint: str) -> str:
-    """A hint as a fix: it begins small, and ends without a full stop."""
+    """A hint as a fix: it begins small, and ends without a full stop; settings are assigned."""
     hint = hint.rstrip(".")
+    if setting := _SETTING.match(hint):
+        why = f",{setting['why']}" if setting["why"] else ""
+        return f"torch._dynamo.config.{setting['name']} = {setting['value']}{why}"
     return hint[:1].lower() + hint[1:] if hint[1:2].islower() else hint
 
 

@@ -51,6 +51,7 @@ class Cause:
 
     Attributes:
         of_tensors: False of a length of what is known to hold no tensors.
+        first: its value in the first compile; empty where it is not known, or no constant.
     """
 
     source: str
@@ -62,6 +63,7 @@ class Cause:
     file: str = ""
     line: int = 0
     of_tensors: bool = True
+    first: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return in_users_words(f"{self.source}: {self.old or '?'} → {self.new or '?'}")

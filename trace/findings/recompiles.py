@@ -14,7 +14,9 @@ from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.changing import (
     NUMBERS,
     Input,
+    as_guarded,
     counting,
+    first_values,
     in_vain,
     inputs_of,
     marks,
@@ -308,7 +310,7 @@ def recompiled(facts: Facts) -> list[Event]:
     found, producer = facts.recompiles, facts.session.producer
     shared, vain = _shared(found), in_vain(found)
     held, special = inputs_of(found, Kind.HELD) | static_sizes(found), inputs_of(found, Kind.ONE)
-    many, holding = counting(found), _holding(found)
+    many, holding, first = counting(found), _holding(found), first_values(found)
     compiled_here = {(c.file, _last(c.original)) for c in all_compiles(facts.session)}
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
@@ -317,7 +319,8 @@ def recompiled(facts: Facts) -> list[Event]:
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
         reason = reason_of(_changed(lead))
-        lead = _as_found_later(one, lead, vain, held, holding)
+        lead = _as_found_later(one, replace(lead, first=first.get(of_input(one, lead), "")), vain,
+                               held, holding)  # fmt: skip
         resumed = one.compiled.function if one.compiled.line_of_resume else ""
         named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
@@ -408,7 +411,7 @@ def _as_found_later(
     if lead.kind == "shape" and of_input(one, lead) in holding:
         file, line = holding[of_input(one, lead)]
         lead = replace(lead, file=file, line=line)
-    return lead
+    return as_guarded(one, lead)
 
 
 def dicts_in(values: Mapping[str, str]) -> set[str]:
@@ -535,7 +538,9 @@ def _where(one: Recompile, data: Any, lead: Cause) -> Where:
     function = compiled.alias or compiled.function
     if lead.line:
         return Where(lead.file, lead.line, function=function)
-    if lead not in one.causes[:1]:  # the line that PyTorch names is that of the first
+    if lead.source not in (
+        cause.source for cause in one.causes[:1]
+    ):  # the line that PyTorch names is that of the first
         return Where(*compiled.own_place, function=function)
     mine = own(_stack(one))
     if mine is not None and not LIBRARY.search(mine.file):

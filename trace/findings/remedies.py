@@ -15,6 +15,7 @@ from tc.trace.branches import (
     is_spelled_out,
     is_tested,
     is_used_as_index,
+    with_cell_named,
 )
 from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
@@ -51,6 +52,12 @@ def remedy(
         dicts: last names of what is known to be a dict.
     """
     subject = subject_about(cause, function)
+    if cause.line and subject.place is Place.CLOSURE:  # the line is of the function that has it
+        cause = replace(cause, source=with_cell_named(*at, cause.source))
+        name = with_cell_named(*at, subject.name)
+        subject = replace(subject, source=cause.source, name=name)
+    if cause.first and cause.kind == "constant":
+        subject = replace(subject, old=cause.first)
     if subject.kind in _NUMBERS and dicts & containers_of_key(*at, subject.name):
         subject = replace(subject, kind=Kind.HELD_NUMBER)
     subject = replace(subject, kind=_by_use(subject, cause, at, of_torch))
@@ -174,6 +181,7 @@ def _tensor(subject: Subject, cause: Cause) -> tuple[str, str]:
     what = {
         Kind.NDIM: "number of dimensions",
         Kind.STRIDE: "layout",
+        Kind.STRIDE_OF_ONE: "layout",
         Kind.REQUIRES_GRAD: "setting of requires_grad",
     }.get(subject.kind, subject.kind.value)
     return f"{cause.source} changes", f"kernels are generated for one {what} of it{_change(cause)}"
@@ -275,6 +283,14 @@ def _setting(subject: Subject, cause: Cause) -> tuple[str, str]:
     )
 
 
+def _internal(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} is a constant in the graph",
+        "torch's own code, which changes it, is compiled into the graph, and reads it as a Python "
+        f"number{_change(cause)}",
+    )
+
+
 def _appended(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source} grows",
@@ -338,7 +354,8 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.NUMBER: _constant, Kind.ONE_NUMBER: _constant,
     Kind.TESTED: _tested, Kind.SIDES: _sides, Kind.BOOL: _constant, Kind.STRING: _constant,
     Kind.CONSTANT: _constant, Kind.NONE: _none, Kind.TRAINING: _training,
-    Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor, Kind.DEVICE: _tensor,
+    Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor,
+    Kind.STRIDE_OF_ONE: _tensor, Kind.DEVICE: _tensor,
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
     Kind.INDEXES: _constant, Kind.INDEXED: _constant, Kind.NO_TENSOR: _none, Kind.COUNT: _length,
     Kind.GONE: _none, Kind.RANGE: _range, Kind.CALLED: _called,
@@ -348,6 +365,7 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.STATE: _global,
     Kind.FROZEN: _parameter, Kind.CAST: _parameter, Kind.APPENDED: _appended,
     Kind.SMALL_NUMBER: _small, Kind.TURNS: _turns, Kind.SETTING: _setting,
+    Kind.INTERNAL: _internal,
     Kind.IMPLIED: _implied, Kind.MULTIPLE: _shape,
     Kind.HELD: _held, Kind.HELD_NUMBER: _held_number, Kind.CONDITION: _shape,
     Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
