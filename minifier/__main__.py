@@ -73,7 +73,7 @@ def _run(options: Options) -> int:
             finished = True
             raise
         finally:
-            if finished and not options.keep_history:
+            if journal.is_empty or (finished and not options.keep_history):
                 journal.remove()
 
 

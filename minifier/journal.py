@@ -12,9 +12,11 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tc.minifier.answer import Answer
+
+PROBLEM: Final = "problem.json"  # the first failure of a script that calls a compiler
 
 
 class Journal:
@@ -38,6 +40,12 @@ class Journal:
             # a line that its writer could not finish must not join the next
             text = "".join(f"{json.dumps(row)}\n" for row in rows)
             write_whole(folder / "answers.jsonl", text, folder)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no failure is kept, so that there is nothing to continue."""
+        known = any(Answer.of(row).failed for row in self.known.values())
+        return not known and self.load(PROBLEM) is None
 
     def get(self, question: str) -> Answer | None:
         """Return the answer to a question that was asked before."""

@@ -88,16 +88,35 @@ def subject_of(name: str, arguments: Sequence[str], module: bool = False) -> Sub
     if "::" in name:
         return of_test(name, rest)
     path = existing_script(name)
-    try:
-        text = path.read_bytes().decode()
-    except UnicodeDecodeError:
-        raise Usage(f"{name} is not a text") from None
-    except OSError as error:
-        raise Usage(f"{name} cannot be read: {error.strerror}") from None
     home = path.resolve().parent
     if path.suffix == ".ipynb":
-        return Subject(name, checked(notebook_text(name, text), name), home, rest)
-    return Subject(name, checked(text, name), home, rest, path)
+        return Subject(name, checked(notebook_text(name, content_of(path)), name), home, rest)
+    return Subject(name, program_in(path, name), home, rest, path)
+
+
+def content_of(path: Path) -> bytes:
+    """Return what is in a file.
+
+    Raises:
+        Usage: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Usage(f"{path} cannot be read: {error.strerror}") from None
+
+
+def program_in(path: Path, name: str) -> str:
+    """Return the program in a file.
+
+    Raises:
+        Usage: there is none.
+    """
+    try:
+        text = rendering.decoded(content_of(path))
+    except (SyntaxError, UnicodeDecodeError):
+        raise Usage(f"{name} is not a text") from None
+    return checked(text, name)
 
 
 def checked(text: str, name: str) -> str:
@@ -126,7 +145,7 @@ def of_module(name: str, arguments: tuple[str, ...]) -> Subject:
         path, package = base.with_suffix(".py"), name.rpartition(".")[0]
     if not path.is_file():
         raise Usage(f"there is no module {name} below {home}")
-    text = checked(path.read_text(errors="replace"), str(path))
+    text = program_in(path, str(path))
     return Subject(f"-m {name}", in_package(text, package), home, arguments, module=True)
 
 
@@ -148,14 +167,14 @@ def after_head(text: str, line: str) -> str:
 
 
 # -- notebooks ---------------------------------------------------------------------------------
-def notebook_text(name: str, text: str) -> str:
+def notebook_text(name: str, content: bytes) -> str:
     """Return the code cells of a notebook as a script; magics and shell commands are left out.
 
     Raises:
         Usage: it is no notebook.
     """
     try:
-        cells = json.loads(text)["cells"]
+        cells = json.loads(content)["cells"]
         found = [cell_text(cell) for cell in cells if cell["cell_type"] == "code"]
     except (ValueError, KeyError, TypeError):
         raise Usage(f"{name} is no notebook") from None
@@ -192,6 +211,6 @@ def of_test(node: str, arguments: tuple[str, ...]) -> Subject:
     path = existing_script(name)
     home = path.resolve().parent
     more = ', "-p", "conftest"' if (home / "conftest.py").exists() else ""
-    text = checked(path.read_text(errors="replace"), name)
+    text = program_in(path, name)
     driver = PYTEST.replace("{node!r}", repr(f"::{inner}")).replace("{more}", more)
     return Subject(node, text.rstrip("\n") + driver, home, arguments)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tc.minifier.console import Usage
+from tc.minifier.passes import modules
 from tc.minifier.subject import after_head, subject_of
 
 
@@ -116,3 +117,45 @@ def test_a_command_names_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     subject = subject_of("program", ["1"], module=True)
     assert str(subject.command("tc-bisect")) == "tc-bisect -m program -- 1"
+
+
+LATIN = "# -*- coding: latin-1 -*-\nname = 'é'\nassert len(name) > 1, 'short'\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        LATIN.encode("latin-1"),
+        LATIN.replace("latin-1", "utf-8").encode("utf-8-sig"),
+        LATIN.split("\n", 1)[1].encode("utf-8-sig"),
+        LATIN.replace("\n", "\r\n").encode("latin-1"),
+        f"#!/usr/bin/python\n{LATIN}".encode("latin-1"),
+        LATIN.replace("latin-1", "koi8-r").replace("é", "и").encode("koi8-r"),
+    ],
+)
+@pytest.mark.parametrize("named", ["script.py", "-m", "script.py::test_a", "neighbour"])
+def test_a_program_in_another_encoding_means_what_python_reads(
+    content: bytes, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "script.py"
+    path.write_bytes(content)
+    if named == "neighbour":
+        text = modules.inlined("import script\n", tmp_path, lambda text: True, lambda text: None)
+    else:
+        text = subject_of("script" if named == "-m" else named, (), named == "-m").text
+        text = text.replace("import pytest", "raise SystemExit")  # pytest is not asked
+    found = ran(text, tmp_path)
+    assert "AssertionError: short" in found.stderr, found.stderr
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"# coding: no-such\n", b"x = 1\n\n\n'\xe9'\n"])
+def test_what_python_cannot_decode_is_no_program(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_bytes(content)
+    with pytest.raises(Usage, match="is not a text"):
+        subject_of(str(path), ())
+    path = path.with_suffix(".ipynb")
+    path.write_bytes(content)
+    with pytest.raises(Usage, match="is no notebook"):
+        subject_of(str(path), ())
