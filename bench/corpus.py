@@ -26,13 +26,11 @@ from pathlib import Path
 
 from blame import facts_of
 from faultbench import run
-from host_parts import DATA, MODELS, ROWS, USES, files_of
+from host_parts import DATA, MODELS, ROWS, USES, VARY, files_of
 from hosts import OPCODES, OPS, SCALAR
 
 KINDS = ("wrong", "kernel", "crash", "third", "nan", "die", "flaky", "gcc", "opcode", "hang")
 STEPS = ("lower", "rule", "guard", "decompose", "kernel", "fuse", "pass")
-#: names in guards on what the hosts change between steps
-VARIED = ("mode", "limit", "LEVELS")
 #: calls that a minimal graph may have, by the kind of the step that is broken
 CALLS = {"lower": 2, "decompose": 2, "rule": 4, "fuse": 4, "pass": 4}
 LINES, LINES_OF_SCRIPTS = 20, 25
@@ -44,14 +42,14 @@ class Place:
     """A host: which parts it is made of.
 
     Attributes:
-        varies: it changes what guards have to check.
+        varies: the source of what it changes between steps; nothing: nothing is.
     """
 
     model: str
     data: str
     use: str
     layout: int
-    varies: bool = False
+    varies: str = ""
 
     def __str__(self) -> str:
         return f"{self.model}, {self.data}, {self.use}, {self.layout + 1} files"
@@ -95,7 +93,7 @@ class Drawing:
     hidden: int = 0
     places: list[Place] = field(default_factory=list)
 
-    def place(self, varies: bool = False) -> Place:
+    def place(self, varies: str = "") -> Place:
         """Return a host; all parts come up before one is used again."""
         if not self.places:
             every = [Place(m, d, u, n % 3) for n, (m, d, u) in enumerate(
@@ -120,8 +118,10 @@ class Drawing:
 
     def step(self, kind: str) -> Planted | None:
         """Return a fault of a step of the compiler that shows in a host; None: none showed."""
-        place, op = self.place(kind == "guard"), self.source.choice(OPS)
-        names = self.source.sample(found := steps_of(place, op).get(kind, []), len(found))
+        varied = self.source.choice(sorted(VARY)) if kind == "guard" else ""
+        place, op = self.place(varied), self.source.choice(OPS)
+        names = [name for name in steps_of(place, op).get(kind, []) if name.endswith(varied)]
+        self.source.shuffle(names)
         for name in names[:DRAWS]:
             if not shows(place, op, f"tc-step:{kind}:{name}"):
                 self.hidden += 1
@@ -142,8 +142,7 @@ def steps_of(place: Place, op: str) -> dict[str, list[str]]:
         steps: dict[str, set[str]] = {}
         for kind, step in facts_of(log):
             steps.setdefault(str(kind), set()).add(str(step))
-    varied = {name for name in steps.get("guard", ()) if any(word in name for word in VARIED)}
-    return {kind: sorted(names) for kind, names in {**steps, "guard": varied}.items()}
+    return {kind: sorted(names) for kind, names in steps.items()}
 
 
 def shows(place: Place, op: str, fault: str) -> bool:

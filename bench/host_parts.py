@@ -249,7 +249,12 @@ with torch.no_grad():
         other = tc.compile(Net(record, depth).eval())
         total += other(x).sum().item()
 """
-VARY = 'net.mode, net.limit = ("wide", 1) if step else ("narrow", 3); LEVELS["extra"] = step'
+#: what a host changes between two steps: the source in its guard -> a statement
+VARY = {
+    "L['self'].mode": 'net.mode = "wide" if step else "narrow"',
+    "L['self'].limit": "net.limit = 3 - step",
+    "G['LEVELS']['extra']": 'LEVELS["extra"] = step',
+}
 VARIED = """\
 if self.mode == "wide":
     y = y * 0.5
@@ -259,13 +264,12 @@ y = y / self.limit
 """
 
 
-def files_of(
-    model: str, data: str, use: str, layout: int, varies: bool, op: str
-) -> dict[str, str]:
+def files_of(model: str, data: str, use: str, layout: int, varies: str, op: str) -> dict[str, str]:
     """Return the files of a program, by name; the script comes first.
 
     Args:
         layout: how many modules stand beside the script: 0, 1 or 2.
+        varies: a row of `VARY`, or nothing.
         op: the operation that some faults are about.
     """
     made = MODELS[model].replace("{op}", f"torch.{op}(y)")
@@ -277,7 +281,7 @@ def files_of(
     wanted = "wanted" if use == "training" else "net(x)"
     found = "found"
     body = body.replace("{check}", CHECK.format(found=found, wanted=wanted, rtol=tolerance))
-    main = RUN.replace("{options}", options).replace("{vary}", VARY if varies else "pass")
+    main = RUN.replace("{options}", options).replace("{vary}", VARY.get(varies, "pass"))
     main = main.replace("{body}", textwrap.indent(body.rstrip(), " " * 8))
     main = main.replace("{steps}", "1" if use == "new graphs" else "2")
     source = DATA[data].replace("{rows}", rows)

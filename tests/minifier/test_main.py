@@ -118,7 +118,9 @@ def test_where_nothing_fails_nothing_is_left(
     assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
 
 
-@pytest.mark.parametrize("oracle", [["--check", "grep -q culprit {}"], ["--python", sys.executable]])
+@pytest.mark.parametrize(
+    "oracle", [["--check", "grep -q culprit {}"], ["--python", sys.executable]]
+)
 def test_a_program_without_a_compiler_has_no_step_to_blame(
     oracle: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
