@@ -104,21 +104,22 @@ def lane(dice: random.Random) -> Spoil:
 
 
 def race(dice: random.Random) -> Spoil:
-    """Return what spoils an element in half of the calls."""
+    """Return what adds to an element in half of the calls, as an update that is made twice."""
 
     def spoil(value: torch.Tensor) -> None:
         if dice.random() < 0.5:
-            value.view(-1)[dice.randrange(value.numel())] += 1
+            value.view(-1)[dice.randrange(value.numel())] += value.abs().amax()
 
     return spoil
 
 
 def nan(dice: random.Random) -> Spoil:
-    """Return what makes a NaN of large values, which some inputs lead to."""
-    limit = dice.choice((1.0, 2.0))
+    """Return what makes a NaN of the largest value, for the half of inputs with some order."""
+    first, second = dice.sample(range(100), 2)
 
     def spoil(value: torch.Tensor) -> None:
-        value.masked_fill_(value > limit, torch.nan)
+        if value.view(-1)[first] > value.view(-1)[second]:
+            value.masked_fill_(value == value.amax(), torch.nan)
 
     return spoil
 

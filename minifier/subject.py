@@ -10,7 +10,8 @@ import ast
 import importlib.util
 import json
 import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +20,28 @@ from tc.minifier.console import Usage, existing_script
 from tc.minifier.passes import rendering
 from tc.trace.commands import Command, Tool, command
 
-MAGIC: Final = re.compile(r"^(\s*)([%!].*|\w[\w.]*\?{1,2})$")
-HARMLESS: Final = ("%%time", "%%timeit", "%%capture")  # the cell is Python all the same
+#: a line of a notebook that IPython reads: a magic, a command of the shell, a question
+MAGIC: Final = re.compile(
+    r"""^(?P<indent>\s*)
+    (?:(?P<target>[\w.\[\], ]+?)\s*=\s*(?=[%!]))?
+    (?:%(?P<name>\w+)(?P<rest>.*) | [%!?].* | \w[\w.]*\?{1,2})$""",
+    re.VERBOSE,
+)
+RUNS_CODE: Final = ("time", "timeit", "prun", "memit")  # magics that run the rest of the line
+OPTION: Final = re.compile(r"\s*-(?:[nrplsTD]\s*\S+|\w+)(?=\s)")
+HARMLESS: Final = tuple(f"%%{name}" for name in (*RUNS_CODE, "capture"))  # the cell is Python
+#: what a notebook has without a definition, and a script has not
+OF_NOTEBOOKS: Final = {
+    "display": "display = print\n",
+    "get_ipython": """\
+class Shell:
+    def __getattr__(self, name):
+        return lambda *arguments, **options: None
+
+
+get_ipython = Shell
+""",
+}
 PYTEST: Final = """
 
 if __name__ == "__main__":
@@ -157,7 +178,7 @@ def in_package(text: str, package: str) -> str:
 def after_head(text: str, line: str) -> str:
     """Return a script with a line before all but what has to be first."""
     body = ast.parse(text).body
-    first = [node for node in body[:1] if isinstance(node, ast.Expr)]  # what it says of itself
+    first = body[:1] if ast.get_docstring(ast.Module(body, []), clean=False) is not None else []
     future = [n for n in body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
     head: list[ast.stmt] = [*first, *future]
     place = max((node.end_lineno or 0 for node in head), default=0)
@@ -178,13 +199,18 @@ def notebook_text(name: str, content: bytes) -> str:
         found = [cell_text(cell) for cell in cells if cell["cell_type"] == "code"]
     except (ValueError, KeyError, TypeError):
         raise Usage(f"{name} is no notebook") from None
-    return "\n".join(found)
+    text = "\n".join(found)
+    tree = rendering.parsed(text)
+    needed = rendering.unbound(tree) if tree is not None else set()
+    head = "".join(row for name, row in OF_NOTEBOOKS.items() if name in needed)
+    return after_head(text, head.rstrip("\n")) if head else text
 
 
 def cell_text(cell: dict[str, Any]) -> str:
     """Return a cell's Python."""
     source = cell["source"]
-    lines = ("".join(source) if isinstance(source, list) else str(source)).splitlines()
+    text = "".join(source) if isinstance(source, list) else str(source)
+    lines = text.lstrip("\n").splitlines()
     if lines and lines[0].startswith("%%"):
         if not lines[0].startswith(HARMLESS):
             return ""
@@ -192,14 +218,49 @@ def cell_text(cell: dict[str, Any]) -> str:
     return "\n".join(plain_lines(lines)) + "\n"
 
 
-def plain_lines(lines: Sequence[str]) -> Iterator[str]:
-    """Yield a cell's lines, with nothing in place of those that are no Python."""
-    if rendering.is_program("\n".join(lines) + "\n"):
-        yield from lines
-        return
-    for line in lines:
-        found = MAGIC.match(line)
-        yield f"{found[1]}pass" if found else line
+def plain_lines(lines: Sequence[str]) -> list[str]:
+    """Return a cell's lines, with Python in place of those that are IPython's.
+
+    Only lines at which Python stops are looked at: a line of a string may look the same.
+    """
+    made = list(lines)
+    for _ in lines:
+        stop = first_error("\n".join(made) + "\n")
+        if stop is None or not stop < len(made) or not MAGIC.match(made[stop]):
+            return made
+        made[stop] = python_in(made[stop])
+        while stop < len(made) - 1 and lines[stop].endswith("\\"):  # the shell's line continues
+            stop += 1
+            made[stop] = ""
+    return made
+
+
+def first_error(text: str) -> int | None:
+    """Return the index of the line at which Python stops reading a text; None: it reads all."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except SyntaxError as error:
+        return (error.lineno or 1) - 1
+    except rendering.REFUSALS:
+        return None
+    return None
+
+
+def python_in(line: str) -> str:
+    """Return a line of Python in place of IPython's: the code that a magic runs, or nothing."""
+    found = MAGIC.match(line)
+    assert found is not None
+    target = f"{found['target']} = " if found["target"] else ""
+    if found["name"] in RUNS_CODE:
+        rest = f"{found['rest']} "
+        while option := OPTION.match(rest):
+            rest = rest[option.end() :]
+        if rest.strip():
+            return f"{found['indent']}{target}{rest.strip()}"
+    empty = "None" if found["name"] else "[]"  # the shell gives lines
+    return f"{found['indent']}{target}{empty}" if target else f"{found['indent']}pass"
 
 
 # -- tests -------------------------------------------------------------------------------------

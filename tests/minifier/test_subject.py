@@ -36,6 +36,8 @@ def test_a_package_becomes_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     subject = subject_of("pkg", (), module=True)
     assert ran(subject.text, tmp_path).stdout == "2\n"
+    (package / "__main__.py").write_text("print(1)\nfrom . import third\n")
+    assert ran(subject_of("pkg", (), module=True).text, tmp_path).stdout == "1\n"
     with pytest.raises(Usage, match="no module nowhere"):
         subject_of("nowhere", (), module=True)
 
@@ -56,6 +58,34 @@ def test_a_notebook_becomes_a_script(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(Usage, match="is no notebook"):
         subject_of(str(path), ())
+
+
+@pytest.mark.parametrize(
+    "cell, printed",
+    [
+        ("files = !ls\nprint(files)", "[]"),
+        ("%time y = 3\nprint(y)", "3"),
+        ("t = %timeit -n 5 -o 2 + 1\nprint(t)", "3"),
+        ("a.b, c[0] = %who\nprint(1)", None),
+        ("x, = %time (7,)\nprint(x)", "7"),
+        ("found = %who_ls\nprint(found)", "None"),
+        ("!pip install \\\n  torch \\\n  'numpy<2'\nprint(1)", "1"),
+        ("!echo it's (not closed\nprint(1)", "1"),
+        ("if True:\n    %time y = 2\nprint(y)", "2"),
+        ("?print\nprint?\nprint??\nprint(1)", "1"),
+        ("s = '''\n%time\n!ls\n'''\n%cd /tmp\nprint(len(s.split()))", "2"),
+        ("\n\n%%time\nprint(1)\n%matplotlib inline", "1"),
+        ("x = 5 \\\n  %3\n!ls\nprint(x)", "2"),
+        ("display(4)", "4"),
+        ("get_ipython().run_line_magic('cd', '/')\nprint(1)", "1"),
+        ("'''About.'''\ndisplay(2)", "2"),
+    ],
+)
+def test_what_only_notebooks_have_is_read(cell: str, printed: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "notes.ipynb"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell}]}))
+    text = subject_of(str(path), ()).text
+    assert printed is None or ran(text, tmp_path).stdout == f"{printed}\n"
 
 
 def test_a_test_becomes_a_script_that_raises_what_it_raises(tmp_path: Path) -> None:
