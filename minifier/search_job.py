@@ -208,6 +208,7 @@ class SearchJob:
         oracle = ScriptOracle(
             server=server, seconds=setting.seconds, akin=akin, journal=setting.journal,
             home=subject.home, arguments=subject.arguments, place=self.scratch,
+            path=lambda: subject.placed(self.place.folder / "beside"),
         )  # fmt: skip
         return ScriptJob(setting, oracle, verify)
 

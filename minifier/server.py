@@ -226,7 +226,7 @@ class Server:
             torch.compiler.set_stance("force_eager")
         os.chdir(request["cwd"])
         draw_as_a_new_process()
-        path = self.folder / "script.py"
+        path = Path(request["path"])
         path.write_text(request["text"])
         sys.argv = [str(path), *request["arguments"]]
         sys.path.insert(0, request["home"])

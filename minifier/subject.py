@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tc.minifier.console import Usage, existing_script
 from tc.minifier.passes import rendering
+from tc.minifier.workplace import shown
 from tc.trace.commands import Command, Tool, command
 
 #: a line of a notebook that IPython reads: a magic, a command of the shell, a question
@@ -69,8 +70,9 @@ class Subject:
     Attributes:
         label: as the user named it.
         text: a script that does the same.
-        home: where it finds its neighbours.
+        home: where it finds its modules.
         file: the file that holds just this text; None: there is none.
+        beside: the folder of the file that the text is from, where that is not its home.
         module: the label is ``-m`` and the name of a module.
     """
 
@@ -80,6 +82,19 @@ class Subject:
     arguments: tuple[str, ...] = ()
     file: Path | None = None
     module: bool = False
+    beside: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of a file of the text."""
+        if self.file is not None:
+            return self.file.name
+        stem = re.sub(r"\W+", "_", Path(self.label).stem).strip("_")
+        return f"{stem or 'script'}.py"
+
+    def placed(self, folder: Path) -> Path:
+        """Return a path for the text, or one like it, with the neighbours of its file, by links."""
+        return shown(folder, (self.beside or self.home).resolve(), self.name) / self.name
 
     def command(self, tool: Tool, *options: str) -> Command:
         """Return the command that runs a tool on this program, with the program's arguments."""
@@ -91,8 +106,7 @@ class Subject:
         """Return a file that holds the text, made in a folder if there is none."""
         if self.file is not None:
             return self.file
-        name = re.sub(r"\W+", "_", Path(self.label).stem).strip("_") or "script"
-        path = folder / f"{name}.py"
+        path = self.placed(folder / "script")
         path.write_text(self.text)
         return path
 
@@ -167,7 +181,8 @@ def of_module(name: str, arguments: tuple[str, ...]) -> Subject:
     if not path.is_file():
         raise Usage(f"there is no module {name} below {home}")
     text = program_in(path, str(path))
-    return Subject(f"-m {name}", in_package(text, package), home, arguments, module=True)
+    text = in_package(text, package)
+    return Subject(f"-m {name}", text, home, arguments, module=True, beside=path.parent)
 
 
 def in_package(text: str, package: str) -> str:

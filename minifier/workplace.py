@@ -48,6 +48,25 @@ shutil.rmtree(folder, ignore_errors=True)
 """
 
 
+def shown(made: Path, folder: Path, without: str = "") -> Path:
+    """Return a folder that shows what is in another one by links, and nothing else but one name.
+
+    Args:
+        made: its path; what is there already is used if it is right.
+    """
+    wanted = {entry for entry in os.listdir(folder) if entry != without}
+    if made.exists():
+        with os.scandir(made) as entries:
+            linked = {entry.name: entry.is_symlink() for entry in entries if entry.name != without}
+        if linked == dict.fromkeys(wanted, True):
+            return made
+        shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(exist_ok=True)
+    for entry in wanted:
+        (made / entry).symlink_to(folder / entry)
+    return made
+
+
 class Workplace:
     """A folder that is gone afterwards, throw-away caches in it, and no process left behind.
 
@@ -79,23 +98,11 @@ class Workplace:
             os.environ[FIRST] = str(self.folder / "cache")
 
     def scratch(self, name: str) -> Path:
-        """Return a new folder that shows what is in the working directory, by links.
+        """Return a folder that shows what is in the working directory.
 
         A program that reads its data there finds it, and what it writes is gone afterwards.
         """
-        made = self.folder / name
-        here = Path.cwd()
-        wanted = set(os.listdir(here))
-        if made.exists():
-            with os.scandir(made) as entries:
-                left = {entry.name for entry in entries if entry.is_symlink()}
-                if left == wanted and len(os.listdir(made)) == len(wanted):
-                    return made
-            shutil.rmtree(made, ignore_errors=True)
-        made.mkdir(exist_ok=True)
-        for entry in wanted:
-            (made / entry).symlink_to(here / entry)
-        return made
+        return shown(self.folder / name, Path.cwd())
 
     def __enter__(self) -> Workplace:
         return self

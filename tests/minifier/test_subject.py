@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -100,6 +101,52 @@ def test_a_test_becomes_a_script_that_raises_what_it_raises(tmp_path: Path) -> N
     done = ran(subject_of(f"{path}::test_a[2]", ()).text, tmp_path)
     assert done.returncode == 1 and "KeyError: 'n5'" in done.stderr
     assert ran(subject_of(f"{path}::test_a[1]", ()).text, tmp_path).returncode == 0
+
+
+READS = """\
+from pathlib import Path
+def test_a():
+    Path(__file__).with_name("made.txt").write_text("a file of a run")
+    assert Path(__file__).with_name("rows.csv").read_text() == "1,2"
+    import helper
+test_a()
+"""
+
+
+@pytest.mark.parametrize("named", ["program.py", "sub/program.py", "sub/program.py::test_a",
+                                   "-m sub", "-m sub.program", "sub/notes.ipynb"])  # fmt: skip
+def test_what_lies_beside_the_file_is_found_from_its_text(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, own = tmp_path / "user", tmp_path / "own"
+    for folder in (user, user / "sub"):
+        folder.mkdir()
+        (folder / "rows.csv").write_text("1,2")
+        (folder / "helper.py").write_text("")
+        for name in ("program.py", "__main__.py"):
+            (folder / name).write_text(READS)
+    cell = READS.replace("__file__", "'any'").replace('.with_name("made.txt")', "")
+    cell = cell.replace("assert", "assert True or").replace(".write_text", ".exists() and print")
+    notes = {"cells": [{"cell_type": "code", "source": cell}]}
+    (user / "sub" / "notes.ipynb").write_text(json.dumps(notes))
+    before = sorted(user.rglob("*"))
+    monkeypatch.chdir(user)
+    own.mkdir()
+    is_module = named.startswith("-m ")
+    subject = subject_of(named.removeprefix("-m "), (), is_module)
+    path = subject.placed(own / "beside")
+    for _ in range(2):  # what a run has left is seen in none of the user's folders
+        path.write_text(subject.text)
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(subject.home)!r});"
+             f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"],
+            capture_output=True, text=True, cwd=own, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr + done.stdout
+        assert subject.placed(own / "beside") == path
+    assert sorted(user.rglob("*")) == before
+    if subject.file is None:
+        assert subject.script(own).parent.joinpath("rows.csv").read_text() == "1,2"
 
 
 @pytest.mark.parametrize(
