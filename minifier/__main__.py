@@ -115,7 +115,7 @@ def of_program(options: Options, setting: Setting) -> int:
     )
 
     def verify(path: Path, count: int) -> int:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         return sum(oracle.is_target(oracle.ask(text)) for _ in range(count))
 
     job = ScriptJob(setting, oracle, verify)

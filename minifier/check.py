@@ -67,7 +67,7 @@ class ProgramOracle(Search):
                 if entry.name != self.name and not entry.name.endswith(".part"):
                     (folder / entry.name).symlink_to(entry.resolve())
             path = folder / self.name
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
             yield path
         finally:
             shutil.rmtree(folder, ignore_errors=True)

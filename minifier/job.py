@@ -127,7 +127,7 @@ class Result:
     def report(self) -> int:
         """Print the result; returns the exit code."""
         setting, search = self.setting, self.search
-        text = setting.output.read_text()
+        text = setting.output.read_text(encoding="utf-8")
         took = time.monotonic() - setting.start
         if setting.as_json:
             show(json.dumps(self.as_json(text, took)))

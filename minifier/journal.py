@@ -17,6 +17,7 @@ from typing import Any, Final
 from tc.minifier.answer import Answer
 
 PROBLEM: Final = "problem.json"  # the first failure of a script that calls a compiler
+UNPRINTABLE: Final = "backslashreplace"  # bytes of arguments that are no text in the locale
 
 
 class Journal:
@@ -89,7 +90,7 @@ class Journal:
 
 def digest(question: str) -> str:
     """Return what a question is known by."""
-    return hashlib.sha256(question.encode()).hexdigest()[:24]
+    return hashlib.sha256(question.encode(errors=UNPRINTABLE)).hexdigest()[:24]
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -114,5 +115,5 @@ def write_whole(path: Path, text: str, drafts: Path | None = None) -> None:
     if drafts is not None and drafts.stat().st_dev != path.parent.stat().st_dev:
         drafts = None
     draft = (drafts or path.parent) / f".{path.name}.part"
-    draft.write_text(text)
+    draft.write_text(text, encoding="utf-8", errors=UNPRINTABLE)
     draft.replace(path)

@@ -140,7 +140,7 @@ class Server:
     def compiled(self, program: str) -> Any:
         """Compile a program's text from a file, so that `inspect` and tracebacks find it."""
         path = self.folder / "case.py"
-        path.write_text(program)
+        path.write_text(program, encoding="utf-8")
         return compile(program, str(path), "exec")
 
     def take(self, key: str, shape: tuple[int, ...] = ()) -> torch.Tensor:
@@ -227,7 +227,7 @@ class Server:
         os.chdir(request["cwd"])
         draw_as_a_new_process()
         path = Path(request["path"])
-        path.write_text(request["text"])
+        path.write_text(request["text"], encoding="utf-8")
         sys.argv = [str(path), *request["arguments"]]
         sys.path.insert(0, request["home"])
         if way := request.get("way"):

@@ -107,7 +107,7 @@ class Subject:
         if self.file is not None:
             return self.file
         path = self.placed(folder / "script")
-        path.write_text(self.text)
+        path.write_text(self.text, encoding="utf-8")
         return path
 
 

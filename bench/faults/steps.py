@@ -1,4 +1,4 @@
-"""Breaks one step of `tc`: a rule, a decomposition, a lowering, a pass, a fusion, a kernel, a guard.
+"""Breaks one step of `tc`: a rule, decomposition, lowering, pass, fusion, kernel or guard.
 
     TC_TEST_FAULT=tc-step:KIND:NAME    KIND one of rule decompose lower pass fuse kernel guard
     TC_TEST_FAULT=tc-step:list:        breaks nothing; notes every step there is

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from faultbench import BLOCKS, written
 from minifier_scripts import SMALL, started, tool
-from support import python
+from support import ROOT, python
 
 from tc.minifier import bisect
 from tc.minifier.__main__ import main
@@ -130,6 +130,19 @@ def test_a_program_without_a_compiler_has_no_step_to_blame(
     assert "tc-bisect" not in capsys.readouterr().err
     assert main([*files, *oracle, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["next"] is None
+
+
+@pytest.mark.parametrize("oracle", [["--check", "grep -q é {}"], ["--python", sys.executable]])
+def test_programs_are_utf_8_whatever_the_locale_is(oracle: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("x = 'é → и'\nassert len(x) == 3, x\n", encoding="utf-8")
+    done = python(
+        "-m", "tc.minifier", "script.py", "--issue", *oracle, cwd=tmp_path,
+        variables={**os.environ, "PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONUTF8": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "é" in (tmp_path / "minified.py").read_text(encoding="utf-8") or "--python" in oracle
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["minified.py", "script.py"]
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
