@@ -140,7 +140,8 @@ def test_what_lies_beside_the_file_is_found_from_its_text(
         done = subprocess.run(
             [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(subject.home)!r});"
              f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"],
-            capture_output=True, text=True, cwd=own, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True, text=True, cwd=own,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr + done.stdout
         assert subject.placed(own / "beside") == path
