@@ -32,7 +32,7 @@ from tc.compiler.capture.guards import rows as guard_rows
 
 KINDS = ("lane", "guard", "race", "nan", "cache")
 DTYPES = (torch.float32, torch.float32, torch.bfloat16)
-CALLS = 5000
+CALLS, RATE = 5000, "1/1000"
 LATEST = 2000  # call with which a fault begins, at most
 LEVELS = {"extra": 0}
 Spoil = Callable[[torch.Tensor], None]
@@ -174,7 +174,7 @@ def seen_after(kind: str, dice: random.Random) -> tuple[str, int | None]:
     source = dice.choice(sorted(CHANGES)) if kind == "guard" else "nothing"
     model, fault = Model(shape).to(dtype), Fault(kind, dice, dice.randrange(LATEST))
     what = f"{kind} {shape} {dtype} from call {fault.begins} {source if kind == 'guard' else ''}"
-    patched = tc.config.patch(sentinel="1/1000", sentinel_bisect=False)
+    patched = tc.config.patch(sentinel=RATE, sentinel_bisect=False)
     with patched, without_guard(source), trace.capture_events() as events, torch.no_grad():
         compiled = tc.compile(model, backend=fault.backend, dynamic=False)
         while fault.call < fault.begins + CALLS:
