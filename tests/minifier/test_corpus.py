@@ -1,4 +1,4 @@
-"""The hosts and faults of `bench/corpus.py` are what it says; a fault drawn at random is reduced."""
+"""What `bench/corpus.py` draws is what it says; a fault drawn at random is reduced."""
 
 from __future__ import annotations
 
