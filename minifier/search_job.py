@@ -208,7 +208,7 @@ class SearchJob:
         oracle = ScriptOracle(
             server=server, seconds=setting.seconds, akin=akin, journal=setting.journal,
             home=subject.home, arguments=subject.arguments, place=self.scratch,
-            path=lambda: subject.placed(self.place.folder / "beside"),
+            path=lambda: self.place.shown("beside", subject.folder, subject.name) / subject.name,
         )  # fmt: skip
         return ScriptJob(setting, oracle, verify)
 

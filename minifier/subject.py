@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tc.minifier.console import Usage, existing_script
+from tc.minifier.mirror import Mirror
 from tc.minifier.passes import rendering
-from tc.minifier.workplace import shown
 from tc.trace.commands import Command, Tool, command
 
 #: a line of a notebook that IPython reads: a magic, a command of the shell, a question
@@ -92,9 +92,10 @@ class Subject:
         stem = re.sub(r"\W+", "_", Path(self.label).stem).strip("_")
         return f"{stem or 'script'}.py"
 
-    def placed(self, folder: Path) -> Path:
-        """Return a path for the text, or one like it, with the neighbours of its file, by links."""
-        return shown(folder, (self.beside or self.home).resolve(), self.name) / self.name
+    @property
+    def folder(self) -> Path:
+        """The folder of the file that the text is from."""
+        return (self.beside or self.home).resolve()
 
     def command(self, tool: Tool, *options: str) -> Command:
         """Return the command that runs a tool on this program, with the program's arguments."""
@@ -106,7 +107,7 @@ class Subject:
         """Return a file that holds the text, made in a folder if there is none."""
         if self.file is not None:
             return self.file
-        path = self.placed(folder / "script")
+        path = Mirror(folder / "script", self.folder, self.name).ready() / self.name
         path.write_text(self.text, encoding="utf-8")
         return path
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final
 
 from tc.minifier.caches import CACHES, FIRST, caches_in
+from tc.minifier.mirror import Mirror
 
 MARK: Final = "TC_MINIFY_RUN"  # in the environment of every process below
 GUARDIAN: Final = r"""
@@ -48,25 +49,6 @@ shutil.rmtree(folder, ignore_errors=True)
 """
 
 
-def shown(made: Path, folder: Path, without: str = "") -> Path:
-    """Return a folder that shows what is in another one by links, and nothing else but one name.
-
-    Args:
-        made: its path; what is there already is used if it is right.
-    """
-    wanted = {entry for entry in os.listdir(folder) if entry != without}
-    if made.exists():
-        with os.scandir(made) as entries:
-            linked = {entry.name: entry.is_symlink() for entry in entries if entry.name != without}
-        if linked == dict.fromkeys(wanted, True):
-            return made
-        shutil.rmtree(made, ignore_errors=True)
-    made.mkdir(exist_ok=True)
-    for entry in wanted:
-        (made / entry).symlink_to(folder / entry)
-    return made
-
-
 class Workplace:
     """A folder that is gone afterwards, throw-away caches in it, and no process left behind.
 
@@ -77,6 +59,7 @@ class Workplace:
 
     def __init__(self, tool: str, keep_caches: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{tool}-"))
+        self.mirrors: dict[str, Mirror] = {}
         self.before = dict(os.environ)
         self.own_caches = {name: self.before[name] for name in CACHES if name in self.before}
         self.keep_caches = keep_caches
@@ -102,7 +85,14 @@ class Workplace:
 
         A program that reads its data there finds it, and what it writes is gone afterwards.
         """
-        return shown(self.folder / name, Path.cwd())
+        return self.shown(name, Path.cwd())
+
+    def shown(self, name: str, folder: Path, without: str = "") -> Path:
+        """Return a folder that shows what is in another one, but for one name."""
+        mirror = self.mirrors.get(name)
+        if mirror is None or (mirror.folder, mirror.without) != (folder, without):
+            mirror = self.mirrors[name] = Mirror(self.folder / name, folder, without)
+        return mirror.ready()
 
     def __enter__(self) -> Workplace:
         return self
