@@ -112,9 +112,9 @@ def walked(folder: Path | str, linked: Set[str] = frozenset()) -> Iterator[os.Di
     """Yield all entries below a folder that a mirror may hold."""
     for entry in entries_of(folder):
         yield entry
-        if entry.is_dir(follow_symlinks=False) and entry.path not in linked:
-            if not is_linked(entry):
-                yield from walked(entry.path, linked)
+        is_known = entry.path in linked or not entry.is_dir(follow_symlinks=False)
+        if not is_known and not is_linked(entry):
+            yield from walked(entry.path, linked)
 
 
 def count(folder: str, most: int) -> int:
