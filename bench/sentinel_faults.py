@@ -1,6 +1,7 @@
 """The sentinel at 1/1000 on faults that are planted in a running program: how soon each is seen.
 
     python bench/sentinel_faults.py --count 40     # a seed is drawn, and printed
+    python bench/sentinel_faults.py --healthy 1000000 --rate 1/100    # no fault: nothing may be seen
 
 Five kinds, in turn: a lane of a result is wrong; a guard lets through what it has to refuse; a race
 spoils one element in half of the calls; a NaN appears for some inputs; the code is another
@@ -33,6 +34,7 @@ from tc.compiler.capture.guards import rows as guard_rows
 KINDS = ("lane", "guard", "race", "nan", "cache")
 DTYPES = (torch.float32, torch.float32, torch.bfloat16)
 CALLS, RATE = 5000, "1/1000"
+EACH = 20_000  # calls of a sound model
 LATEST = 2000  # call with which a fault begins, at most
 LEVELS = {"extra": 0}
 Spoil = Callable[[torch.Tensor], None]
@@ -188,13 +190,39 @@ def seen_after(kind: str, dice: random.Random) -> tuple[str, int | None]:
     return what, None
 
 
+def false_alarms(calls: int, rate: str, dice: random.Random) -> int:
+    """Call sound models so often, each 20,000 times; returns how many findings there were."""
+    done = accused = compared = 0
+    while done < calls:
+        tc.reset()
+        tc.counters["sentinel"].clear()
+        shape, dtype = dice.choice(SHAPES), dice.choice(DTYPES)
+        torch.manual_seed(dice.randrange(10**6))
+        scale, rows = 10 ** dice.uniform(-3, 3), dice.randint(1, 12)
+        patched = tc.config.patch(sentinel=rate, sentinel_bisect=False)
+        with patched, trace.capture_events() as events, torch.no_grad():
+            compiled = tc.compile(Model(shape).to(dtype), dynamic=False)
+            for _ in range(min(EACH, calls - done)):
+                compiled((torch.randn(rows, 16) * scale).to(dtype))
+                done += 1
+        found = events.of(trace.SentinelDifference)
+        accused, compared = accused + len(found), compared + tc.counters["sentinel"]["compared"]
+        print(f"{done:>8} {shape} {dtype} {rows} rows of {scale:.2g}: {compared} compared, "
+              f"{accused} findings", flush=True)  # fmt: skip
+    return accused
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--healthy", type=int, metavar="CALLS", help="plant no fault")
+    parser.add_argument("--rate", default=RATE, help="of compared calls, with --healthy")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     dice, began, found = random.Random(options.seed), time.monotonic(), []
+    if options.healthy:
+        return 1 if false_alarms(options.healthy, options.rate, dice) else 0
     for number in range(options.count):
         what, after = seen_after(KINDS[number % len(KINDS)], dice)
         found += [] if after is None else [after]

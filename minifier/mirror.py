@@ -118,7 +118,7 @@ def walked(folder: Path | str, linked: Set[str] = frozenset()) -> Iterator[os.Di
 
 
 def count(folder: str, most: int) -> int:
-    """Return how many entries there are below a folder; one more than the most for whatever more."""
+    """Return how many entries there are below a folder; the most and one for whatever is more."""
     return sum(1 for _ in itertools.islice(walked(folder), most + 1))
 
 
