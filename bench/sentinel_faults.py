@@ -1,7 +1,7 @@
 """The sentinel at 1/1000 on faults that are planted in a running program: how soon each is seen.
 
     python bench/sentinel_faults.py --count 40     # a seed is drawn, and printed
-    python bench/sentinel_faults.py --healthy 1000000 --rate 1/100    # no fault: nothing may be seen
+    python bench/sentinel_faults.py --healthy 1000000 --rate 1/100    # nothing may be seen
 
 Five kinds, in turn: a lane of a result is wrong; a guard lets through what it has to refuse; a race
 spoils one element in half of the calls; a NaN appears for some inputs; the code is another
