@@ -8,7 +8,6 @@ the folder.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
