@@ -8,7 +8,8 @@ Each is a program of its own words around what the report is about, so that ther
 reduce. It counts if `tc-minify` verifies its result in every run and the operation is in it, and
 if `tc-bisect` names the operation's line and a step or a stage. Reports of floor and remainder at
 a step of the function (197895, 186875) are not among them: inputs moved by a unit in the last place
-step there as well, so that both tools call them rounding. Nor is 196467 (``torch.Tensor(size)``):
+step there as well, so that both tools call them rounding; so they do where compiled code rounds
+less often than eager (185337, ``x.half().float()``). Nor is 196467 (``torch.Tensor(size)``):
 capture has another graph there, which agrees with itself.
 """
 
@@ -102,6 +103,12 @@ REPORTS = (
     Report(183888, "raises", "abs_", "x", "return (x + x).unfold(1, 4, 2).abs_()",
            "torch.linspace(-3, 3, 7).reshape(1, 7)"),
     Report(188224, "raises", "cummin", "x", "return torch.cummin(x, -46)[0]", "torch.randn(0)"),
+    Report(189518, "wrong", "cumsum", "x",
+           "return torch.ones(x.shape, dtype=torch.bool).cumsum(1, dtype=torch.float16)",
+           "torch.zeros(2, 4)"),
+    Report(194558, "raises", "pad", "x, w",
+           "return torch.mm(torch.nn.functional.pad(torch.relu(x), (0, -2, 0, 0)), w)",
+           "torch.randn(2, 6), torch.randn(4, 3)"),
 )  # fmt: skip
 
 

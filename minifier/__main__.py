@@ -73,7 +73,7 @@ def _run(options: Options) -> int:
             finished = True
             raise
         finally:
-            if finished and not options.keep_history:
+            if journal.is_empty or (finished and not options.keep_history):
                 journal.remove()
 
 
@@ -115,7 +115,7 @@ def of_program(options: Options, setting: Setting) -> int:
     )
 
     def verify(path: Path, count: int) -> int:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         return sum(oracle.is_target(oracle.ask(text)) for _ in range(count))
 
     job = ScriptJob(setting, oracle, verify)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from tc.minifier.caches import caches_of_one_run
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
 from tc.minifier.limits import TimeLimit
+from tc.minifier.mirror import Mirror
 from tc.minifier.oracle import Search
 
 SKIP: Final = 125
@@ -39,16 +39,18 @@ class ProgramOracle(Search):
         runs: runs a file in its own folder.
         home: a folder whose files lie beside each candidate.
         name: of the candidate's file.
+        mirror: where candidates lie, below a folder of this oracle's own.
     """
 
     runs: Callable[[Path], Answer]
     home: Path
     name: str
+    mirror: Mirror | None = None
+    own: tempfile.TemporaryDirectory[str] | None = None
 
     def ask(self, text: str) -> Answer:
         """Run a program once."""
-        with self.placed(text) as path:
-            return self.runs(path)
+        return self.runs(self.placed(text))
 
     def judge(self, text: str) -> Answer:
         """Return how a program fares."""
@@ -58,19 +60,14 @@ class ProgramOracle(Search):
         """Return whether a program fails in the way that is looked for."""
         return self.is_target(self.judge(text))
 
-    @contextlib.contextmanager
-    def placed(self, text: str) -> Iterator[Path]:
-        """Write a program into a folder that shows what is in its home, by links."""
-        folder = Path(tempfile.mkdtemp(prefix="check-"))
-        try:
-            for entry in self.home.iterdir():
-                if entry.name != self.name and not entry.name.endswith(".part"):
-                    (folder / entry.name).symlink_to(entry.resolve())
-            path = folder / self.name
-            path.write_text(text)
-            yield path
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    def placed(self, text: str) -> Path:
+        """Write a program into a folder that shows what is in its home; returns its path."""
+        if self.mirror is None:
+            self.own = tempfile.TemporaryDirectory(prefix="check-", ignore_cleanup_errors=True)
+            self.mirror = Mirror(Path(self.own.name, "home"), self.home, self.name)
+        path = self.mirror.ready() / self.name
+        path.write_text(text, encoding="utf-8")
+        return path
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ LIBRARY: Final = ("/torch/", "/tc/", "/lib/python", "/minifier/", "/compiler/", 
 ASK: Final = signal.SIGUSR2  # asks a process what it is doing
 BOOT: Final = (
     "import sys; del sys.argv[0]; own = {'__name__': '__main__', '__file__': sys.argv[0]}; "
-    "exec(compile(open(sys.argv[0]).read(), sys.argv[0], 'exec'), own)"
+    "exec(compile(open(sys.argv[0], 'rb').read(), sys.argv[0], 'exec'), own)"
 )
 
 

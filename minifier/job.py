@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tc.minifier import issue
 from tc.minifier.answer import Answer
+from tc.minifier.check import ProgramOracle
 from tc.minifier.console import NOT_REPRODUCED, Progress, show
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
@@ -95,8 +96,10 @@ class Result:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def next(self) -> Command:
-        """The command that goes deeper into the file."""
+    def next(self) -> Command | None:
+        """The command that goes deeper into the file; None where no compiler is asked."""
+        if isinstance(self.search, ProgramOracle) or self.answer.kind == "exit":
+            return None
         return command("tc-bisect", self.setting.output, *self.arguments)
 
     @property
@@ -124,7 +127,7 @@ class Result:
     def report(self) -> int:
         """Print the result; returns the exit code."""
         setting, search = self.setting, self.search
-        text = setting.output.read_text()
+        text = setting.output.read_text(encoding="utf-8")
         took = time.monotonic() - setting.start
         if setting.as_json:
             show(json.dumps(self.as_json(text, took)))
@@ -141,7 +144,7 @@ class Result:
         setting.note(f"{setting.output}: {lines}, {self.verdict}")
         if self.stopped and setting.journal.folder is not None:
             setting.progress.line("the same command with --resume continues")
-        elif self.good and self.answer.kind not in ("check", "exit"):
+        elif self.good and self.next:
             setting.progress.line(f"next: {self.next} names the step to blame")
         show(issue.text(self.answer, text, self.verdict, setting.tried)
               if setting.as_issue else text, end="")  # fmt: skip
@@ -158,7 +161,7 @@ class Result:
             "rule": [search.rule.need, search.rule.of], "stopped": self.stopped or None,
             "cpu_seconds": round(search.cpu, 2), "seconds": round(took, 2),
             "also_found": {str(one): count for one, count in search.others.items()},
-            "next": str(self.next), **self.more,
+            "next": str(self.next or "") or None, **self.more,
         }  # fmt: skip
 
 

@@ -12,9 +12,12 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tc.minifier.answer import Answer
+
+PROBLEM: Final = "problem.json"  # the first failure of a script that calls a compiler
+UNPRINTABLE: Final = "backslashreplace"  # bytes of arguments that are no text in the locale
 
 
 class Journal:
@@ -38,6 +41,12 @@ class Journal:
             # a line that its writer could not finish must not join the next
             text = "".join(f"{json.dumps(row)}\n" for row in rows)
             write_whole(folder / "answers.jsonl", text, folder)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no failure is kept, so that there is nothing to continue."""
+        known = any(Answer.of(row).failed for row in self.known.values())
+        return not known and self.load(PROBLEM) is None
 
     def get(self, question: str) -> Answer | None:
         """Return the answer to a question that was asked before."""
@@ -81,7 +90,7 @@ class Journal:
 
 def digest(question: str) -> str:
     """Return what a question is known by."""
-    return hashlib.sha256(question.encode()).hexdigest()[:24]
+    return hashlib.sha256(question.encode(errors=UNPRINTABLE)).hexdigest()[:24]
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -106,5 +115,5 @@ def write_whole(path: Path, text: str, drafts: Path | None = None) -> None:
     if drafts is not None and drafts.stat().st_dev != path.parent.stat().st_dev:
         drafts = None
     draft = (drafts or path.parent) / f".{path.name}.part"
-    draft.write_text(text)
+    draft.write_text(text, encoding="utf-8", errors=UNPRINTABLE)
     draft.replace(path)

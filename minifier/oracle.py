@@ -276,9 +276,11 @@ class ScriptOracle(Search):
         arguments: its command line.
         blameless: the script is sound but for the compiler, and has to stay so.
         place: makes the folder that a candidate runs in.
+        path: makes the folder that its file lies in; returns the file's path.
     """
 
     server: Server
+    path: Callable[[], Path]
     home: Path = Path()
     arguments: Sequence[str] = ()
     blameless: bool = False
@@ -301,7 +303,8 @@ class ScriptOracle(Search):
     def _run(self, text: str, **more: Any) -> dict[str, Any]:
         return self.server.ask(
             {"do": "script", "text": text, "home": str(self.home), "seconds": self.seconds,
-             "arguments": list(self.arguments), "cwd": str(self.place()), **more}
+             "arguments": list(self.arguments), "cwd": str(self.place()),
+             "path": str(self.path()), **more}
         )  # fmt: skip
 
     def judge(self, text: str) -> Answer:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tc.minifier.passes import rendering
 from tc.minifier.setup_code import definition_of
 
 #: variable of a process in which backends that the script passes as functions are replaced by eager
@@ -57,4 +58,4 @@ def _source(module: str) -> str:
     file = Path(getattr(sys.modules[module], "__file__", None) or "")
     if file.suffix != ".py" or not file.is_file():
         return ""
-    return file.read_text(errors="replace")
+    return rendering.source_of(file)

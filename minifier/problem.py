@@ -23,6 +23,7 @@ from tc.minifier.identity import Identity
 from tc.minifier.limits import TimeLimit
 from tc.minifier.odds import runs_for
 from tc.minifier.oracle import OracleError, Server
+from tc.minifier.passes import rendering
 
 LOOKS = 20  # at a script that does not fail at once, as long as they take `PATIENCE` seconds
 PATIENCE = 8.0
@@ -105,7 +106,7 @@ def recorded(server: Server, run: Run, calls: tuple[int, bool] | None = None) ->
         calls: how many calls of compiled functions run compiled (None: all), and whether the last
             of them has no compiled code to use.
     """
-    server.warm(compiler_of(run.script.read_text(errors="replace")))
+    server.warm(compiler_of(rendering.source_of(run.script)))
     problem = _in_fork(server, run, calls)
     variables = problem.facts.get("environment")
     if variables:

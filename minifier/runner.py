@@ -33,6 +33,7 @@ from tc.minifier import call_watch, graphs, identity, judge, settings
 from tc.minifier.case import Call, to_json
 from tc.minifier.judge import Outcome
 from tc.minifier.own_backend import WITHOUT_OWN, OwnBackend
+from tc.minifier.passes import rendering
 from tc.minifier.setup_code import joined, setup_for
 
 SEQUENCE = 50  # calls of graphs that are kept in order
@@ -120,7 +121,7 @@ class Recorder:
     ) -> None:
         self.folder = folder
         self.limit = limit
-        self.script = script.read_text(errors="replace") if script.is_file() else ""
+        self.script = rendering.source_of(script) if script.is_file() else ""
         self.home = Path(sys.path[0] or ".").resolve()
         self.environment = dict(os.environ)
         self.settings = settings.current()
@@ -187,7 +188,7 @@ class Recorder:
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None) or ""
             if file.endswith(".py") and Path(file).parent.is_relative_to(self.home):
-                text = Path(file).read_text(errors="replace")
+                text = rendering.source_of(Path(file))
                 texts += [text] if any(f"{space}::" in text for space in spaces) else []
         return "\n".join([*texts, self.script])
 

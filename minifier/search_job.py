@@ -16,6 +16,7 @@ from tc.minifier.fresh import Fresh
 from tc.minifier.graph_job import GraphJob, NotAlone, describe
 from tc.minifier.identity import Identity
 from tc.minifier.job import LOADING, Setting
+from tc.minifier.journal import PROBLEM
 from tc.minifier.oracle import Oracle, ScriptOracle, Server
 from tc.minifier.own_cache import fails_with_caches
 from tc.minifier.problem import (
@@ -57,7 +58,7 @@ class SearchJob:
         script = subject.script(self.place.folder)
         run = Run(script, subject.arguments, self.first_seconds, subject.home)
         journal = self.setting.journal
-        kept = journal.load("problem.json")
+        kept = journal.load(PROBLEM)
         if kept is not None and journal.folder is not None:
             self._restore(journal.folder)
         server = Server(self.place.folder)
@@ -98,7 +99,7 @@ class SearchJob:
         if folder is not None:
             if recorded_tensors.exists():
                 shutil.copy(recorded_tensors, folder / "inputs.pt")
-            self.setting.journal.save("problem.json", row_of(problem))
+            self.setting.journal.save(PROBLEM, row_of(problem))
 
     # -- whether it fails ----------------------------------------------------------------------
     def found(self, server: Server, run: Run) -> Problem:
@@ -207,6 +208,7 @@ class SearchJob:
         oracle = ScriptOracle(
             server=server, seconds=setting.seconds, akin=akin, journal=setting.journal,
             home=subject.home, arguments=subject.arguments, place=self.scratch,
+            path=lambda: self.place.shown("beside", subject.folder, subject.name) / subject.name,
         )  # fmt: skip
         return ScriptJob(setting, oracle, verify)
 

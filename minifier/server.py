@@ -140,7 +140,7 @@ class Server:
     def compiled(self, program: str) -> Any:
         """Compile a program's text from a file, so that `inspect` and tracebacks find it."""
         path = self.folder / "case.py"
-        path.write_text(program)
+        path.write_text(program, encoding="utf-8")
         return compile(program, str(path), "exec")
 
     def take(self, key: str, shape: tuple[int, ...] = ()) -> torch.Tensor:
@@ -226,8 +226,8 @@ class Server:
             torch.compiler.set_stance("force_eager")
         os.chdir(request["cwd"])
         draw_as_a_new_process()
-        path = self.folder / "script.py"
-        path.write_text(request["text"])
+        path = Path(request["path"])
+        path.write_text(request["text"], encoding="utf-8")
         sys.argv = [str(path), *request["arguments"]]
         sys.path.insert(0, request["home"])
         if way := request.get("way"):

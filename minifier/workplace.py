@@ -8,7 +8,6 @@ the folder.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Final
 
 from tc.minifier.caches import CACHES, FIRST, caches_in
+from tc.minifier.mirror import Mirror
 
 MARK: Final = "TC_MINIFY_RUN"  # in the environment of every process below
 GUARDIAN: Final = r"""
@@ -58,6 +58,7 @@ class Workplace:
 
     def __init__(self, tool: str, keep_caches: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{tool}-"))
+        self.mirrors: dict[str, Mirror] = {}
         self.before = dict(os.environ)
         self.own_caches = {name: self.before[name] for name in CACHES if name in self.before}
         self.keep_caches = keep_caches
@@ -79,23 +80,18 @@ class Workplace:
             os.environ[FIRST] = str(self.folder / "cache")
 
     def scratch(self, name: str) -> Path:
-        """Return a new folder that shows what is in the working directory, by links.
+        """Return a folder that shows what is in the working directory.
 
         A program that reads its data there finds it, and what it writes is gone afterwards.
         """
-        made = self.folder / name
-        here = Path.cwd()
-        wanted = set(os.listdir(here))
-        if made.exists():
-            with os.scandir(made) as entries:
-                left = {entry.name for entry in entries if entry.is_symlink()}
-                if left == wanted and len(os.listdir(made)) == len(wanted):
-                    return made
-            shutil.rmtree(made, ignore_errors=True)
-        made.mkdir(exist_ok=True)
-        for entry in wanted:
-            (made / entry).symlink_to(here / entry)
-        return made
+        return self.shown(name, Path.cwd())
+
+    def shown(self, name: str, folder: Path, without: str = "") -> Path:
+        """Return a folder that shows what is in another one, but for one name."""
+        mirror = self.mirrors.get(name)
+        if mirror is None or (mirror.folder, mirror.without) != (folder, without):
+            mirror = self.mirrors[name] = Mirror(self.folder / name, folder, without)
+        return mirror.ready()
 
     def __enter__(self) -> Workplace:
         return self

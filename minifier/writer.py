@@ -109,4 +109,4 @@ def with_data(text: str, file: str) -> str:
 
 def is_of_minifier(path: Path) -> bool:
     """Whether the minifier of any version wrote a file."""
-    return path.exists() and "\n# tc " in path.read_text(errors="replace")
+    return path.exists() and "\n# tc " in path.read_text(encoding="utf-8", errors="replace")

@@ -27,6 +27,7 @@ INTERRUPTED: Final = 130
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STDOUT: Final = 1
+_RAISES: Final = ("strict", "surrogateescape")  # Python's choices for stdout
 
 
 class Undelivered(Exception):
@@ -93,6 +94,7 @@ def delivered(work: Callable[[], int]) -> int:
     """
     if sys.stdout is None:  # as Python starts without the descriptor
         raise Undelivered("cannot write the output: stdout is closed; send it to a file or a pipe")
+    _take_any_text()
     try:
         code = work()
         sys.stdout.flush()
@@ -108,6 +110,13 @@ def delivered(work: Callable[[], int]) -> int:
             raise
         _drop_the_rest()
         raise Undelivered(why) from error
+
+
+def _take_any_text() -> None:
+    """Let stdout write as escapes what its encoding lacks, as stderr does by default."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)  # not of what is in memory
+    if reconfigure is not None and sys.stdout.errors in _RAISES:
+        reconfigure(errors="backslashreplace")
 
 
 def complain(text: str, end: str = "\n") -> None:

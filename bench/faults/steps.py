@@ -1,9 +1,10 @@
-"""Breaks one step of `tc`: a rule, a decomposition, a lowering, a pass, a fusion or a kernel.
+"""Breaks one step of `tc`: a rule, decomposition, lowering, pass, fusion, kernel or guard.
 
-    TC_TEST_FAULT=tc-step:KIND:NAME    KIND one of rule decompose lower pass fuse kernel
+    TC_TEST_FAULT=tc-step:KIND:NAME    KIND one of rule decompose lower pass fuse kernel guard
     TC_TEST_FAULT=tc-step:list:        breaks nothing; notes every step there is
 
-What a broken step makes is a quarter too large (integers: one more; truth values: the other).
+What a broken step makes is a quarter too large (integers: one more; truth values: the other). A
+broken guard is not made.
 Each firing is noted in the file TC_TEST_FAULT_LOG: the step's name, and the user's lines it works
 for as far as the compiler's own notes show it; so is, under ``list``, each step by kind and name.
 """
@@ -211,6 +212,25 @@ def break_kernel(module):
     module.print_kernel = print_kernel
 
 
+def guard_of(kind, source):
+    return f"{kind} {source.name}"
+
+
+def break_guard(module):
+    real = module.GuardList.add
+
+    def add(self, kind, source, *rest, **more):
+        found = guard_of(kind, source)
+        if KIND == "list":
+            note("guard", found)
+        elif found == NAME:
+            fired("capture.guard", [])
+            return module.Guard(kind, source, None, None)  # made, and kept nowhere
+        return real(self, kind, source, *rest, **more)
+
+    module.GuardList.add = add
+
+
 def list_steps(module):
     real = module.Gate.allow
 
@@ -234,6 +254,7 @@ PLACES = {
     "pass": ("tc.compiler.aot.passes", break_pass),
     "fuse": ("tc.compiler.schedule.fuse", break_fusion),
     "kernel": ("tc.compiler.codegen.stage", break_kernel),
+    "guard": ("tc.compiler.capture.guards.guard_list", break_guard),
 }
-LISTED = (PLACES["fuse"], PLACES["kernel"], ("tc.compiler.core.gate", list_steps))
+LISTED = (PLACES["fuse"], PLACES["kernel"], PLACES["guard"], ("tc.compiler.core.gate", list_steps))
 PLANTED = LISTED if KIND == "list" else (PLACES[KIND],)

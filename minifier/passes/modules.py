@@ -141,7 +141,7 @@ def module_at(name: str, home: Path) -> Module | None:
         (base / "__init__.py", name), (base.with_suffix(".py"), name.rpartition(".")[0])
     ):  # fmt: skip
         if path.is_file():
-            tree = rendering.parsed(path.read_text(errors="replace"))
+            tree = rendering.parsed(rendering.source_of(path))
             if tree is None:
                 return None
             return Module(name, tuple(node for one in tree.body for node in moved(one, package)))

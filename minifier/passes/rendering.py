@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib.util
+import re
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 #: what CPython raises for trees and texts that mean nothing; deep nesting and odd values included
@@ -20,6 +23,30 @@ REFUSALS: Final = (
 )  # fmt: skip
 PRINTS: Final = 3  # after which a text that still changes is no candidate
 CONVERSIONS: Final = {-1: "", ord("s"): "!s", ord("r"): "!r", ord("a"): "!a"}
+
+#: a comment that names the encoding of a file; Python looks for it in the first two lines
+ENCODING: Final = re.compile(r"^([ \t\f]*#.*?)coding[:=][ \t]*[-\w.]+")
+
+
+def decoded(content: bytes) -> str:
+    """Return the text of a program as Python reads it: any encoding, mark of byte order, line end.
+
+    The comment that names the encoding is changed, because candidates are written in UTF-8.
+
+    Raises:
+        SyntaxError, UnicodeDecodeError: Python cannot decode it either.
+    """
+    lines = importlib.util.decode_source(content).split("\n")
+    return "\n".join([*(ENCODING.sub(r"\1", line) for line in lines[:2]), *lines[2:]])
+
+
+def source_of(path: Path) -> str:
+    """Return the text of a program in a file; what cannot be decoded is replaced."""
+    content = path.read_bytes()
+    try:
+        return decoded(content)
+    except (SyntaxError, UnicodeDecodeError):
+        return content.decode(errors="replace")
 
 
 def parsed(text: str) -> ast.Module | None:

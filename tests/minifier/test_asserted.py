@@ -37,6 +37,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     served.close()
 
 
+def oracle_in(folder: Path, server: Server) -> ScriptOracle:
+    """Return an oracle for scripts of a folder."""
+    return ScriptOracle(
+        server=server, place=lambda: folder, path=lambda: folder / "script.py", home=folder
+    )
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(
@@ -45,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_rounding_is_no_wrong_result(
     source: str, compiled: str, kind: str, server: Server, tmp_path: Path
 ) -> None:
-    oracle = ScriptOracle(server=server, place=lambda: tmp_path, home=tmp_path)
+    oracle = oracle_in(tmp_path, server)
     answer = oracle.ask(SCRIPT.format(source=SOURCES[source], compiled=compiled))
     assert answer.identity == Identity(kind), answer
 
@@ -54,9 +61,8 @@ def test_a_difference_by_rounding_is_not_like_a_wrong_result(
     server: Server, tmp_path: Path
 ) -> None:
     text = SCRIPT.format(source=SOURCES["drawn"], compiled="total")
-    oracle = ScriptOracle(
-        server=server, place=lambda: tmp_path, home=tmp_path, akin=Identity("wrong")
-    )
+    oracle = oracle_in(tmp_path, server)
+    oracle.akin = Identity("wrong")
     assert not oracle.fails(text)
     assert oracle.fails(text.replace("total, eager", "total * 1.001, eager"))
 

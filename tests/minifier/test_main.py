@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from faultbench import BLOCKS, written
 from minifier_scripts import SMALL, started, tool
-from support import python
+from support import ROOT, python
 
 from tc.minifier import bisect
 from tc.minifier.__main__ import main
@@ -67,8 +68,10 @@ def test_wrong_usage_is_one_sentence(
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe")
     for name, path in names.items():
         arguments = [argument.replace(name, str(path)) for argument in arguments]
+    before = sorted(tmp_path.rglob("*"))
     assert main(arguments) == 2
     reported = capsys.readouterr()
+    assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "mine.py").read_text() == "x = 1\n"
     assert text in reported.err
     assert len(reported.err.splitlines()) == 1 and not reported.out
@@ -102,6 +105,44 @@ def test_any_program_is_reduced_by_a_check(
     assert steps and steps[0].name.startswith("0001-")
     assert main(["script.py", "--check", "exit 125"]) == 1
     assert "the check ends with 125" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("check", ["no-such-command {}", "false", "exit 125", "/ {}"])
+@pytest.mark.parametrize("more", [[], ["--history"], ["--runs", "3"]])
+def test_where_nothing_fails_nothing_is_left(
+    check: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text("x = 1\n")
+    assert main(["script.py", "--check", check, *more]) in (1, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
+
+
+@pytest.mark.parametrize(
+    "oracle", [["--check", "grep -q culprit {}"], ["--python", sys.executable]]
+)
+def test_a_program_without_a_compiler_has_no_step_to_blame(
+    oracle: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "script.py").write_text("x = 1\nculprit = [][x]\n")
+    files = [str(tmp_path / "script.py"), "-o", str(tmp_path / "out.py")]
+    assert main([*files, *oracle]) == 0
+    assert "tc-bisect" not in capsys.readouterr().err
+    assert main([*files, *oracle, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["next"] is None
+
+
+@pytest.mark.parametrize("oracle", [["--check", "grep -q é {}"], ["--python", sys.executable]])
+def test_programs_are_utf_8_whatever_the_locale_is(oracle: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("x = 'é → и'\nassert len(x) == 3, x\n", encoding="utf-8")
+    done = python(
+        "-m", "tc.minifier", "script.py", "--issue", *oracle, cwd=tmp_path,
+        variables={**os.environ, "PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONUTF8": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "é" in (tmp_path / "minified.py").read_text(encoding="utf-8") or "--python" in oracle
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["minified.py", "script.py"]
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tc.minifier.console import Usage
+from tc.minifier.mirror import Mirror
+from tc.minifier.passes import modules
 from tc.minifier.subject import after_head, subject_of
 
 
@@ -35,6 +38,8 @@ def test_a_package_becomes_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     subject = subject_of("pkg", (), module=True)
     assert ran(subject.text, tmp_path).stdout == "2\n"
+    (package / "__main__.py").write_text("print(1)\nfrom . import third\n")
+    assert ran(subject_of("pkg", (), module=True).text, tmp_path).stdout == "1\n"
     with pytest.raises(Usage, match="no module nowhere"):
         subject_of("nowhere", (), module=True)
 
@@ -57,6 +62,34 @@ def test_a_notebook_becomes_a_script(tmp_path: Path) -> None:
         subject_of(str(path), ())
 
 
+@pytest.mark.parametrize(
+    "cell, printed",
+    [
+        ("files = !ls\nprint(files)", "[]"),
+        ("%time y = 3\nprint(y)", "3"),
+        ("t = %timeit -n 5 -o 2 + 1\nprint(t)", "3"),
+        ("a.b, c[0] = %who\nprint(1)", None),
+        ("x, = %time (7,)\nprint(x)", "7"),
+        ("found = %who_ls\nprint(found)", "None"),
+        ("!pip install \\\n  torch \\\n  'numpy<2'\nprint(1)", "1"),
+        ("!echo it's (not closed\nprint(1)", "1"),
+        ("if True:\n    %time y = 2\nprint(y)", "2"),
+        ("?print\nprint?\nprint??\nprint(1)", "1"),
+        ("s = '''\n%time\n!ls\n'''\n%cd /tmp\nprint(len(s.split()))", "2"),
+        ("\n\n%%time\nprint(1)\n%matplotlib inline", "1"),
+        ("x = 5 \\\n  %3\n!ls\nprint(x)", "2"),
+        ("display(4)", "4"),
+        ("get_ipython().run_line_magic('cd', '/')\nprint(1)", "1"),
+        ("'''About.'''\ndisplay(2)", "2"),
+    ],
+)
+def test_what_only_notebooks_have_is_read(cell: str, printed: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "notes.ipynb"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell}]}))
+    text = subject_of(str(path), ()).text
+    assert printed is None or ran(text, tmp_path).stdout == f"{printed}\n"
+
+
 def test_a_test_becomes_a_script_that_raises_what_it_raises(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "import pytest\n@pytest.fixture\ndef three():\n    return 3\n"
@@ -69,6 +102,53 @@ def test_a_test_becomes_a_script_that_raises_what_it_raises(tmp_path: Path) -> N
     done = ran(subject_of(f"{path}::test_a[2]", ()).text, tmp_path)
     assert done.returncode == 1 and "KeyError: 'n5'" in done.stderr
     assert ran(subject_of(f"{path}::test_a[1]", ()).text, tmp_path).returncode == 0
+
+
+READS = """\
+from pathlib import Path
+def test_a():
+    Path(__file__).with_name("made.txt").write_text("a file of a run")
+    assert Path(__file__).with_name("rows.csv").read_text() == "1,2"
+    import helper
+test_a()
+"""
+
+
+@pytest.mark.parametrize("named", ["program.py", "sub/program.py", "sub/program.py::test_a",
+                                   "-m sub", "-m sub.program", "sub/notes.ipynb"])  # fmt: skip
+def test_what_lies_beside_the_file_is_found_from_its_text(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, own = tmp_path / "user", tmp_path / "own"
+    for folder in (user, user / "sub"):
+        folder.mkdir()
+        (folder / "rows.csv").write_text("1,2")
+        (folder / "helper.py").write_text("")
+        for name in ("program.py", "__main__.py"):
+            (folder / name).write_text(READS)
+    cell = READS.replace("__file__", "'any'").replace('.with_name("made.txt")', "")
+    cell = cell.replace("assert", "assert True or").replace(".write_text", ".exists() and print")
+    notes = {"cells": [{"cell_type": "code", "source": cell}]}
+    (user / "sub" / "notes.ipynb").write_text(json.dumps(notes))
+    before = sorted(user.rglob("*"))
+    monkeypatch.chdir(user)
+    own.mkdir()
+    is_module = named.startswith("-m ")
+    subject = subject_of(named.removeprefix("-m "), (), is_module)
+    mirror = Mirror(own / "beside", subject.folder, subject.name)
+    for _ in range(2):  # what a run has left is seen in none of the user's folders
+        path = mirror.ready() / subject.name
+        path.write_text(subject.text)
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(subject.home)!r});"
+             f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"],
+            capture_output=True, text=True, cwd=own,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr + done.stdout
+    assert sorted(user.rglob("*")) == before
+    if subject.file is None:
+        assert subject.script(own).parent.joinpath("rows.csv").read_text() == "1,2"
 
 
 @pytest.mark.parametrize(
@@ -116,3 +196,45 @@ def test_a_command_names_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     subject = subject_of("program", ["1"], module=True)
     assert str(subject.command("tc-bisect")) == "tc-bisect -m program -- 1"
+
+
+LATIN = "# -*- coding: latin-1 -*-\nname = 'é'\nassert len(name) > 1, 'short'\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        LATIN.encode("latin-1"),
+        LATIN.replace("latin-1", "utf-8").encode("utf-8-sig"),
+        LATIN.split("\n", 1)[1].encode("utf-8-sig"),
+        LATIN.replace("\n", "\r\n").encode("latin-1"),
+        f"#!/usr/bin/python\n{LATIN}".encode("latin-1"),
+        LATIN.replace("latin-1", "koi8-r").replace("é", "и").encode("koi8-r"),
+    ],
+)
+@pytest.mark.parametrize("named", ["script.py", "-m", "script.py::test_a", "neighbour"])
+def test_a_program_in_another_encoding_means_what_python_reads(
+    content: bytes, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "script.py"
+    path.write_bytes(content)
+    if named == "neighbour":
+        text = modules.inlined("import script\n", tmp_path, lambda text: True, lambda text: None)
+    else:
+        text = subject_of("script" if named == "-m" else named, (), named == "-m").text
+        text = text.replace("import pytest", "raise SystemExit")  # pytest is not asked
+    found = ran(text, tmp_path)
+    assert "AssertionError: short" in found.stderr, found.stderr
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"# coding: no-such\n", b"x = 1\n\n\n'\xe9'\n"])
+def test_what_python_cannot_decode_is_no_program(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_bytes(content)
+    with pytest.raises(Usage, match="is not a text"):
+        subject_of(str(path), ())
+    path = path.with_suffix(".ipynb")
+    path.write_bytes(content)
+    with pytest.raises(Usage, match="is no notebook"):
+        subject_of(str(path), ())

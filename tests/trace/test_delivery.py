@@ -110,6 +110,17 @@ def raising(error: BaseException) -> Any:
     return work
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+def test_what_stdout_cannot_encode_is_written_as_an_escape(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    text = "196 → 1 call: é \ud800"
+    assert run_tool("tc-x", lambda: print(text) or 0, {}) == 0
+    assert raw.getvalue() == f"{text}\n".encode(encoding, "backslashreplace")
+
+
 def test_errors_that_are_not_of_output_stay_what_they_are() -> None:
     for error in (OSError(errno.EACCES, "no"), FileNotFoundError(2, "none", "x"), ValueError("x")):
         with pytest.raises(type(error)):
