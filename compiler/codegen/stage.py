@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -24,6 +25,9 @@ from tc.compiler.loops.ops import SCALAR_OPS
 from tc.compiler.schedule.costs import buffers_of, only_copies, work_of
 from tc.compiler.schedule.plan import Accumulate, Allocate, Kernel, Plan, Running
 
+#: a kernel over canonical names, the types of its buffers and the number of threads -> its C
+Printed = dict[tuple[Any, ...], CKernel]
+
 
 def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
     """Print a plan as a program; kernels use up to ``threads`` OpenMP threads.
@@ -34,9 +38,10 @@ def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
     dtypes = dtypes_of(plan)
     functions: dict[str, CKernel] = {}
     called: dict[str, CKernel] = {}
+    known: Printed = {}
     computes: dict[str, dict[str, None]] = {}
     for kernel in plan.kernels():
-        printed = print_kernel(kernel, dtypes, threads)
+        printed = print_kernel(kernel, dtypes, threads, known)
         function = functions.setdefault(printed.source, printed)
         called[kernel.name] = replace(printed, name=function.name)
         computes.setdefault(function.name, {}).update(dict.fromkeys(origins(kernel)))
@@ -113,15 +118,27 @@ def spec_of(kernel: CKernel) -> KernelSpec:
     return KernelSpec(kernel.name, tuple(a.kind for a in kernel.arguments), kernel.checked)
 
 
-def print_kernel(kernel: Kernel, dtypes: dict[str, torch.dtype], threads: int) -> CKernel:
-    """Return a kernel as C over canonical names, and as its arguments the buffers of the plan."""
+def print_kernel(
+    kernel: Kernel, dtypes: dict[str, torch.dtype], threads: int, known: Printed | None = None
+) -> CKernel:
+    """Return a kernel as C over canonical names, and as its arguments the buffers of the plan.
+
+    Args:
+        known: what is printed already, and takes up what is printed here: a model of equal layers
+            has each of its kernels once a layer.
+    """
     renamed = canonical(kernel)
     own = {new: dtypes[old] for new, old in renamed.buffers.items()}
-    printed = generate_kernel(renamed.kernel, own, threads)
+    unnamed = replace(renamed.kernel, name="", members=(), origins=())
+    key = unnamed, tuple(own.items()), threads
+    known = {} if known is None else known
+    if key not in known:
+        known[key] = generate_kernel(unnamed, own, threads)
+    printed = known[key]
     arguments = tuple(
         replace(a, name=renamed.buffers.get(a.name, a.name)) for a in printed.arguments
     )
-    return replace(printed, arguments=arguments)
+    return replace(printed, name=kernel.name, arguments=arguments)
 
 
 def _helpers(kernels: Iterable[CKernel], wrapping: bool) -> str:

@@ -31,6 +31,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils import _pytree as pytree
 
 from tc.compiler.core import iteration_order, refusals
+from tc.compiler.core.fake_results import RememberingMode
 from tc.compiler.core.frozen_graph import OWN_NAMESPACES
 from tc.compiler.core.memory import storage_id
 from tc.compiler.core.symbolic import scalars_allowed
@@ -39,21 +40,10 @@ aten = torch.ops.aten
 Call = Callable[..., Any]
 
 
-class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
-    """torch's fake mode, with the layouts of `LAYOUTS`, and writes in place that keep the shape.
-
-    Attributes:
-        written: ids of the storages that ops have written to.
-        runs_once: whether an op was called that has other effects: it draws random numbers, or is
-            not PyTorch's own.
-    """
+class EagerLayouts(RememberingMode):  # type: ignore[no-untyped-call]
+    """A fake mode with the layouts of `LAYOUTS`, and writes in place that keep the shape."""
 
     _asks_eager = False
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.written: set[int] = set()
-        self.runs_once = False
 
     @contextmanager
     def asking_eager(self) -> Iterator[None]:
@@ -80,17 +70,24 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
         """
 
         def call(op: Any, *given: Any, **named: Any) -> Any:
-            return super(EagerLayouts, self).dispatch(op, types, given, named)
+            cached, self.cache_enabled = self.cache_enabled, self.cache_enabled and not _is_made(op)
+            try:
+                return super(EagerLayouts, self).dispatch(op, types, given, named)
+            finally:
+                self.cache_enabled = cached
 
-        self._note_effects(func, args, kwargs)
-        asking, self._asks_eager = self._asks_eager, False  # ops inside of this one are torch's
-        try:
+        def run() -> Any:
             if asking:
                 refusals.check_before(func, args, kwargs)
             result = self._run(call, func, args, kwargs)
             if asking:
                 refusals.check(func, args, kwargs, result)
             return result
+
+        self._note_effects(func, args, kwargs)
+        asking, self._asks_eager = self._asks_eager, False  # ops inside of this one are torch's
+        try:
+            return self.remembered(run, func, args, kwargs, asking)
         finally:
             self._asks_eager = asking
 
@@ -179,6 +176,20 @@ def _effects(func: Any) -> tuple[bool, tuple[int, ...], tuple[str, ...]]:
     positions = (*(at for at, _ in written), *UNDECLARED_WRITES.get(func, ()))
     names = tuple(name for _, name in written)
     return torch.Tag.nondeterministic_seeded in func.tags, positions, names
+
+
+@cache
+def _is_made(op: Any) -> bool:
+    """Return whether an op comes whole that is made of others, as all do in inference mode.
+
+    PyTorch's memory of calls has its result: of a second one the ops inside are not seen.
+    """
+    if not isinstance(op, torch._ops.OpOverload):
+        return False
+    try:
+        return op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    except RuntimeError:  # the dispatcher has no such op
+        return False
 
 
 @cache
