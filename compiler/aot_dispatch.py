@@ -315,10 +315,7 @@ def _backward(
     parts: Training, missing: tuple[int, ...], compilers: Compilers, by_operations: Boxed
 ) -> tuple[aot.Contract | None, Boxed]:
     """Compile backward without some tangents, and return its contract and what runs it."""
-    from tc.compiler.aot.undefined import without  # a graph found on disk needs none of it
-
-    assert parts.backward is not None
-    graph, contract = without(parts.backward, len(parts.differentiable), missing)
+    graph, contract = parts.without(missing)
     if compilers.standalone or any(device != "cpu" for device in parts.contract.devices):
         contract = graph.contract  # others' programs, and CUDA graphs, take tensors for all inputs
     if missing:

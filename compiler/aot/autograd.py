@@ -109,7 +109,7 @@ def autograd_function(
     omitted the operations of backward do.
     """
     run_forward = _forward_of(contract, forward, rerun)
-    run_backward = _backward_of(contract, backward, by_operations, rerun, partial)
+    run_backward = Backward(contract, backward, by_operations, rerun, partial).apply
 
     class CompiledFunction(torch.autograd.Function):
         """A compiled graph in eager's autograd graph."""
@@ -199,101 +199,114 @@ def _tuple(names: Iterable[str]) -> str:
     return f"({''.join(f'{name}, ' for name in names)})"
 
 
-def _backward_of(
-    contract: TrainingContract,
-    backward: Compiled,
-    by_operations: Compiled,
-    rerun: Rerun | None,
-    partial: Partial | None,
-) -> Callable[..., Any]:
-    """Return the function that runs backward on the saved values."""
-    plan, watched = contract.gradients, contract.watched
-    whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
-    dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
-    saves = contract.saved_tensors > 0
-    as_before = SeenGradients(contract.differentiable, dtypes)
-    keeps = rerun is not None and not rerun.keeps_nothing
+class Backward:
+    """Runs backward on the values that a call saved.
 
-    def run_backward(ctx: Any, *gradients: Any) -> Any:
-        if not isinstance(ctx, BackwardCFunction):  # a compiler's: it traces backward
-            return traced_gradients(ctx, gradients)
-        return engine_calls(ctx, gradients)
+    For the arguments see `wrap_training`; ``rerun`` is as in `autograd_function`.
+    """
 
-    def engine_calls(ctx: Any, gradients: Sequence[Any]) -> Any:
-        tangents = as_before.taken(gradients, ctx.strides)
-        if tangents is not None:
-            return tuple(run(ctx, tangents, whole))
-        tangents = [gradients[i] for i in contract.differentiable]
-        missing = tuple(at for at, tangent in enumerate(tangents) if tangent is None)
-        if not missing:
-            return tuple(gradients_of(ctx, tangents))
+    def __init__(
+        self,
+        contract: TrainingContract,
+        backward: Compiled,
+        by_operations: Compiled,
+        rerun: Rerun | None,
+        partial: Partial | None,
+    ) -> None:
+        self.contract, self.by_operations = contract, by_operations
+        self.rerun, self.partial = rerun, partial
+        self.whole = wrap_backward(contract.gradients, backward)
+        self.in_parts = wrap_backward(contract.gradients, by_operations)
+        self.dtypes = tuple(getattr(torch, name) for name in contract.dtypes)
+        self.saves, self.watched = contract.saved_tensors > 0, bool(contract.watched)
+        self.keeps = rerun is not None and not rerun.keeps_nothing
+        self.as_before = SeenGradients(contract.differentiable, self.dtypes)
+
+    def apply(self, ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        """Return a gradient or None for each input."""
+        if isinstance(ctx, BackwardCFunction):
+            return self.engine_calls(ctx, gradients)
+        # a compiler's: it traces backward
+        tangents, missing = self._tangents(gradients)
+        with_zeros(self.contract, ctx, tangents, missing)
+        tangents = list(map(traced_layout, tangents, ctx.strides, self.dtypes))
+        found = traced(ctx, tangents, self.contract.gradients, self.by_operations)
+        return only_defined(self.contract, missing, found)
+
+    def engine_calls(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        """Return gradients where eager's engine asks for them."""
+        taken = self.as_before.taken(gradients, ctx.strides)
+        if taken is not None:
+            return tuple(self._run(ctx, taken, self.whole))
+        tangents, missing = self._tangents(gradients)
         if len(missing) == len(tangents):
-            return (None,) * len(plan)
-        return only_defined(contract, missing, gradients_without(ctx, tangents, missing))
-
-    def traced_gradients(ctx: Any, gradients: Sequence[Any]) -> Any:
-        tangents = [gradients[i] for i in contract.differentiable]
-        missing = tuple(at for at, tangent in enumerate(tangents) if tangent is None)
-        with_zeros(contract, ctx, tangents, missing)
-        tangents = list(map(traced_layout, tangents, ctx.strides, dtypes))
-        return only_defined(contract, missing, traced(ctx, tangents, plan, by_operations))
-
-    def gradients_of(ctx: Any, tangents: list[Any]) -> Sequence[Any]:
-        if any(map(is_many, tangents)):
-            return run(ctx, tangents, in_parts)
-        return run(ctx, as_before.remember(tangents, ctx.strides), whole)
-
-    def gradients_without(ctx: Any, tangents: list[Any], missing: tuple[int, ...]) -> Sequence[Any]:
+            return (None,) * len(self.contract.gradients)
         many = any(is_many(tangent) for tangent in tangents if tangent is not None)
-        differentiable = is_grad_enabled()
-        found = None if many or differentiable or partial is None else partial(missing)
-        if found is None:
-            if rerun is not None and rerun.can_run and not many:
-                with torch.enable_grad():
-                    again = run(ctx, laid(ctx, tangents), whole)
-                return (
-                    again
-                    if differentiable
-                    else [None if one is None else one.detach() for one in again]
-                )
-            with_zeros(contract, ctx, tangents, missing)
-            return run(ctx, tangents, in_parts) if many else run(ctx, laid(ctx, tangents), whole)
-        own, program = found
-        first = len(own.tensors) - len(tangents)
-        with_zeros(contract, ctx, tangents, [at for at in missing if own.tensors[first + at]])
-        return run(ctx, laid(ctx, tangents), program)
+        if missing:
+            found = self._without(ctx, tangents, missing, many)
+            return only_defined(self.contract, missing, found)
+        if many:
+            return tuple(self._run(ctx, tangents, self.in_parts))
+        return tuple(self._run(ctx, self.as_before.remember(tangents, ctx.strides), self.whole))
 
-    def laid(ctx: Any, tangents: list[Any]) -> list[Any]:
+    def _tangents(self, gradients: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
+        """Return the gradients of differentiable outputs, and which of them are undefined."""
+        tangents = [gradients[i] for i in self.contract.differentiable]
+        return tangents, tuple(at for at, tangent in enumerate(tangents) if tangent is None)
+
+    def _without(
+        self, ctx: Any, tangents: list[Any], missing: tuple[int, ...], many: bool
+    ) -> Sequence[Any]:
+        """Return gradients where some outputs have none, see `undefined`."""
+        again = is_grad_enabled()  # create_graph=True
+        found = None if many or again or self.partial is None else self.partial(missing)
+        if found is not None:
+            own, program = found
+            first = len(own.tensors) - len(tangents)
+            taken = [at for at in missing if own.tensors[first + at]]
+            with_zeros(self.contract, ctx, tangents, taken)
+            return self._run(ctx, self._laid_out(ctx, tangents), program)
+        if self.rerun is not None and self.rerun.can_run and not many:
+            with torch.enable_grad():
+                results = self._run(ctx, self._laid_out(ctx, tangents), self.whole)
+            return results if again else [None if one is None else one.detach() for one in results]
+        with_zeros(self.contract, ctx, tangents, missing)
+        if many:
+            return self._run(ctx, tangents, self.in_parts)
+        return self._run(ctx, self._laid_out(ctx, tangents), self.whole)
+
+    def _laid_out(self, ctx: Any, tangents: list[Any]) -> list[Any]:
         return [
             None if one is None else laid_out(one, *layout)
-            for one, *layout in zip(tangents, ctx.strides, dtypes, strict=True)
+            for one, *layout in zip(tangents, ctx.strides, self.dtypes, strict=True)
         ]
 
-    def run(
-        ctx: Any, tangents: list[Any], program: Callable[[list[Any]], Sequence[Any]]
+    def _run(
+        self, ctx: Any, tangents: list[Any], program: Callable[[list[Any]], Sequence[Any]]
     ) -> Sequence[Any]:
-        if watched and any(counter._version != count for counter, count in ctx.watched):
+        """Run a program on saved values and tangents, or the graph again for double backward."""
+        if self.watched and any(counter._version != count for counter, count in ctx.watched):
             raise RuntimeError(WRITTEN)
         # as in eager, a graph that saves nothing can run backward again
-        saved = ctx.saved_tensors if saves else ()
-        if saves and ctx.kept is not None:
+        saved = ctx.saved_tensors if self.saves else ()
+        if self.saves and ctx.kept is not None:
             saved = [laid_out(t, *layout) for t, layout in zip(saved, ctx.kept, strict=True)]
-        if is_grad_enabled():  # create_graph=True
-            if rerun is not None:
-                return rerun.gradients(ctx.again if keeps else None, saved, tangents)
-            program = in_parts
+        if is_grad_enabled():
+            if self.rerun is not None:
+                return self.rerun.gradients(ctx.again if self.keeps else None, saved, tangents)
+            program = self.in_parts
         args = [*saved, *ctx.sizes, *tangents]
         del saved, tangents
-        if saves:
+        if self.saves:
             ctx.maybe_clear_saved_tensors()  # unless retain_graph is set, the program frees them
-            if keeps and not keeps_graph():
+            if self.keeps and not keeps_graph():
                 ctx.again = None
         results: Sequence[Any] = without_autocast(program)(args)
         return results
 
-    # The engine may call it in a region of PyTorch's compiler: a whole training step.
-    levels.never_traced(engine_calls)
-    return run_backward
+
+# The engine may call it in a region of PyTorch's compiler: a whole training step.
+levels.never_traced(Backward.engine_calls)
 
 
 class SeenGradients:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
 from tc.compiler.aot.artifact import (
     AotGraph,
     Constant,
+    Contract,
     Fallback,
     Fresh,
     Output,
@@ -42,6 +43,7 @@ from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.rerun_plan import devices_drawn_from, inputs_of_gradients, rerun_plan
 from tc.compiler.aot.run import PASSED_ON, RAISED, Runner, run_watched
 from tc.compiler.aot.saved import saved_by_eager
+from tc.compiler.aot.undefined import without
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.memory import REPLACED
@@ -103,6 +105,14 @@ class Training(Artifact):
             self.computed_from,
             self.unconnected,
         )
+
+    def without(self, missing: Collection[int]) -> tuple[AotGraph, Contract]:
+        """Return backward for calls where the tangents at some positions are undefined.
+
+        See `undefined.without`. It is a copy if none is.
+        """
+        assert self.backward is not None
+        return without(self.backward, len(self.differentiable), missing)
 
     def __str__(self) -> str:
         parts = [self.forward, self.partition, self.backward]
