@@ -347,12 +347,7 @@ class Frame:
         """Return this frame's current place in the user's source."""
         positions = self.current.positions
         line = positions.lineno if positions is not None else None
-        return StackFrame(
-            file=self.code.co_filename,
-            line=line or self.code.co_firstlineno,
-            name=traced_name(self.code),
-            loc=source_line(self.code.co_filename, line or self.code.co_firstlineno),
-        )
+        return _place(self.code, line or self.code.co_firstlineno)
 
     def spot(self) -> StackFrame:
         """Return this frame's place with the column range of the current instruction."""
@@ -384,6 +379,12 @@ class Frame:
     def spots(self) -> tuple[StackFrame, ...]:
         """Return `places`, each with the column range of its current instruction."""
         return tuple(one.spot() for one in self.users_chain())
+
+
+@cached_by_code(2048)
+def _place(code: CodeType, line: int) -> StackFrame:
+    file = code.co_filename
+    return StackFrame(file, line, traced_name(code), source_line(file, line))
 
 
 def source_line(filename: str, line: int) -> str:

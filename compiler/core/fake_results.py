@@ -195,8 +195,11 @@ def _described(mode: FakeTensorMode, value: Any, tensors: list[FakeTensor]) -> K
             raise NotRemembered
         if value._has_symbolic_sizes_strides or value.layout is not torch.strided:
             raise NotRemembered
+        facts = _facts(value)
+        if type(value.storage_offset()) is not int or type(facts[-1]) is not int:
+            raise NotRemembered  # an element of memory whose size is a symbol
         tensors.append(value)
-        return _facts(value)
+        return facts
     if isinstance(value, Mapping):
         return kind, tuple(value), *(_described(mode, each, tensors) for each in value.values())
     if isinstance(value, (list, tuple)):
