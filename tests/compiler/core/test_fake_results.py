@@ -270,8 +270,8 @@ def test_sizes_that_are_symbols_and_known_values_are_not_remembered():
     number = mode.from_tensor(torch.tensor(3))
     with mode:
         before = len(mode._results())
-        aten.relu.default(fake)
-        aten.select.int(aten.select.int(fake, 0, 0), 0, 0).bool()  # its memory has a size
+        made = aten.relu.default(fake)
+        aten.select.int(aten.select.int(made, 0, 0), 0, 0).bool()  # an element of such memory
         assert len(mode._results()) == before
         aten.relu.default(number)
         tripled = aten.mul.Tensor(torch.tensor(3), 3)
