@@ -109,7 +109,8 @@ def autograd_function(
     omitted the operations of backward do.
     """
     run_forward = _forward_of(contract, forward, rerun)
-    run_backward = Backward(contract, backward, by_operations, rerun, partial).apply
+    runs = Backward(contract, backward, by_operations, rerun, partial)
+    run_backward = _backward_of(contract, by_operations, runs.engine_calls)
 
     class CompiledFunction(torch.autograd.Function):
         """A compiled graph in eager's autograd graph."""
@@ -222,23 +223,12 @@ class Backward:
         self.keeps = rerun is not None and not rerun.keeps_nothing
         self.as_before = SeenGradients(contract.differentiable, self.dtypes)
 
-    def apply(self, ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        """Return a gradient or None for each input."""
-        if isinstance(ctx, BackwardCFunction):
-            return self.engine_calls(ctx, gradients)
-        # a compiler's: it traces backward
-        tangents, missing = self._tangents(gradients)
-        with_zeros(self.contract, ctx, tangents, missing)
-        tangents = list(map(traced_layout, tangents, ctx.strides, self.dtypes))
-        found = traced(ctx, tangents, self.contract.gradients, self.by_operations)
-        return only_defined(self.contract, missing, found)
-
     def engine_calls(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
         """Return gradients where eager's engine asks for them."""
         taken = self.as_before.taken(gradients, ctx.strides)
         if taken is not None:
             return tuple(self._run(ctx, taken, self.whole))
-        tangents, missing = self._tangents(gradients)
+        tangents, missing = tangents_of(self.contract, gradients)
         if len(missing) == len(tangents):
             return (None,) * len(self.contract.gradients)
         many = any(is_many(tangent) for tangent in tangents if tangent is not None)
@@ -248,11 +238,6 @@ class Backward:
         if many:
             return tuple(self._run(ctx, tangents, self.in_parts))
         return tuple(self._run(ctx, self.as_before.remember(tangents, ctx.strides), self.whole))
-
-    def _tangents(self, gradients: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
-        """Return the gradients of differentiable outputs, and which of them are undefined."""
-        tangents = [gradients[i] for i in self.contract.differentiable]
-        return tangents, tuple(at for at, tangent in enumerate(tangents) if tangent is None)
 
     def _without(
         self, ctx: Any, tangents: list[Any], missing: tuple[int, ...], many: bool
@@ -307,6 +292,34 @@ class Backward:
 
 # The engine may call it in a region of PyTorch's compiler: a whole training step.
 levels.never_traced(Backward.engine_calls)
+
+
+def _backward_of(
+    contract: TrainingContract, by_operations: Compiled, engine_calls: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return the function that autograd calls: eager's engine, or a compiler that traces it."""
+
+    def run_backward(ctx: Any, *gradients: Any) -> Any:
+        if isinstance(ctx, BackwardCFunction):
+            return engine_calls(ctx, gradients)
+        tangents, missing = tangents_of(contract, gradients)
+        if len(missing) == len(tangents):
+            return (None,) * len(contract.gradients)
+        with_zeros(contract, ctx, tangents, missing)
+        tangents = list(map(traced_layout, tangents, ctx.strides, dtypes))
+        found = traced(ctx, tangents, contract.gradients, by_operations)
+        return only_defined(contract, missing, found) if missing else found
+
+    dtypes = tuple(getattr(torch, name) for name in contract.dtypes)
+    return run_backward
+
+
+def tangents_of(
+    contract: TrainingContract, gradients: Sequence[Any]
+) -> tuple[list[Any], tuple[int, ...]]:
+    """Return the gradients of differentiable outputs, and which of them are undefined."""
+    tangents = [gradients[i] for i in contract.differentiable]
+    return tangents, tuple(at for at, tangent in enumerate(tangents) if tangent is None)
 
 
 class SeenGradients:
