@@ -167,6 +167,8 @@ def _surroundings() -> Key:
         torch.is_inference_mode_enabled(),
         torch.is_grad_enabled(),
         torch.are_deterministic_algorithms_enabled(),
+        torch._C._get_mkldnn_enabled(),  # which lays out results of convolutions
+        torch._C._get_cudnn_enabled(),
     )
 
 
