@@ -149,14 +149,14 @@ def _found(
             return _backward(parts, missing, compilers, by_operations)
 
     annotated.allow(by_operations)
-    backward = Backward(backward_of, by_operations, gm.meta.get(PLACE, NOWHERE))
+    backward = BackwardPrograms(backward_of, by_operations, gm.meta.get(PLACE, NOWHERE))
     return aot.wrap_training_contract(
         found.contract, gm, found.forward, backward.whole, by_operations,
         compilers.draws_as_eager, backward.partial,
     )  # fmt: skip
 
 
-class Backward:
+class BackwardPrograms:
     """Backward's programs, each compiled when it is first needed.
 
     Args:
@@ -277,11 +277,9 @@ def _training(
     for event in later:
         trace.emit(event)
     by_operations = aot.one_by_one(parts.backward.module)
-    build = functools.partial(
-        _backward, parts, compilers=compilers, by_operations=by_operations
-    )  # fmt: skip
+    build = functools.partial(_backward, parts, compilers=compilers, by_operations=by_operations)
     annotated.allow(by_operations)  # compiled autograd captures what backward does
-    backward = Backward(build, by_operations, gm.meta.get(PLACE, NOWHERE))
+    backward = BackwardPrograms(build, by_operations, gm.meta.get(PLACE, NOWHERE))
     return aot.wrap_training(
         parts, forward, backward.whole, by_operations, compilers.draws_as_eager, backward.partial
     )
@@ -319,9 +317,9 @@ def _backward(
     if compilers.standalone or any(device != "cpu" for device in parts.contract.devices):
         contract = graph.contract  # others' programs, and CUDA graphs, take tensors for all inputs
     if missing:
-        told = (trace.AtenGraph("backward", str(graph)),) if trace.enabled() else ()
-        trace.emit_all(told)
-        graph.module.meta[PART] = Part(missing, contract, told)
+        events = (trace.AtenGraph("backward", str(graph)),) if trace.enabled() else ()
+        trace.emit_all(events)
+        graph.module.meta[PART] = Part(missing, contract, events)
         by_operations = aot.one_by_one(graph.module)
     with trace.stage(compilers.stage):
         try:

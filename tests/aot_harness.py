@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -14,6 +16,17 @@ from tc.compiler import aot
 from tc.compiler.aot.inference import inference
 from tc.compiler.aot.training import training
 from tc.compiler.core.gate import Gate
+
+
+@contextmanager
+def default_dtype(dtype):
+    """Set torch's default dtype in a block."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 class Capture(TorchFunctionMode):

@@ -27,8 +27,9 @@ from tc.compiler.aot.artifact import (
 )
 from tc.compiler.aot.layouts import layout_key
 from tc.compiler.aot.passes import drop_dead_code, separate_outputs
+from tc.compiler.core.symbolic import SYMBOLIC
 
-NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+NUMBERS = (int, float, bool, *SYMBOLIC)
 KEPT = ("val", *ORIGIN_KEYS)
 
 
@@ -142,5 +143,5 @@ class _Undefined:
 def _alike(one: fx.Node, other: fx.Node) -> bool:
     """Return whether one value can stand in for another, layout included."""
     mine, theirs = one.meta["val"], other.meta["val"]
-    kinds = [(value.dtype, value.device, layout_key(value)) for value in (mine, theirs)]
-    return kinds[0] == kinds[1]
+    of_one_kind = (mine.dtype, mine.device) == (theirs.dtype, theirs.device)
+    return of_one_kind and layout_key(mine) == layout_key(theirs)

@@ -135,12 +135,12 @@ class Part:
 
     Attributes:
         missing: positions of these tangents.
-        told: events before those of its program.
+        events: those before the events of its program.
     """
 
     missing: tuple[int, ...]
     contract: aot.Contract
-    told: tuple[trace.Event, ...]
+    events: tuple[trace.Event, ...]
 
 
 PART = "tc_part"
@@ -223,14 +223,14 @@ class GraphCache:
         pair, operations = first.pair, first.operations
 
         def backward(missing: tuple[int, ...]) -> tuple[aot.Contract | None, Boxed] | None:
-            kept = _fitting(later.without(missing), pair)
-            contract = kept.contract if kept is not None else None
-            if kept is None or isinstance(contract, aot.TrainingContract):
+            own = later.without(missing)
+            kept = _fitting(own, pair)
+            if kept is None or isinstance(kept.contract, aot.TrainingContract):
                 return None
-            if bool(missing) != (contract is not None):
+            if (kept.contract is None) == bool(missing):
                 return None
-            _note(later.without(missing), gm)
-            return contract, run_kept(kept, gm)
+            _note(own, gm)
+            return kept.contract, run_kept(kept, gm)
 
         return Trained(
             first.contract,
@@ -295,16 +295,16 @@ class GraphCache:
             self._write(cut.key, cut.gm, program, *more)
             return run(program)
         later = cut.later or cut.key.of_backward()
-        contract, told = None, cut.told[kind]
+        contract, before = None, cut.told[kind]
         if part is not None:
-            later, contract, told = later.without(part.missing), part.contract, part.told
+            later, contract, before = later.without(part.missing), part.contract, part.events
         with self:
             kept, _ = self._read_or_claim(later, lambda: _fitting(later, cut.pair))
             if kept is not None:
                 _note(later, cut.gm)
                 return run_kept(kept, cut.gm)
             program, events = make()
-            self._write(later, cut.gm, program, contract, (*told, *events), cut.pair)
+            self._write(later, cut.gm, program, contract, (*before, *events), cut.pair)
         return run(program)
 
     # -- graphs of ATen operations -----------------------------------------------------------------

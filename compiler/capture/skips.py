@@ -253,8 +253,10 @@ def inlined_only(function: Any) -> bool:
     return of_torch and not vars(function).get("_torchdynamo_disable", False)  # the user's mark
 
 
-def _torch_leaves(function: types.FunctionType) -> breaks.Reason | None:
-    """Return why a function that torch or the user marked is left alone; None for any other."""
+def _left_alone(function: types.FunctionType) -> breaks.Reason | None:
+    """Return why a function that torch or the user marked is not traced; None for any other."""
+    if getattr(function, DISABLED, None) is not None:
+        return breaks.DISABLED_CALL
     if function.__code__.co_qualname == "_disable_dynamo.<locals>.inner":
         return breaks.LIBRARY_DISABLED
     return breaks.DISABLED_CALL if getattr(function, "_torchdynamo_disable", False) else None
@@ -263,8 +265,7 @@ def _torch_leaves(function: types.FunctionType) -> breaks.Reason | None:
 def refuse_inlining(function: FunctionValue) -> None:
     """Break the graph at functions that must not be traced into."""
     obj: Any = function.obj
-    marked = obj is not None and getattr(obj, DISABLED, None) is not None
-    reason = breaks.DISABLED_CALL if marked else _torch_leaves(obj) if obj is not None else None
+    reason = None if obj is None else _left_alone(obj)
     if reason is not None:
         raise breaks.GraphBreak(reason, function.name)
     module = str(function.module_globals.get("__name__", ""))

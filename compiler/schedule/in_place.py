@@ -188,13 +188,8 @@ def _onto_temporary(kernel: Kernel, name: str, old: str) -> Kernel | None:
                 return None
             ready = ready and statement is not place
 
-    def change(node: Expr) -> Expr:
-        if node.op != "load" or node.data[0] != old:
-            return node
-        return Expr("load", (), node.dtype, (name, *node.data[1:]))
-
     def renamed(statement: Statement) -> Statement:
-        changed = replace(statement, value=transform(statement.value, change))
+        changed = replace(statement, value=_reading(statement.value, old, name))
         if isinstance(changed, Store) and changed.buffer == old:
             return replace(changed, buffer=name)
         return changed
@@ -302,10 +297,16 @@ def _onto(kernel: Work, name: str, target: str) -> Kernel | None:
     if any(s.value.loads() for s in stores):
         return None
 
+    read_first = [replace(s, value=_reading(s.value, target, name)) for s in lets]
+    return replace(kernel, sections=(Section(section.level, (*read_first, *stores)),))
+
+
+def _reading(value: Expr, old: str, name: str) -> Expr:
+    """Return a value with loads of one buffer in place of those of another."""
+
     def change(node: Expr) -> Expr:
-        if node.op != "load" or node.data[0] != target:
+        if node.op != "load" or node.data[0] != old:
             return node
         return Expr("load", (), node.dtype, (name, *node.data[1:]))
 
-    read_first = [replace(s, value=transform(s.value, change)) for s in lets]
-    return replace(kernel, sections=(Section(section.level, (*read_first, *stores)),))
+    return transform(value, change)

@@ -95,7 +95,7 @@ def test_backward_of_one_size_is_not_run_for_another():
 
 
 def partly(function):
-    """Compile anew; return the gradients of the first output, of the last, and of all."""
+    """Compile again; return the gradients of the first output, of the last, and of all."""
     tc.reset()
     found = []
     with telling() as told:

@@ -538,9 +538,8 @@ def _where(one: Recompile, data: Any, lead: Cause) -> Where:
     function = compiled.alias or compiled.function
     if lead.line:
         return Where(lead.file, lead.line, function=function)
-    if lead.source not in (
-        cause.source for cause in one.causes[:1]
-    ):  # the line that PyTorch names is that of the first
+    first = one.causes[:1]  # whose line is the one that PyTorch names
+    if lead.source not in [cause.source for cause in first]:
         return Where(*compiled.own_place, function=function)
     mine = own(_stack(one))
     if mine is not None and not LIBRARY.search(mine.file):

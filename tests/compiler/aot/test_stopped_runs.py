@@ -6,22 +6,13 @@ import contextlib
 
 import pytest
 import torch
+from aot_harness import default_dtype
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import tc
 from tc.compiler.core.modes import MODES, Settings
 from tc.trace import Artifact
 from tc.trace.emit import capture_events
-
-
-@contextlib.contextmanager
-def default_dtype(dtype):
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def nothing():

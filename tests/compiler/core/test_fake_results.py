@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 import pytest
 import torch
+from aot_harness import default_dtype
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -14,16 +15,6 @@ from tc.compiler.core.fakes import EagerLayouts
 from tc.compiler.core.memory import storage_id
 
 aten = torch.ops.aten
-
-
-@contextmanager
-def default_dtype(dtype):
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def x(*shape, **options):
