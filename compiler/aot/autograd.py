@@ -151,7 +151,7 @@ def _forward_of(
         names["keep"] = rerun.keep
         lines.append(f"ctx.again = keep({_tuple(given)})")
     lines += [
-        f"{''.join(f'{name}, ' for name in made)}*_ = forward([{', '.join(given)}])",
+        f"{_tuple(made)} = forward([{', '.join(given)}])[:{len(made)}]",  # Python bounds a *
         "ctx.set_materialize_grads(False)",
     ]
     lines += _saving(contract, [at(place) for place in contract.saved_from])

@@ -489,3 +489,20 @@ def test_views_of_saved_values_have_eagers_strides(view, dynamic):
         found = tc.compile(function, backend=backend, dynamic=dynamic)(given)
         assert found.stride() == expected.stride()
         found.mul_(2)  # is a tensor of its own
+
+
+@pytest.mark.parametrize("count", [255, 300])
+def test_graphs_of_more_values_than_python_takes_before_a_star(count):
+    """Forward returns, and saves for backward, a value for each input."""
+
+    def f(values):
+        return [value.sin() * value.exp() for value in values]
+
+    def gradients(g):
+        values = [torch.full((2,), i / count, requires_grad=True) for i in range(count)]
+        outputs = g(values)
+        torch.stack(outputs).sum().backward()
+        return [*outputs, *(value.grad for value in values)]
+
+    for ours, eagers in zip(gradients(tc.compile(f)), gradients(f), strict=True):
+        torch.testing.assert_close(ours, eagers)
