@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
@@ -58,6 +59,8 @@ _IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or
 
 #: key of a placeholder's `meta`: whether its input required gradients before the graph
 WANTS_GRAD = "tc_wants_grad"
+#: key of a node's ``meta``: the call of a marked function that it belongs to
+REGION_CALL = "tc_region_call"
 
 
 def is_record(cls: type) -> bool:
@@ -77,6 +80,18 @@ class Record:
         made: Any = object.__new__(self.cls)
         made.__dict__.update(zip(self.names, attributes, strict=True))
         return made
+
+
+@dataclass(frozen=True)
+class RegionCall:
+    """A call of a function that `nested_compile_region` marks; inside another it is part of that.
+
+    Attributes:
+        number: which call of marked functions it is in its graph, from 1.
+    """
+
+    name: str
+    number: int
 
 
 @dataclass
@@ -102,6 +117,7 @@ class OutputGraph:
         assumes: whether one did.
         distribution_checks: code that checks the arguments of distributions; it may break.
         asks_if_compiling: whether the program does; then it is compiled, without a graph too.
+        region: the call of a marked function that is traced, if any.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
 
@@ -119,6 +135,8 @@ class OutputGraph:
         self.distribution_checks: list[CodeType] = []
         self.asks_if_compiling = False
         self.exits: list[Value] = []
+        self.region: RegionCall | None = None
+        self._regions = 0
         self._names: set[str] = set()  # of inputs
         self._by_example: dict[int, TensorValue] = {}
 
@@ -137,6 +155,18 @@ class OutputGraph:
         for scope in self.scopes[graphs.index(node.graph) + 1 :]:
             node = scope.lift(node, example)
         return node
+
+    @contextmanager
+    def region_call(self, name: str) -> Iterator[None]:
+        """Mark the operations recorded inside as one call of a marked function."""
+        outer = self.region
+        if outer is None:
+            self._regions += 1
+            self.region = RegionCall(name, self._regions)
+        try:
+            yield
+        finally:
+            self.region = outer
 
     # -- inputs --------------------------------------------------------------------------------
     def add_input(self, value: NodeValue) -> fx.Node:
@@ -439,6 +469,8 @@ class OutputGraph:
     def annotate(self, node: fx.Node, example: Any) -> None:
         node.meta["example_value"] = example
         self.t.shapes.note_symbols(node, example)
+        if self.region is not None:
+            node.meta[REGION_CALL] = self.region
         node.meta["source_fn_stack"] = [*self.scopes[-1].operations, (node.name, node.target)]
         if self.t.top is None:
             return

@@ -175,6 +175,9 @@ class GraphInterface(Protocol):
     def graph(self) -> fx.Graph:
         """The graph that calls are recorded into: the captured one, or that of a body in it."""
 
+    def region_call(self, name: str) -> AbstractContextManager[None]:
+        """Mark the operations recorded inside as one call of a marked function."""
+
     def in_scope(self, node: fx.Node, example: Any) -> fx.Node:
         """Return a node, or its placeholder in the body that is being captured."""
 
