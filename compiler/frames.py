@@ -37,7 +37,6 @@ from tc.compiler.capture.skips import (
     runs_on_for_now,
     skip_reason,
 )
-from tc.compiler.capture.torch_api.modes import SETS_MODES
 from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.capture.traceable import breaks_are_errors
 from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
@@ -45,6 +44,7 @@ from tc.compiler.core import ahead, garbage, levels, modes
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import PLACE, emit_captured, with_code
 from tc.compiler.core.graphview import shown
+from tc.compiler.core.modes import SETS_MODES
 from tc.compiler.core.symbolic import SYMBOLIC
 from tc.compiler.errors import (
     BackendError,

@@ -71,18 +71,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "tc.compiler.ranks": CORE,
     "tc.compiler.backends.parts": (*CORE, "tc.compiler.aot_dispatch", "tc.compiler.capture"),
-    "tc.compiler.backends.buckets": (
-        *CORE,
-        "tc.compiler.aot_dispatch",
-        "tc.compiler.backends.parts",
-    ),
-    "tc.compiler.backends.compile_regions": (
-        *CORE,
-        "tc.compiler.aot_dispatch",
-        "tc.compiler.backends.parts",
-        "tc.compiler.cache",
-        "tc.compiler.capture",
-    ),
+    "tc.compiler.backends.buckets": (*CORE, "tc.compiler.backends.parts"),
     "tc.compiler.process": (*CORE, "tc.compiler.names"),
     # What loops can read, and the routines of tc.
     "tc.compiler.library": (*CORE, "tc.compiler.loops", "tc.compiler.routines"),

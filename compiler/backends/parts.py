@@ -17,15 +17,15 @@ import torch
 from torch import fx
 
 from tc.compiler.aot_dispatch import EAGER_MARKS
-from tc.compiler.capture.torch_api.modes import SETS_MODES
 from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.core.graphtext import PLACE
 from tc.compiler.core.memory import storage_id
+from tc.compiler.core.modes import SETS_MODES, Settings, put_back
 from tc.compiler.core.symbolic import hint
 
 Compiled = Callable[..., Any]
 #: marks of graphs whose parts would not be what they are together
-WHOLE = (*EAGER_MARKS, SETS_MODES, LEVELLED)
+WHOLE = (*EAGER_MARKS, LEVELLED)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def parts_of(gm: fx.GraphModule, numbers: Mapping[fx.Node, int]) -> tuple[Part, 
     Args:
         numbers: operation -> number of its part; each takes only what those before it give.
     """
-    if why_whole(gm) or not _writes_stay_inside(gm.graph, numbers):
+    if why_whole(gm) or not _writes_stay_inside(gm.graph, numbers) or not _modes_end(numbers):
         return ()
     groups: dict[int, list[fx.Node]] = {}
     for node in gm.graph.nodes:
@@ -118,6 +118,8 @@ def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Part:
     graph.output(tuple(copies[node] for node in gives))
     module = fx.GraphModule(torch.nn.Module(), graph)
     module.meta = {PLACE: gm.meta[PLACE]} if PLACE in gm.meta else {}
+    if any(node.meta.get(SETS_MODES) for node in nodes):
+        module.meta[SETS_MODES] = True
     return Part(module, takes, gives)
 
 
@@ -134,6 +136,24 @@ def _may_cross(node: fx.Node) -> bool:
     return isinstance(value, torch.Tensor) or (
         isinstance(value, torch.SymInt) and hint(value) is not None
     )
+
+
+def _modes_end(numbers: Mapping[fx.Node, int]) -> bool:
+    """Return whether each part leaves the modes of torch as they were before it."""
+    setting: dict[int, list[fx.Node]] = {}
+    for node, number in numbers.items():
+        if node.meta.get(SETS_MODES):
+            setting.setdefault(number, []).append(node)
+    if any(one.all_input_nodes or one.users for nodes in setting.values() for one in nodes):
+        return False  # an inference mode, which an object holds
+    with put_back():
+        before = Settings()
+        for nodes in setting.values():
+            for one in nodes:
+                one.target(*one.args, **one.kwargs)  # type: ignore[operator]
+            if any(before.changes()):
+                return False
+    return True
 
 
 def _writes_stay_inside(graph: fx.Graph, numbers: Mapping[fx.Node, int]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import CodeType
@@ -43,6 +43,7 @@ from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
 from tc.compiler.core import refusals
 from tc.compiler.core.fakes import COMPOSITES
+from tc.compiler.core.modes import SETS_MODES
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
 if TYPE_CHECKING:
@@ -260,6 +261,18 @@ class OutputGraph:
         self.annotate(node, result)
         return self.t.values.known(result)
 
+    def set_mode(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+        """Record a call that sets a mode of torch for the nodes after it, and return its node."""
+        node = self.graph.call_function(function, args, kwargs)
+        node.meta[SETS_MODES] = True
+        self.marks.add(SETS_MODES)
+        self._mark_region(node)
+        return node
+
+    def _mark_region(self, node: fx.Node) -> None:
+        if self.region is not None:
+            node.meta[REGION_CALL] = self.region
+
     def _operands(
         self, args: Args, kwargs: Kwargs, text: str
     ) -> tuple[tuple[Any, ...], dict[str, Any], list[Any], dict[str, Any]]:
@@ -469,8 +482,7 @@ class OutputGraph:
     def annotate(self, node: fx.Node, example: Any) -> None:
         node.meta["example_value"] = example
         self.t.shapes.note_symbols(node, example)
-        if self.region is not None:
-            node.meta[REGION_CALL] = self.region
+        self._mark_region(node)
         node.meta["source_fn_stack"] = [*self.scopes[-1].operations, (node.name, node.target)]
         if self.t.top is None:
             return

@@ -190,6 +190,9 @@ class GraphInterface(Protocol):
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
         """Record a call that changes a state of torch, and apply it to the rest of the trace."""
 
+    def set_mode(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+        """Record a call that sets a mode of torch for the nodes after it, and return its node."""
+
     def run_fake(
         self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
     ) -> Any:

@@ -127,6 +127,35 @@ def outer(x):
     return scaled(scaled(x, 2), 2)
 
 
+@tc.nested_compile_region
+def in_modes(x):
+    with torch.no_grad():
+        scale = x.abs().max()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x.float() @ x.float().t()
+    return x / scale + y.double().sum()
+
+
+def modes_around(x):
+    with torch.no_grad():
+        y = scaled(x, 2) + scaled(x + 1, 2)
+    return scaled(x, 2) + scaled(x * 2, 2) + y
+
+
+def modes_between(x):
+    y = scaled(x, 2)
+    with torch.no_grad():
+        z = x.exp()
+    return scaled(y * z, 2)
+
+
+def inference_between(x):
+    y = scaled(x, 2)
+    with torch.inference_mode():
+        z = x.exp().sum().item() if False else 1
+    return scaled(y * z, 2)
+
+
 def views_of_one(x):
     a, b = x[0], x[1]
     return scaled(a, 2) + scaled(b, 2) + scaled(a, 2)
@@ -178,6 +207,10 @@ PROGRAMS = {
     "writes to views": (writes_to_views, 0, 0),
     "writes to memory of its own": (lambda x: into_new(x) + into_new(x * 2), 2, 2),
     "sizes are passed on": (reads_of_sizes, 0, 0),
+    "modes inside": (lambda x: in_modes(x) + in_modes(x + 1), 2, 2),
+    "modes between": (modes_between, 2, 2),
+    "modes around": (modes_around, 0, 0),
+    "an inference mode between": (inference_between, 0, 0),
     "one call": (lambda x: scaled(x, 2), 0, 0),
 }
 
@@ -187,7 +220,8 @@ PROGRAMS = {
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_programs_do_as_eager_does(name, gradients, dynamic):
     f, *sharing = PROGRAMS[name]
-    told = same(f, torch.randn(4, WIDTH, requires_grad=gradients), dynamic=dynamic)
+    x = torch.randn(4, WIDTH, dtype=torch.float64, requires_grad=gradients)
+    told = same(f, x, dynamic=dynamic)
     count = sharing[gradients]
     if not dynamic:  # symbolic sizes of equal value may be written down in two ways
         assert f"{count} calls share" in told if count else "calls share" not in told, told
