@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -174,22 +175,21 @@ def main() -> None:
             f"--compilers takes tc and torch, --models {', '.join(MODELS)}, --layers from 2"
         )
     print(f"{'':32}{'CPU seconds of a compile':>26}{'step, ms':>12}{'error':>10}")
-    for model in models:
-        for train in (False, True):
-            for compiler in compilers:
-                for layers, marked in ((1, False), (options.layers, False), (options.layers, True)):
-                    what = f"{model} {'training' if train else 'forward'} {compiler} {layers}"
-                    name = what + " marked" * marked
-                    try:
-                        row = measured(compiler, model, layers, marked, train)
-                    except RuntimeError as error:
-                        print(f"{name:40} failed: {error}", flush=True)
-                        continue
-                    numbers = f"{row['seconds']:18.2f}{row['step']:12.2f}{row['error']:10.1e}"
-                    print(f"{name:40}{numbers}", flush=True)
-                    if options.out is not None:
-                        with options.out.open("a", encoding="utf-8") as file:
-                            file.write(json.dumps({"name": name, **row}) + "\n")
+    stacks = ((1, False), (options.layers, False), (options.layers, True))
+    for model, train, compiler, stack in product(models, (False, True), compilers, stacks):
+        layers, marked = stack
+        name = f"{model} {'training' if train else 'forward'} {compiler} {layers}"
+        name += " marked" * marked
+        try:
+            row = measured(compiler, model, layers, marked, train)
+        except RuntimeError as error:
+            print(f"{name:40} failed: {error}", flush=True)
+            continue
+        numbers = f"{row['seconds']:18.2f}{row['step']:12.2f}{row['error']:10.1e}"
+        print(f"{name:40}{numbers}", flush=True)
+        if options.out is not None:
+            with options.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"name": name, **row}) + "\n")
 
 
 if __name__ == "__main__":

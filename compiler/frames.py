@@ -18,10 +18,10 @@ from torch import fx
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 
 from tc import trace
-from tc.compiler.backends.buckets import at_buckets, bucket_limits
 from tc.compiler.backends.builtin import aot_eager
-from tc.compiler.backends.compile_regions import at_regions, shared
-from tc.compiler.backends.parts import Part, compile_parts
+from tc.compiler.backends.cut.buckets import at_buckets, bucket_limits
+from tc.compiler.backends.cut.parts import Part, compile_parts
+from tc.compiler.backends.cut.regions import at_regions, shared
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
 from tc.compiler.capture import breaks, hook

@@ -21,7 +21,7 @@ from torch import fx
 
 from tc import trace
 from tc.compiler.aot_dispatch import graph_examples
-from tc.compiler.backends.parts import Part, parts_of, why_whole
+from tc.compiler.backends.cut.parts import Part, parts_of, why_whole
 from tc.compiler.cache.graph_key import Key, Uncached, key_of
 from tc.compiler.capture.parts.output_graph import REGION_CALL, RegionCall
 from tc.compiler.core.frozen import NotPlain

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from tc import trace
-from tc.compiler.backends.parts import Part, parts_of, why_whole
+from tc.compiler.backends.cut.parts import Part, parts_of, why_whole
 
 
 def bucket_limits() -> tuple[int, ...]:

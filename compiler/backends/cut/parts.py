@@ -3,7 +3,7 @@
 In: a graph, and for each of its operations the number of its part. Out: the parts as graphs of
 their own, then one callable that runs them. A cut separates what would be one node of autograd, and
 nothing is fused across it: gradients of some parts can be sent while others are computed
-(`buckets`), and equal parts be compiled once (`compile_regions`).
+(`buckets`), and equal parts be compiled once (`regions`).
 """
 
 from __future__ import annotations
