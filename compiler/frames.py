@@ -18,8 +18,10 @@ from torch import fx
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 
 from tc import trace
-from tc.compiler.backends.buckets import bucket_limits, compile_parts, parts_of
 from tc.compiler.backends.builtin import aot_eager
+from tc.compiler.backends.cut.buckets import at_buckets, bucket_limits
+from tc.compiler.backends.cut.parts import Part, compile_parts
+from tc.compiler.backends.cut.regions import at_regions, shared
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
 from tc.compiler.capture import breaks, hook
@@ -35,7 +37,6 @@ from tc.compiler.capture.skips import (
     runs_on_for_now,
     skip_reason,
 )
-from tc.compiler.capture.torch_api.modes import SETS_MODES
 from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.capture.traceable import breaks_are_errors
 from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
@@ -43,6 +44,7 @@ from tc.compiler.core import ahead, garbage, levels, modes
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import PLACE, emit_captured, with_code
 from tc.compiler.core.graphview import shown
+from tc.compiler.core.modes import SETS_MODES
 from tc.compiler.core.symbolic import SYMBOLIC
 from tc.compiler.errors import (
     BackendError,
@@ -57,7 +59,6 @@ from tc.compiler.errors import (
     Unsupported,
     UserError,
     attach_context,
-    where_text,
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
 from tc.compiler.frontend import background, stance
@@ -78,6 +79,7 @@ from tc.compiler.telemetry.reporter import (
     CompileReporter,
     as_failure,
     break_event,
+    break_text,
     callers,
     report_failure,
 )
@@ -364,7 +366,7 @@ class FrameCompiler:
             self.process.counters["graph_break"][record.cause.title] += 1
             if self.options.fullgraph or record.strict:
                 kind = ERRORS.get(record.cause.reason.code, Unsupported)
-                error = kind(break_text(record, reporter, self.options.fullgraph))
+                error = kind(break_text(record, self.options.fullgraph))
                 attach_context(
                     error, ErrorContext("", "", tuple(record.stack), record.cause.reason.code)
                 )
@@ -472,17 +474,9 @@ class FrameCompiler:
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None
         if self.built_in:
-            limits = bucket_limits()
-            parts = limits and parts_of(captured.module, captured.real_inputs(frame), limits)
-            if parts:
-                emit_captured(captured.module)
-                return compile_parts(
-                    captured.module,
-                    parts,
-                    lambda part: self.options.backend(
-                        part.module, part.examples, self.process.gate, self.options.inductor
-                    ),
-                )
+            in_parts = self._in_parts(frame, captured)
+            if in_parts is not None:
+                return in_parts
             frozen = frozen_inputs(captured, frame) if self.options.inductor.freezing else {}
             given = (captured.module, captured.examples, self.process.gate, self.options.inductor)
             return while_unchanged(self.options.backend(*given, frozen), captured, frozen)
@@ -506,6 +500,24 @@ class FrameCompiler:
         if reference is not None:
             verify(reference, compiled, inputs, self.options.backend_name)
         return compiled
+
+    def _in_parts(self, frame: hook.Frame, captured: Captured) -> Compiled | None:
+        """Return what runs a graph cut at DDP's buckets or around marked calls; None: it is not."""
+        module, inductor = captured.module, self.options.inductor
+        assert module is not None
+
+        def compile_part(part: Part) -> Compiled:
+            return self.options.backend(part.module, part.examples, self.process.gate, inductor)
+
+        limits = bucket_limits()
+        parts = at_buckets(module, captured.real_inputs(frame), limits) if limits else ()
+        regions = () if parts or inductor.freezing else at_regions(module, {"options": inductor})
+        if not parts and not regions:
+            return None
+        emit_captured(module)
+        if parts:
+            return compile_parts(module, parts, compile_part)
+        return compile_parts(module, [r.part for r in regions], shared(regions, compile_part))
 
     def _settings(self) -> dict[str, Any]:
         """Return what the user asked of a backend other than our own, where anything."""
@@ -585,16 +597,3 @@ def untraced(compiled: Compiled) -> Compiled:
         except TypeError:
             pass
     return hook.disabled(compiled)
-
-
-def break_text(record: BreakRecord, reporter: CompileReporter, fullgraph: bool) -> str:
-    """Return the message of a break that is an error, by ``fullgraph`` or a mark in the code."""
-    asked = "fullgraph=True" if fullgraph else "error_on_graph_break(True)"
-    event = break_event(record)
-    fixes = "".join(f"\n  fix: {fix}" for fix in event.fix)
-    note = f"\n  note: {record.cause.note}" if record.cause.note else ""
-    return (
-        f"{event.code} graph break under {asked}: {event.title}\n"
-        f"{where_text(record.stack)}\n"
-        f"  why: {event.why}{note}{fixes}"
-    )

@@ -70,7 +70,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.sentinel",
     ),
     "tc.compiler.ranks": CORE,
-    "tc.compiler.backends.buckets": (*CORE, "tc.compiler.aot_dispatch", "tc.compiler.capture"),
+    "tc.compiler.backends.cut": (
+        *CORE,
+        "tc.compiler.aot_dispatch",
+        "tc.compiler.cache.graph_key",
+        "tc.compiler.capture",
+    ),
     "tc.compiler.process": (*CORE, "tc.compiler.names"),
     # What loops can read, and the routines of tc.
     "tc.compiler.library": (*CORE, "tc.compiler.loops", "tc.compiler.routines"),
@@ -131,11 +136,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.runtime",
         "tc.compiler.telemetry.profile",
     ),
-    "tc.compiler.deferred": (
-        *CORE,
-        "tc.compiler.capture.hook",
-        "tc.compiler.telemetry.reporter",
-    ),
+    "tc.compiler.deferred": (*CORE, "tc.compiler.capture.hook", "tc.compiler.telemetry.reporter"),
     # It reports what all of them do.
     "tc.compiler.telemetry": (*CORE, "tc.compiler.capture", "tc.compiler.runtime.tuned"),
     "tc.compiler.frontend": (*CORE, *MARKS, "tc.compiler.frames", "tc.compiler.process"),

@@ -27,6 +27,7 @@ from tc.compiler.core import levels
 from tc.compiler.core.conditions import Sizes, sizes_of, text_of
 from tc.compiler.core.frozen_graph import OWN_NAMESPACES
 from tc.compiler.core.memory import REPLACED, storage_id
+from tc.compiler.core.modes import SETS_MODES
 from tc.compiler.runtime.build import cpu_identity
 from tc.compiler.runtime.tuned import gpu_identity
 
@@ -164,7 +165,8 @@ def graph_lines(gm: fx.GraphModule) -> list[str]:
     Raises:
         Uncached: a node has none.
     """
-    if marks := [name for name, value in gm.meta.items() if value is True]:
+    # That it sets modes is what some of its nodes say.
+    if marks := [name for name, value in gm.meta.items() if value is True and name != SETS_MODES]:
         raise Uncached(f"it is marked {', '.join(marks)}")
     return [_node_text(gm, node) for node in gm.graph.nodes]
 

@@ -17,6 +17,9 @@ from torch import _C
 
 from tc.compiler.core.table import Table
 
+#: mark on a graph that sets modes between its nodes, and on the nodes that do
+SETS_MODES = "tc_sets_modes"
+
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 

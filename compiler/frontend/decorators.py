@@ -282,16 +282,34 @@ def _takes_anything(signature: inspect.Signature) -> bool:
 def nested_compile_region(
     fn: Any = None, *, options: Any = None, max_reuse_entries: int = 8, reuse_hash_fn: Any = None
 ) -> Any:
-    """Mark a function that is called several times; it is traced at each call, as any other.
+    """Mark a function of which equal calls in a graph are compiled once, and run one after another.
+
+    A model of many equal layers compiles in a fraction of the time, and each call costs what the
+    call of a compiled graph costs; nothing is fused across its ends. Calls are equal if they do the
+    same operations on tensors of equal sizes, strides and types; others are compiled as if they
+    were not marked. The trace says which calls share a graph (``tc_compile_regions``).
 
     Args:
-        fn: the function; a decorator is returned where it is omitted. The other arguments are
-            PyTorch's, which reuses one trace of the function; here they change nothing.
+        fn: the function, a method of a class for example; a decorator is returned where it is
+            omitted. The other arguments are PyTorch's, whose capture reuses a trace by them; here
+            they change nothing.
+
+    Example:
+        >>> import tc, torch
+        >>> @tc.nested_compile_region
+        ... def layer(x, weight):
+        ...     return torch.relu(x @ weight)
+        >>> def model(x, weights):
+        ...     for weight in weights:
+        ...         x = layer(x, weight)
+        ...     return x
+        >>> tc.compile(model)(torch.ones(1, 2), [torch.eye(2)] * 12)
+        tensor([[1., 1.]])
     """
     if fn is None:
         return nested_compile_region
     require_callable("tc.nested_compile_region", fn, "a function")
-    return fn
+    return torch.compiler.nested_compile_region(fn)
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:

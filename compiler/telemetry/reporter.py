@@ -411,3 +411,16 @@ def callers(frame: Any) -> list[StackFrame]:
             found.append(StackFrame(file, line, traced_name(frame.f_code), text))
         frame = frame.f_back
     return found[::-1]
+
+
+def break_text(record: BreakRecord, fullgraph: bool) -> str:
+    """Return the message of a break that is an error, by ``fullgraph`` or a mark in the code."""
+    asked = "fullgraph=True" if fullgraph else "error_on_graph_break(True)"
+    event = break_event(record)
+    fixes = "".join(f"\n  fix: {fix}" for fix in event.fix)
+    note = f"\n  note: {record.cause.note}" if record.cause.note else ""
+    return (
+        f"{event.code} graph break under {asked}: {event.title}\n"
+        f"{where_text(record.stack)}\n"
+        f"  why: {event.why}{note}{fixes}"
+    )

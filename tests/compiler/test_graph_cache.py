@@ -103,7 +103,14 @@ def no_kernel(x):
     return x.view(-1)
 
 
-@pytest.mark.parametrize("function", [writes, makes, no_kernel])
+def sets_modes(x):
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        y = x @ x
+    with torch.autocast("cpu", enabled=False):
+        return y, x @ x
+
+
+@pytest.mark.parametrize("function", [writes, makes, no_kernel, sets_modes])
 def test_results_are_as_eager(function):
     arguments = [torch.randn(3, 3)] + [torch.randn(3, 3)] * (function is writes)
     expected_inputs = [a.clone() for a in arguments]
@@ -156,8 +163,14 @@ def held(x, w):
     return (x @ w * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])).cumsum(0).tanh()
 
 
+def without_gradients_inside(x, w):
+    with torch.no_grad():
+        scale = (x @ w).abs().max()
+    return (x @ w) / scale
+
+
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("function", [running, unused, same_twice, held])
+@pytest.mark.parametrize("function", [running, unused, same_twice, held, without_gradients_inside])
 def test_the_second_compile_with_gradients_does_nothing_after_capture(function):
     expected = steps(function)
     for hit in (False, True):

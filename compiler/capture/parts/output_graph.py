@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +43,7 @@ from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
 from tc.compiler.core import refusals
 from tc.compiler.core.fakes import COMPOSITES
+from tc.compiler.core.modes import SETS_MODES
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ _IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or
 
 #: key of a placeholder's `meta`: whether its input required gradients before the graph
 WANTS_GRAD = "tc_wants_grad"
+#: key of a node's ``meta``: the call of a marked function that it belongs to
+REGION_CALL = "tc_region_call"
 
 
 def is_record(cls: type) -> bool:
@@ -77,6 +81,18 @@ class Record:
         made: Any = object.__new__(self.cls)
         made.__dict__.update(zip(self.names, attributes, strict=True))
         return made
+
+
+@dataclass(frozen=True)
+class RegionCall:
+    """A call of a function that `nested_compile_region` marks; inside another it is part of that.
+
+    Attributes:
+        number: which call of marked functions it is in its graph, from 1.
+    """
+
+    name: str
+    number: int
 
 
 @dataclass
@@ -102,6 +118,7 @@ class OutputGraph:
         assumes: whether one did.
         distribution_checks: code that checks the arguments of distributions; it may break.
         asks_if_compiling: whether the program does; then it is compiled, without a graph too.
+        region: the call of a marked function that is traced, if any.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
 
@@ -119,6 +136,8 @@ class OutputGraph:
         self.distribution_checks: list[CodeType] = []
         self.asks_if_compiling = False
         self.exits: list[Value] = []
+        self.region: RegionCall | None = None
+        self._regions = 0
         self._names: set[str] = set()  # of inputs
         self._by_example: dict[int, TensorValue] = {}
 
@@ -137,6 +156,18 @@ class OutputGraph:
         for scope in self.scopes[graphs.index(node.graph) + 1 :]:
             node = scope.lift(node, example)
         return node
+
+    @contextmanager
+    def region_call(self, name: str) -> Iterator[None]:
+        """Mark the operations recorded inside as one call of a marked function."""
+        outer = self.region
+        if outer is None:
+            self._regions += 1
+            self.region = RegionCall(name, self._regions)
+        try:
+            yield
+        finally:
+            self.region = outer
 
     # -- inputs --------------------------------------------------------------------------------
     def add_input(self, value: NodeValue) -> fx.Node:
@@ -229,6 +260,18 @@ class OutputGraph:
         node = self.graph.call_function(target, nodes, named)
         self.annotate(node, result)
         return self.t.values.known(result)
+
+    def set_mode(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+        """Record a call that sets a mode of torch for the nodes after it, and return its node."""
+        node = self.graph.call_function(function, args, kwargs)
+        node.meta[SETS_MODES] = True
+        self.marks.add(SETS_MODES)
+        self._mark_region(node)
+        return node
+
+    def _mark_region(self, node: fx.Node) -> None:
+        if self.region is not None:
+            node.meta[REGION_CALL] = self.region
 
     def _operands(
         self, args: Args, kwargs: Kwargs, text: str
@@ -439,6 +482,7 @@ class OutputGraph:
     def annotate(self, node: fx.Node, example: Any) -> None:
         node.meta["example_value"] = example
         self.t.shapes.note_symbols(node, example)
+        self._mark_region(node)
         node.meta["source_fn_stack"] = [*self.scopes[-1].operations, (node.name, node.target)]
         if self.t.top is None:
             return

@@ -12,7 +12,6 @@ import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.scopes import Scope
-from tc.compiler.capture.torch_api.modes import SETS_MODES
 from tc.compiler.capture.torch_api.subgraphs import leaves, map_leaves, new_scope
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue
@@ -184,9 +183,8 @@ def _without_grad_in_graph(t: Interpreter) -> Iterator[None]:
         return
     switch = torch._C._set_grad_enabled
     with graph.inserting_before(made[0]):
-        graph.call_function(switch, (False,))
-    graph.call_function(switch, (True,))
-    t.output.marks.add(SETS_MODES)
+        t.output.set_mode(switch, False)
+    t.output.set_mode(switch, True)
 
 
 def _has_gradient(node: fx.Node) -> bool:

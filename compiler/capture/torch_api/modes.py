@@ -34,9 +34,6 @@ from tc.compiler.errors import in_library
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
-#: mark on a graph that sets modes between its nodes
-SETS_MODES = "tc_sets_modes"
-
 
 class InferenceValue(Value):
     """An inference mode of traced code: the graph enters it, and again after a graph break.
@@ -58,9 +55,8 @@ class InferenceValue(Value):
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__enter__":
-            self.node = t.output.graph.call_function(_enter_inference_mode, (self.on,))
+            self.node = t.output.set_mode(_enter_inference_mode, self.on)
             t.modes.open_inference(self)
-            t.output.marks.add(SETS_MODES)
         elif name == "__exit__" and t.modes.inference and t.modes.inference[-1][0] is self:
             self.leave(t)
             t.modes.close_inference()
@@ -70,7 +66,7 @@ class InferenceValue(Value):
 
     def leave(self, t: Interpreter) -> None:
         """Record that the graph leaves the mode."""
-        t.output.graph.call_function(_exit_inference_mode, (self.node,))
+        t.output.set_mode(_exit_inference_mode, self.node)
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(_enter_inference_mode)
@@ -148,8 +144,7 @@ def _setting(
         named = t.python.concrete_dict(kwargs)
         if function is _C._set_grad_enabled and plain[:1] == (True,):
             t.guards.gradients_matter = True
-        t.output.graph.call_function(function, plain, named)
-        t.output.marks.add(SETS_MODES)
+        t.output.set_mode(function, *plain, **named)
         if at_run:
             t.output.calls += 1
             t.output.marks.add(CHANGES_STATE)

@@ -62,11 +62,11 @@ def arrays_function(obj: Any) -> Any:
 
 @handles(invoke_subgraph_placeholder, _invoke_quant.invoke_quant_packed)
 def _region(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """Trace a region that torch keeps apart as any other call."""
+    """Trace a region that torch keeps apart as any other call, and mark its operations."""
     settings = ("scheme", "quant_options")
-    return args[0].call(
-        t, args[1:], {name: value for name, value in kwargs.items() if name not in settings}
-    )
+    given = {name: value for name, value in kwargs.items() if name not in settings}
+    with t.output.region_call(args[0].describe()):
+        return args[0].call(t, args[1:], given)
 
 
 @handles(foreach_map)

@@ -175,6 +175,9 @@ class GraphInterface(Protocol):
     def graph(self) -> fx.Graph:
         """The graph that calls are recorded into: the captured one, or that of a body in it."""
 
+    def region_call(self, name: str) -> AbstractContextManager[None]:
+        """Mark the operations recorded inside as one call of a marked function."""
+
     def in_scope(self, node: fx.Node, example: Any) -> fx.Node:
         """Return a node, or its placeholder in the body that is being captured."""
 
@@ -186,6 +189,9 @@ class GraphInterface(Protocol):
 
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
         """Record a call that changes a state of torch, and apply it to the rest of the trace."""
+
+    def set_mode(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+        """Record a call that sets a mode of torch for the nodes after it, and return its node."""
 
     def run_fake(
         self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool

@@ -1,0 +1,213 @@
+"""A captured graph cut into parts that are compiled one by one and run in order.
+
+In: a graph, and for each of its operations the number of its part. Out: the parts as graphs of
+their own, then one callable that runs them. A cut separates what would be one node of autograd, and
+nothing is fused across it: gradients of some parts can be sent while others are computed
+(`buckets`), and equal parts be compiled once (`regions`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.aot_dispatch import EAGER_MARKS
+from tc.compiler.capture.torch_api.transforms import LEVELLED
+from tc.compiler.core.graphtext import PLACE
+from tc.compiler.core.memory import storage_id
+from tc.compiler.core.modes import SETS_MODES, Settings, put_back
+from tc.compiler.core.symbolic import hint
+
+Compiled = Callable[..., Any]
+#: marks of graphs whose parts would not be what they are together
+WHOLE = (*EAGER_MARKS, LEVELLED)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a graph: its module, and the nodes of the whole that it takes and gives."""
+
+    module: fx.GraphModule
+    takes: tuple[fx.Node, ...]
+    gives: tuple[fx.Node, ...]
+
+    @property
+    def examples(self) -> list[Any]:
+        """The fake inputs."""
+        placeholders = self.module.graph.find_nodes(op="placeholder")
+        return [node.meta["example_value"] for node in placeholders]
+
+    @property
+    def size(self) -> int:
+        """The number of operations."""
+        return len(self.module.graph.nodes) - len(self.takes) - 1
+
+
+def parts_of(gm: fx.GraphModule, numbers: Mapping[fx.Node, int]) -> tuple[Part, ...]:
+    """Return a graph as parts in order; empty if it has to stay whole.
+
+    Args:
+        numbers: operation -> number of its part; each takes only what those before it give.
+    """
+    if why_whole(gm) or not _writes_stay_inside(gm.graph, numbers) or not _modes_end(numbers):
+        return ()
+    groups: dict[int, list[fx.Node]] = {}
+    for node in gm.graph.nodes:
+        if node in numbers:
+            groups.setdefault(numbers[node], []).append(node)
+    parts = [_part(gm, groups[number]) for number in sorted(groups)]
+    crossing = [node for part in parts for node in part.gives]
+    if len(parts) < 2 or not all(map(_may_cross, crossing)):
+        return ()
+    return tuple(parts)
+
+
+def why_whole(gm: fx.GraphModule) -> str:
+    """Say why a graph cannot be cut anywhere; empty if it can be."""
+    if marks := [mark for mark in WHOLE if gm.meta.get(mark)]:
+        return f"it is marked {', '.join(marks)}"
+    if not all(isinstance(one, fx.Node) for one in _outputs(gm.graph)):
+        return "it returns constants"
+    held = [node for node in gm.graph.nodes if node.op in ("call_module", "get_attr")]
+    return f"it holds a module or a constant ({held[0].target})" if held else ""
+
+
+def compile_parts(
+    gm: fx.GraphModule, parts: Sequence[Part], compile_part: Callable[[Part], Compiled]
+) -> Compiled:
+    """Return what runs the parts of a graph in order, each as it was compiled."""
+    slots = {node: at for at, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
+    steps = []
+    for part in parts:
+        takes = [slots[node] for node in part.takes]
+        for node in part.gives:
+            slots[node] = len(slots)
+        steps.append((compile_part(part), takes))
+    picks = [slots[node] for node in _outputs(gm.graph)]
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        values = list(args)
+        for compiled, takes in steps:
+            values.extend(compiled(*(values[at] for at in takes)))
+        return tuple(values[at] for at in picks)
+
+    return run
+
+
+def _outputs(graph: fx.Graph) -> list[Any]:
+    given: Any = graph.output_node().args[0]
+    return list(given) if isinstance(given, (tuple, list)) else [given]
+
+
+def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Part:
+    inside, graph = set(nodes), fx.Graph()
+    used = [one for node in nodes for one in node.all_input_nodes if one not in inside]
+    takes = tuple(dict.fromkeys(used))
+    gives = tuple(node for node in nodes if any(user not in inside for user in node.users))
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in takes:
+        copies[node] = copy = graph.placeholder(node.name)
+        copy.meta = {**node.meta, "example_value": _as_input(node.meta.get("example_value"))}
+    for node in nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in gives))
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    module.meta = {PLACE: gm.meta[PLACE]} if PLACE in gm.meta else {}
+    if any(node.meta.get(SETS_MODES) for node in nodes):
+        module.meta[SETS_MODES] = True
+    return Part(module, takes, gives)
+
+
+def _as_input(value: Any) -> Any:
+    """Return a fake tensor as it comes into another graph: a leaf of autograd."""
+    if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+        return value.detach().requires_grad_(value.requires_grad)
+    return value
+
+
+def _may_cross(node: fx.Node) -> bool:
+    """Return whether one part may give a value to another: a tensor, or a size that is known."""
+    value = node.meta.get("example_value")
+    return isinstance(value, torch.Tensor) or (
+        isinstance(value, torch.SymInt) and hint(value) is not None
+    )
+
+
+def _modes_end(numbers: Mapping[fx.Node, int]) -> bool:
+    """Return whether each part leaves the modes of torch as they were before it."""
+    setting: dict[int, list[fx.Node]] = {}
+    for node, number in numbers.items():
+        if node.meta.get(SETS_MODES):
+            setting.setdefault(number, []).append(node)
+    if any(one.all_input_nodes or one.users for nodes in setting.values() for one in nodes):
+        return False  # an inference mode, which an object holds
+    with put_back():
+        before = Settings()
+        for nodes in setting.values():
+            for one in nodes:
+                one.target(*one.args, **one.kwargs)  # type: ignore[operator]
+            if any(before.changes()):
+                return False
+    return True
+
+
+def _writes_stay_inside(graph: fx.Graph, numbers: Mapping[fx.Node, int]) -> bool:
+    """Return whether each part writes to memory that it made, or that no other part uses.
+
+    Autograd refuses writes of one part to a view that another made, and an input that a part writes
+    to may need gradients in those after it.
+    """
+    users: dict[int, set[int]] = {}
+    writers: dict[int, set[int]] = {}
+    try:
+        given = {one for node in graph.find_nodes(op="placeholder") for one in _storages(node)}
+        for node, number in numbers.items():
+            for one in (node, *node.all_input_nodes):
+                for storage in _storages(one):
+                    users.setdefault(storage, set()).add(number)
+            for one in _written(node):
+                for storage in _storages(one):
+                    writers.setdefault(storage, set()).add(number)
+    except NotImplementedError:  # a sparse tensor lies in memory of other tensors
+        return not any(map(_written, numbers))
+    return all(
+        parts == {min(users[storage])} and (storage not in given or parts == users[storage])
+        for storage, parts in writers.items()
+    )
+
+
+def _storages(node: fx.Node) -> list[int]:
+    value = node.meta.get("example_value")
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [storage_id(one) for one in values if isinstance(one, torch.Tensor)]
+
+
+def _written(node: fx.Node) -> list[fx.Node]:
+    """Return the operands that an operation writes to."""
+    if isinstance(node.target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        packet: Any = getattr(node.target, "overloadpacket", node.target)
+        overloads = (getattr(packet, name) for name in packet.overloads())
+        return node.all_input_nodes if any(one._schema.is_mutable for one in overloads) else []
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    given: list[Any] = [node.kwargs.get("out")]
+    if (
+        (name.endswith("_") and not name.endswith("__"))
+        or node.kwargs.get("inplace")
+        or node.target in (operator.setitem, *_IN_PLACE)
+    ):
+        given += node.args[:1] or [node.kwargs]
+    found: list[fx.Node] = []
+    fx.node.map_arg(given, found.append)
+    return found
+
+
+_IN_PLACE = tuple(
+    getattr(operator, name) for name in dir(operator) if name.startswith("i") and name[1:] in
+    ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+     "lshift", "rshift")
+)  # fmt: skip

@@ -1,0 +1,172 @@
+"""Equal calls of a function marked by `nested_compile_region` are compiled once.
+
+In: a captured graph, whose operations know which call of a marked function they belong to. Out: the
+graph as parts, cut around these calls, and what compiles each: calls that are equal share one
+compiled graph, as PyTorch's hierarchical compilation does it. They are equal if their graphs would
+have one entry on disk (`cache/graph_key.py`): the same operations, of inputs that are laid out,
+overlap and ask for gradients alike, under the same settings.
+
+Nothing is fused across such a cut, so that the user has to ask for it (decision 095).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc import trace
+from tc.compiler.aot_dispatch import graph_examples
+from tc.compiler.backends.cut.parts import Part, parts_of, why_whole
+from tc.compiler.cache.graph_key import Key, Uncached, key_of
+from tc.compiler.capture.parts.output_graph import REGION_CALL, RegionCall
+from tc.compiler.core.frozen import NotPlain
+
+Compiled = Callable[..., Any]
+CROSSED = "an operation writes to memory that several parts use, or a part gives no tensor"
+
+
+@dataclass(frozen=True)
+class RegionPart:
+    """A part of a graph, and what shares its compiled graph.
+
+    Attributes:
+        call: what it is; None lies between the calls.
+        key: equal for parts that compile to one graph; None shares with nobody.
+        why: why there is no key.
+    """
+
+    part: Part
+    call: RegionCall | None = None
+    key: Key | None = None
+    why: str = ""
+
+    @property
+    def digest(self) -> str:
+        """What equal parts have in common; empty for a part without a key."""
+        return "" if self.key is None else self.key.portable
+
+
+def at_regions(gm: fx.GraphModule, settings: Mapping[str, Any]) -> tuple[RegionPart, ...]:
+    """Return a graph as parts in order; empty if no two calls in it are equal, or it stays whole.
+
+    Args:
+        settings: what compiled graphs depend on besides graph and inputs, by name.
+    """
+    calls = {node: call for node in gm.graph.nodes if (call := node.meta.get(REGION_CALL))}
+    if len(set(calls.values())) < 2:
+        return ()
+    if why := why_whole(gm):
+        _report(f"compiled whole: {why}")
+        return ()
+    found = _cut(gm, calls, settings)
+    counts = Counter(one.digest for one in found if one.digest)
+    alone = [one for one in found if one.call is not None and counts[one.digest] < 2]
+    if alone:  # they are compiled with what lies beside them
+        single = {one.call for one in alone}
+        left = {node: call for node, call in calls.items() if call not in single}
+        found = _cut(gm, left, settings) if left else ()
+    _report("\n".join([*_graphs(found), *_reasons(alone)]) or "compiled whole: " + CROSSED)
+    return found
+
+
+def shared(
+    parts: Sequence[RegionPart], compile_part: Callable[[Part], Compiled]
+) -> Callable[[Part], Compiled]:
+    """Return what compiles parts, of equal ones the first."""
+    digests = {id(one.part): one.digest for one in parts}
+    made: dict[str, Compiled] = {}
+
+    def compiled(part: Part) -> Compiled:
+        digest = digests[id(part)]
+        if not digest:
+            return compile_part(part)
+        if digest not in made:
+            made[digest] = compile_part(part)
+        return made[digest]
+
+    return compiled
+
+
+def _cut(
+    gm: fx.GraphModule, calls: Mapping[fx.Node, RegionCall], settings: Mapping[str, Any]
+) -> tuple[RegionPart, ...]:
+    """Return a graph as parts, one for each call and one for what lies between two."""
+    numbers: dict[fx.Node, int] = {}
+    owners: list[RegionCall | None] = []
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        call = calls.get(node)
+        if not owners or call is not owners[-1]:
+            owners.append(call)
+        numbers[node] = len(owners) - 1
+    parts = parts_of(gm, numbers)
+    return tuple(
+        RegionPart(part) if call is None else _keyed(part, call, settings)
+        for part, call in zip(parts, owners, strict=bool(parts))
+    )
+
+
+def _keyed(part: Part, call: RegionCall, settings: Mapping[str, Any]) -> RegionPart:
+    part = replace(part, module=without_names(part.module))
+    try:
+        key = key_of(part.module, graph_examples(part.module, ()), settings)
+    except (Uncached, NotPlain) as why:
+        return RegionPart(part, call, why=str(why))
+    return RegionPart(part, call, key)
+
+
+def without_names(module: fx.GraphModule) -> fx.GraphModule:
+    """Return a copy of a graph whose names follow from its operations and their order alone."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, Any] = {}
+    for node in module.graph.nodes:
+        if node.op == "output":
+            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
+            continue
+        if node.op == "placeholder":
+            copy = graph.placeholder(f"arg{len(copies)}")
+        else:
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), copies.__getitem__)
+            copy = graph.create_node(node.op, node.target, args, kwargs)
+        copy.meta = dict(node.meta)
+        copies[node] = copy
+    made = fx.GraphModule(torch.nn.Module(), graph)
+    made.meta = dict(module.meta)
+    return made
+
+
+def _graphs(parts: Sequence[RegionPart]) -> Iterator[str]:
+    """Say of each function how many of its calls share how many graphs."""
+    calls: dict[str, list[RegionPart]] = {}
+    for one in parts:
+        if one.call is not None:
+            calls.setdefault(one.call.name, []).append(one)
+    for name, ones in calls.items():
+        sizes = {one.digest: one.part.size for one in ones}
+        yield (
+            f"{name}: {len(ones)} calls share {len(sizes)} graphs of "
+            f"{' + '.join(map(str, sizes.values()))} operations"
+        )
+
+
+def _reasons(alone: Sequence[RegionPart]) -> Iterator[str]:
+    """Say of each call that shares no graph why it does not."""
+    first: dict[str, Key] = {}
+    for one in alone:
+        assert one.call is not None
+        name, why = one.call.name, one.why
+        if one.key is not None:
+            before, parts = first.setdefault(name, one.key), one.key.carried_parts
+            differing = [part for part in parts if parts[part] != before.carried_parts.get(part)]
+            why = f"no other has the same {', '.join(differing) or 'operations and inputs'}"
+        yield f"{name}: call {one.call.number} shares no graph: {why}"
+
+
+def _report(text: str) -> None:
+    trace.emit(trace.Artifact("tc_compile_regions", text))
