@@ -140,7 +140,7 @@ class Fault:
     """A fault in a compiled model.
 
     Attributes:
-        begins: how many calls are right.
+        begins: how many calls are right; at least one, in which a guard's fact is captured.
         call: how many calls there were.
     """
 
@@ -174,7 +174,7 @@ def seen_after(kind: str, dice: random.Random) -> tuple[str, int | None]:
     shape, dtype = dice.choice(SHAPES), dice.choice(DTYPES)
     torch.manual_seed(dice.randrange(10**6))
     source = dice.choice(sorted(CHANGES)) if kind == "guard" else "nothing"
-    model, fault = Model(shape).to(dtype), Fault(kind, dice, dice.randrange(LATEST))
+    model, fault = Model(shape).to(dtype), Fault(kind, dice, dice.randrange(1, LATEST))
     what = f"{kind} {shape} {dtype} from call {fault.begins} {source if kind == 'guard' else ''}"
     patched = tc.config.patch(sentinel=RATE, sentinel_bisect=False)
     with patched, without_guard(source), trace.capture_events() as events, torch.no_grad():
