@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+# How long examples take says how loaded the machine is, of which no test fails.
+settings.register_profile("tc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tc")
 # Before any test module imports tc: some of these are read once.
 for _name in ("TC_LOGS", "TC_TRACE", "TC_BISECT", "TC_DISABLE", "TORCH_LOGS", "TORCH_TRACE"):
     os.environ.pop(_name, None)
