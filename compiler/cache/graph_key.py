@@ -21,6 +21,7 @@ from torch import fx
 from torch._C._functorch import peek_interpreter_stack
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import GraphModule
 from torch.fx.node import _get_qualified_name
 
 from tc.compiler.core import levels
@@ -178,6 +179,9 @@ def user_lines(gm: fx.GraphModule, with_text: bool = False) -> Iterator[str]:
         yield ";".join(f"{place.file}:{place.line}:{place.name}" for place in places)
         if with_text:
             yield " ".join(str(place.loc) for place in places)
+        body = attribute(gm, str(node.target)) if node.op == "get_attr" else None
+        if isinstance(body, GraphModule):
+            yield from user_lines(body, with_text)
 
 
 def _node_text(gm: fx.GraphModule, node: fx.Node) -> str:
@@ -217,6 +221,10 @@ def _function_name(function: Any) -> str:
 
 def _constant_text(gm: fx.GraphModule, node: fx.Node) -> str:
     value = attribute(gm, str(node.target))
+    if isinstance(value, GraphModule):  # the body of an operation: of a checkpoint for example
+        if value.meta:
+            raise Uncached(f"a body in it has {', '.join(value.meta)}")
+        return _hash("\n".join(graph_lines(value)))
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type not in DEVICES:
         raise Uncached(f"it holds a {type(value).__name__}")
     if value.layout is not torch.strided or value.requires_grad:

@@ -169,8 +169,35 @@ def without_gradients_inside(x, w):
     return (x @ w) / scale
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("function", [running, unused, same_twice, held, without_gradients_inside])
+class Doubled(torch.autograd.Function):
+    """Its gradient is twice the sine's."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0].cos() * 2
+
+
+def checkpointed(x, w):
+    return checkpoint(lambda x: torch.tanh(x @ w), x, use_reentrant=False).sin()
+
+
+def by_a_function(x, w):
+    return Doubled.apply(x @ w)
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(running, unused, same_twice, held),
+        *(without_gradients_inside, checkpointed, by_a_function),
+    ],
+)
 def test_the_second_compile_with_gradients_does_nothing_after_capture(function):
     expected = steps(function)
     for hit in (False, True):
@@ -211,13 +238,13 @@ def test_all_is_told_on_a_hit_with_gradients_too():
 
 def test_graphs_of_atens_operations_have_entries_where_the_captured_one_has_none():
     def function(x, w):
-        return checkpoint(lambda x: torch.tanh(x @ w), x, use_reentrant=False).sin()
+        return torch.vmap(lambda row: torch.tanh(row @ w))(x).sin()
 
     expected, looks = steps(function), []
     for _ in range(2):
         found, told = told_steps(function)
         torch.testing.assert_close(found, expected)
-        assert "training graph: it holds a GraphModule" in told.why_not()
+        assert "training graph: it is marked tc_levelled" in told.why_not()
         looks.append(told.looks())
     assert looks == [[False, False], [True, True]]
 
@@ -303,6 +330,10 @@ def test_keys_tell_graphs_apart():
         lambda x: x[:1],
         lambda x: x.to(torch.float64),
         lambda x: x.to(torch.float16),
+        lambda x: checkpoint(torch.sin, x, use_reentrant=False),
+        lambda x: checkpoint(torch.cos, x, use_reentrant=False),
+        lambda x: checkpoint(lambda x: x * torch.tensor([1.0, 2.0, 3.0]), x, use_reentrant=False),
+        lambda x: checkpoint(lambda x: x * torch.tensor([1.0, 2.0, 4.0]), x, use_reentrant=False),
     ]
     for _ in range(2):
         for function in functions:
