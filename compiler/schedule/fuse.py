@@ -407,7 +407,8 @@ def _atom(variable: Index) -> Atom:
 def _by_access(
     node: Pointwise, onto: Variables, others: list[Member]
 ) -> Iterator[dict[Atom, Index]]:
-    """Mappings of a node's variables suggested by the strides of shared accesses."""
+    """Yield each mapping of a node's variables that strides of shared accesses suggest, once."""
+    suggested: set[frozenset[tuple[Atom, Index]]] = set()
     mine = [(node.buffer.name, node.index)]
     mine += [(use.data[0], use.data[1]) for use in node.body.loads()]
     for other in others:
@@ -417,7 +418,9 @@ def _by_access(
             for their_name, their_index in theirs:
                 if name == their_name:
                     found = _by_strides(node.vars, index, onto, their_index)
-                    if found is not None:
+                    # Many accesses suggest the same, and a body takes long to rewrite.
+                    if found is not None and (same := frozenset(found.items())) not in suggested:
+                        suggested.add(same)
                         yield found
 
 
