@@ -41,7 +41,7 @@ class Net(nn.Module):
 
 
 class Normed(nn.Module):
-    """Batch norm writes to its buffers, so that the graph stays whole."""
+    """Batch norm writes to its buffers, each in one part of the graph."""
 
     def __init__(self) -> None:
         super().__init__()
