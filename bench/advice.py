@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import difflib
 import importlib
 import os
@@ -144,6 +145,7 @@ def run(program: Program, text: str, side: str, folder: Path) -> Ran:
     (folder / f"{program.name}.py").write_text(text)
     child = os.fork()
     if not child:
+        os.setpgid(0, 0)
         _child(program, side, folder)
     code = _waited(child)
     from tc.trace.findings import diagnose
@@ -155,16 +157,19 @@ def run(program: Program, text: str, side: str, folder: Path) -> Ran:
 
 
 def _waited(child: int) -> int:
-    """Return the exit code of a child, which is ended if it takes too long."""
+    """Return the exit code of a child, which is ended with its own children if it takes too long."""
     ends = time.monotonic() + LIMIT
-    while time.monotonic() < ends:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.05)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return -signal.SIGKILL
+    try:
+        while time.monotonic() < ends:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.05)
+        return -signal.SIGKILL
+    finally:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):  # all of it has ended
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def _child(program: Program, side: str, folder: Path) -> None:

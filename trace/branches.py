@@ -484,6 +484,42 @@ def _cells(file: str, function: str, line: int, _length: int) -> tuple[str, ...]
     return ()
 
 
+_ARGUMENT: Final = re.compile(r"(?<![\w.])(?:args\[(\d+)\]|kwargs\['(\w+)'\])")
+
+
+def with_argument_named(file: str, line: int, source: str) -> str:
+    """Return a source with an argument of a wrapper as the call at the user's line passes it.
+
+    `args[0].shape[1]` is `x.shape[1]` where the line is `loss = net(x)`. The source stays as it is
+    where the line has several calls that pass something there, or passes what has no name.
+    """
+    found = _ARGUMENT.search(source)
+    file = _original.get()(file)
+    tree = _tree(file, len(linecache.getlines(file))) if found is not None else None
+    passed: set[str] = set()
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or line):
+            value = _passed(node, found[1], found[2]) if found is not None else None
+            passed |= {ast.unparse(value)} if value is not None else set()
+    name = min(passed, default="")
+    is_name = len(passed) == 1 and _NAME.fullmatch(name)
+    return source.replace(found[0], name) if found is not None and is_name else source
+
+
+_NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
+
+
+def _passed(call: ast.Call, index: str | None, keyword: str | None) -> ast.expr | None:
+    """Return what a call passes at a position, or by a keyword; what it unpacks may be there."""
+    if index is None:
+        unpacked = [ast.Starred(one.value) for one in call.keywords if one.arg is None]
+        named = [one.value for one in call.keywords if one.arg == keyword]
+        return next(iter((*named, *unpacked)), None)
+    before = call.args[: int(index) + 1]
+    unpacked = [one for one in before if isinstance(one, ast.Starred)]
+    return unpacked[0] if unpacked else dict(enumerate(call.args)).get(int(index))
+
+
 def _first(function: ast.FunctionDef) -> int:
     """The first line of a function, its decorators included, as code objects have it."""
     return min([function.lineno, *(one.lineno for one in function.decorator_list)])

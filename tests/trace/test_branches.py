@@ -15,6 +15,7 @@ from tc.trace.branches import (
     is_tested,
     is_used_as_index,
     what_it_does,
+    with_argument_named,
     with_cell_named,
 )
 
@@ -153,6 +154,45 @@ def test_a_cell_has_the_name_of_its_variable(
     file.write_text(CELLS)
     assert with_cell_named(str(file), line, source) == named
     assert with_cell_named(str(tmp_path / "none.py"), line, source) == source
+
+
+CALLS = """def train(net, loss_of, x, y, batch, **more):
+    loss = net(x, mask=y).square().mean()
+    loss = loss_of(net(x, y), y)
+    loss = loss_of(y, net(x))
+    print("a", net(*batch, **more))
+    net(x.to("cpu"), batch.words)
+    loss = net(
+        batch.words,
+        y,
+    )
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "source", "named"),
+    [
+        (2, "args[0].shape[1]", "x.shape[1]"),
+        (2, "kwargs['mask']", "y"),
+        (2, "args[1]", "args[1]"),  # nothing is passed there
+        (3, "args[1] == 5", "y == 5"),
+        (3, "args[0]", "args[0]"),  # of two calls
+        (4, "args[0].ndim", "args[0].ndim"),
+        (5, "args[0]", "args[0]"),  # what is unpacked has no name
+        (5, "kwargs['mask']", "kwargs['mask']"),
+        (6, "args[0].shape[0]", "args[0].shape[0]"),  # no name, but a value that the line makes
+        (6, "args[1].shape[0]", "batch.words.shape[0]"),
+        (8, "args[1]", "y"),
+        (2, "self.args[0]", "self.args[0]"),
+    ],
+)
+def test_an_argument_of_a_wrapper_has_the_name_that_the_call_passes(
+    tmp_path: Path, line: int, source: str, named: str
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(CALLS)
+    assert with_argument_named(str(file), line, source) == named
+    assert with_argument_named(str(tmp_path / "none.py"), line, source) == source
 
 
 @pytest.mark.parametrize(

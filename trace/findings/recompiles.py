@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tc.trace import guardtext
+from tc.trace.branches import with_argument_named
 from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.changing import (
     NUMBERS,
@@ -332,7 +333,8 @@ def recompiled(facts: Facts) -> list[Event]:
             reason = f"branch on {lead.source}"
         of_torch = _is_of_torch(one, lead)
         title, why, fix = remedy(
-            lead, producer, named_so, sizes, at, begins, called, marked, of_torch,
+            _as_passed(one, lead), producer, named_so, sizes, at, begins, called,
+            tuple((_named_argument(one, name), index) for name, index in marked), of_torch,
             dicts_in(one.values),
         )  # fmt: skip
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
@@ -381,6 +383,18 @@ def _holding(found: Sequence[Recompile]) -> dict[Input, tuple[str, int]]:
         for source, place in one.compiled.held.items():
             places.setdefault((lane, frame, guardtext.readable(source)), place)
     return places
+
+
+def _as_passed(one: Recompile, lead: Cause) -> Cause:
+    """Return a cause that names an argument of a wrapper as the user's call passes it."""
+    return replace(
+        lead, source=_named_argument(one, lead.source), old=_named_argument(one, lead.old)
+    )
+
+
+def _named_argument(one: Recompile, source: str) -> str:
+    is_library = LIBRARY.search(one.compiled.file)
+    return with_argument_named(*one.compiled.own_place, source) if is_library else source
 
 
 _IS_NUMBER: Final = re.compile(r" == \d+")
