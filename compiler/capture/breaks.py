@@ -238,7 +238,9 @@ def of_call(called: str) -> Reason:
     Args:
         called: its qualified name, `random.Random.random`.
     """
-    return OUTSIDE_VALUE if called.partition(".")[0] in FROM_OUTSIDE else BUILTIN_CALL
+    is_random = called.startswith("numpy.random.")
+    outside = is_random or called.partition(".")[0] in FROM_OUTSIDE
+    return OUTSIDE_VALUE if outside else BUILTIN_CALL
 
 
 #: conversions that the user's line calls by another name: `int(x)`, an f-string, an index

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tc.trace.branches import (
-    FIXES,
     Does,
-    fixes_at,
+    is_appended_to,
+    is_filled,
     is_made_before_break,
     is_spelled_out,
     is_tested,
     is_used_as_index,
+    is_with_header,
     what_it_does,
     with_argument_named,
     with_cell_named,
 )
+from tc.trace.breakfixes import FIXES, fixes_at
 
 ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
 
@@ -250,6 +253,51 @@ def test_text_made_of_a_number_needs_the_number(tmp_path: Path, body: str, spell
     file = tmp_path / "m.py"
     file.write_text(f"def forward(self, x):\n    {body}\n")
     assert is_spelled_out(str(file), 1, "self.index") is spells
+
+
+MEMO = """class M:
+    def mask(self, n):
+        if n not in self.masks:
+            self.masks[n] = n
+        return self.masks[n]
+    def forward(self, x, rows):
+        self.mask(x.shape[1])
+        if x.shape[-1] < 3:
+            return x.size(0)
+        return len(x), rows[0]
+keep = lambda x: seen.append(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "line", "name", "answer"),
+    [
+        (is_filled, 7, "self.masks", True),  # by a method that the line calls
+        (is_filled, 7, "m.masks", True),
+        (is_filled, 7, "self.rows", False),
+        (is_filled, 7, "rows", False),
+        (is_tested, 7, "x.shape[1]", True),  # the last of the sizes may be this one
+        (is_tested, 7, "rows.shape[1]", False),
+        (is_appended_to, 11, "seen", True),
+        (is_appended_to, 11, "x", False),
+        (is_with_header, 7, "", False),
+    ],
+)
+def test_what_the_code_around_a_line_does(
+    tmp_path: Path, asked: Callable[..., bool], line: int, name: str, answer: bool
+) -> None:
+    file = tmp_path / "memo.py"
+    file.write_text(MEMO)
+    given = (str(file), line, name) if name else (str(file), line)
+    assert asked(*given) is answer
+
+
+def test_the_header_of_a_with_statement_is_not_its_body(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def f(x):\n    with a(), b(\n        1\n    ):\n        x = c(x)\n")
+    assert [is_with_header(str(file), line) for line in range(1, 6)] == [
+        False, True, True, True, False,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

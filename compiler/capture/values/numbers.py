@@ -97,6 +97,34 @@ def _scaled(name: str, combine: Any) -> Any:
     return handler
 
 
+def _with_alpha(name: str) -> Any:
+    """Return the handler of ``add`` and its like, whose ``alpha`` may be a tensor of no dimension.
+
+    Eager reads the number in it; so it does where torch would refuse the arguments.
+    """
+
+    def handler(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+        others = [*args, *(kwargs[key] for key in ("other",) if key in kwargs)]
+        alpha, rest = kwargs.get("alpha"), kwargs.keys() - {"alpha", "other"}
+        if len(others) != 1 or rest or not _is_factor(alpha) or not _is_real(others[0]):
+            return t.output.call_torch(name, [tensor, *args], kwargs, method=True)
+        product = t.output.call_torch(torch.mul, [others[0], alpha], {})
+        return t.output.call_torch(name, [tensor, product], {}, method=True)
+
+    return handler
+
+
+def _is_factor(value: Value | None) -> bool:
+    """Whether torch takes a value as a number though it is a tensor."""
+    if not isinstance(value, TensorValue) or value.example.dim() or value.example.requires_grad:
+        return False
+    return _is_real(value) or value.example.dtype in INTEGERS
+
+
+def _is_real(value: Value) -> bool:
+    return isinstance(value, TensorValue) and value.example.dtype.is_floating_point
+
+
 def each_lerp(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
     """Trace ``_foreach_lerp_`` with a tensor as its weight; None for other weights."""
     if len(args) != 3 or not isinstance(args[2], TensorValue):
@@ -293,3 +321,5 @@ METHODS["new_tensor"] = _new_tensor
 for _name, _combine in (("addcmul", torch.mul), ("addcdiv", torch.div)):
     METHODS[_name] = _scaled(_name, _combine)
     METHODS[f"{_name}_"] = _scaled(f"{_name}_", _combine)
+for _name in ("add", "add_", "sub", "sub_"):
+    METHODS[_name] = _with_alpha(_name)
