@@ -12,7 +12,7 @@ import builtins
 import linecache
 import re
 import symtable
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
@@ -27,6 +27,7 @@ class Does(Enum):
     """What a branch does with its condition."""
 
     TELLS = "tells"
+    COLLECTS = "collects"
     RAISES = "raises"
     CATCHES = "raises what the function catches"
     LOOPS = "loops"
@@ -34,6 +35,8 @@ class Does(Enum):
     CHOOSES = "chooses"
 
 
+#: methods that make a list longer
+LONGER: Final = frozenset(("append", "extend", "insert", "appendleft"))
 #: methods and functions that tell somebody something, and whose result nobody uses
 TELLING: Final = frozenset((
     "print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log", "write",
@@ -121,6 +124,8 @@ def _does(parents: tuple[ast.AST, ...]) -> Does:
         return Does.CATCHES if caught else Does.RAISES
     if all(_only_tells(one) for body in bodies for one in body):
         return Does.TELLS
+    if all(_only_tells(one, LONGER) for body in bodies for one in body):
+        return Does.COLLECTS
     ends = [body[-1] for body in bodies]
     if any(isinstance(end, ast.Break | ast.Continue) for end in ends):
         around = [one for one in parents if isinstance(one, ast.For | ast.While)]
@@ -162,7 +167,7 @@ def _takes(handler: ast.ExceptHandler, raised: str) -> bool:
     )
 
 
-def _only_tells(statement: ast.stmt) -> bool:
+def _only_tells(statement: ast.stmt, also: Set[str] = frozenset()) -> bool:
     if isinstance(statement, ast.Pass):
         return True
     if not isinstance(statement, ast.Expr):
@@ -172,7 +177,7 @@ def _only_tells(statement: ast.stmt) -> bool:
         return True
     if not isinstance(call, ast.Call):
         return False
-    return called_name(call) in TELLING
+    return called_name(call) in TELLING | also
 
 
 def is_tested(file: str, line: int, name: str) -> bool:
@@ -295,15 +300,12 @@ def is_looped_over(file: str, line: int, name: str) -> bool:
     )
 
 
-_LONGER: Final = frozenset(("append", "extend", "insert", "appendleft"))
-
-
 def is_appended_to(file: str, line: int, name: str) -> bool:
     """Return whether the function at a line makes a list of that name longer."""
     names = _names(_original.get()(name))
     return any(
         isinstance(one.func, ast.Attribute)
-        and one.func.attr in _LONGER
+        and one.func.attr in LONGER
         and ast.unparse(one.func.value) in names
         for one in _calls(file, line)
     )

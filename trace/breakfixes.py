@@ -36,6 +36,7 @@ FIXES: Final[dict[Does, tuple[str, ...]]] = {
         _OUTSIDE,
         "if only eager runs need it: if not torch.compiler.is_compiling() and …",
     ),
+    Does.COLLECTS: (_OUTSIDE,),
     Does.RAISES: (
         "torch._assert_async(condition that has to hold), which is part of the graph",
         _OUTSIDE,

@@ -19,6 +19,7 @@ _RAISES: Final = "TC131"
 _LITTLE: Final = "nothing to do if it computes little: it runs as it does without the compiler"
 #: words of a reason -> what to do about a function, or a graph, that runs in Python
 _SKIPPED: Final = (
+    ("<genexpr> is a generator", ("write a list in place of the generator expression",)),
     ("generator", ("build a list in place of yielding",)),
     ("coroutine", ("compile the functions that it calls",)),
 )
