@@ -64,7 +64,8 @@ class Deferred:
     def __init__(self, work: Work, beside: Deferred | None = None) -> None:
         self._work: Work | None = work
         self._run: Boxed | None = None
-        self._compile_id = beside._compile_id if beside is not None else trace.current_compile()
+        now = trace.current_compile()
+        self._compile_id: trace.CompileId | None = now if beside is None else beside._compile_id
         made = _MADE.get()
         if made is not None:
             made.append(self)

@@ -121,9 +121,15 @@ _ASKED: Final = (Kind.CONDITION, Kind.MULTIPLE)
 
 
 def reason_of(one: Changed) -> str:
-    """Return what tells the causes of tc's recompiles apart: an input, or a condition on it."""
+    """Return what tells the causes of tc's recompiles apart: an input, or a condition on it.
+
+    Which keys a dict has is one cause, whether the guard is on all of them or on one.
+    """
     asked = one.kind == "shape" and one.old == one.guard
-    is_condition = asked and subject_of(*one[:5]).kind in _ASKED
+    subject = subject_of(*one[:5])
+    if subject.kind is Kind.KEYS:
+        return f"keys of {subject.name}"
+    is_condition = asked and subject.kind in _ASKED
     return f"branch on {one.source}" if is_condition else one.source
 
 

@@ -106,7 +106,8 @@ def _with_alpha(name: str) -> Any:
     def handler(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
         others = [*args, *(kwargs[key] for key in ("other",) if key in kwargs)]
         alpha, rest = kwargs.get("alpha"), kwargs.keys() - {"alpha", "other"}
-        if len(others) != 1 or rest or not _is_factor(alpha) or not _is_real(others[0]):
+        one = len(others) == 1 and not rest and _is_real(others[0])
+        if not one or alpha is None or not _is_factor(alpha):
             return t.output.call_torch(name, [tensor, *args], kwargs, method=True)
         product = t.output.call_torch(torch.mul, [others[0], alpha], {})
         return t.output.call_torch(name, [tensor, product], {}, method=True)
@@ -114,7 +115,7 @@ def _with_alpha(name: str) -> Any:
     return handler
 
 
-def _is_factor(value: Value | None) -> bool:
+def _is_factor(value: Value) -> bool:
     """Whether torch takes a value as a number though it is a tensor."""
     if not isinstance(value, TensorValue) or value.example.dim() or value.example.requires_grad:
         return False
