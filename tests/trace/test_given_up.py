@@ -179,3 +179,22 @@ def test_values_read_as_a_program_writes_them(tmp_path: Path, value: str, plain:
     log = Compiler(tmp_path).start().say(ev.Recompile("f", MODEL, 3, CompileId(0, 0), (cause,)), 1)
     (finding,) = [one for one in log.start(1).end().findings if one.code == "TC201"]
     assert f"(was Act.RELU, then {plain})" in finding.why
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_a_step_that_is_compiled_by_itself_needs_no_other_place(
+    tmp_path: Path, by_itself: bool
+) -> None:
+    """A compiled function that calls it could call it outside."""
+    stack = (
+        ev.StackFrame(MODEL, 3, "train", "def train():"),
+        ev.StackFrame("/v/lib/python3.11/site-packages/torch/optim/optimizer.py", 9, "wrapper", ""),
+    )
+    log = Compiler(tmp_path)
+    if not by_itself:
+        log.say(ev.FrameStart(stack[:1]))
+    broke = ev.GraphBreak("TC116", "step()", "why", MODEL, 3, "train", fix=("call it outside",),
+                          stack=stack)  # fmt: skip
+    log.say(ev.FrameStart(stack), 0, 1).say(broke, 0, 1)
+    (finding,) = [one for one in log.end().findings if one.code == "TC116"]
+    assert finding.fix[0].startswith("nothing to do" if by_itself else "call it outside")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from tc.trace.compiles import LIBRARY, Compile
 from tc.trace.findings.merged import IN_LOOP
@@ -10,6 +10,11 @@ from tc.trace.findings.model import Cause, Recompile
 from tc.trace.findings.remedies import subject_about
 from tc.trace.ids import plain_function
 from tc.trace.recipes import Kind, Place
+
+
+def functions_of(compiles: Iterable[Compile]) -> set[tuple[str, str]]:
+    """Return (file, function) of all that was compiled."""
+    return {(one.file, last_name(one.original)) for one in compiles}
 
 
 def is_called(compiled: Compile, known: Set[tuple[str, str]]) -> bool:

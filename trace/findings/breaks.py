@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from tc.trace.findings.advice import (
     advise,
     gb_id,
 )
+from tc.trace.findings.apart import functions_of, is_called
 from tc.trace.findings.codes import OTHER_BREAK, Code
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
@@ -56,7 +57,12 @@ def _codes() -> Iterator[Code]:
 def graph_breaks(facts: Facts) -> list[Event]:
     """Return each graph break of the run once."""
     compiles = list(all_compiles(facts.session))
-    found = [event for compiled in compiles for event in _of(compiled)]
+    known = functions_of(compiles)
+    found = [
+        replace(event, fix=_STEP_ALONE) if _is_step_itself(event, known) else event
+        for compiled in compiles
+        for event in _of(compiled)
+    ]
     spent = _spawned(found, compiles)
     passed, times = _between(found, facts.session)
     return [
@@ -180,8 +186,6 @@ def from_tc(compiled: Compile, note: Note) -> Event:
     why, fix = str(data.get("why") or ""), _texts(data.get("fix"))
     if lacks:
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(detail)
-    elif code == OPTIMIZER_STEP.code and _OPTIMIZERS.search(compiled.file):
-        fix = _STEP_ALONE
     elif _enters(where, stack):
         code, why, fix = CONTEXT.code, f"{CONTEXT.why}: {title}", CONTEXT.fix
         reason = title = CONTEXT.title
@@ -227,8 +231,6 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         why = f"{CONTEXT.why}: {_sentence(reason)}"
     if advice in (OPTIMIZER_STEP, OF_LIBRARY):  # no hint of PyTorch's knows whose code it is
         fix = advice.fix
-    if advice is OPTIMIZER_STEP and _OPTIMIZERS.search(compiled.file):
-        fix = _STEP_ALONE
     if special := [say for pattern, say in INSTEAD if pattern.search(text)]:
         fix = (special[0],)
     if advice.code == OTHER_BREAK:
@@ -255,6 +257,16 @@ def from_torch(compiled: Compile, note: Note) -> Event:
 #: code that is compiled where the program compiles an optimizer's step
 _OPTIMIZERS: Final = re.compile(r"[/\\]torch[/\\](?:optim|_dynamo)[/\\]")
 _STEP_ALONE: Final = ("nothing to do: the step is what is compiled, as a graph of its own",)
+
+
+def _is_step_itself(event: Event, known: Set[tuple[str, str]]) -> bool:
+    """Whether the break is the one around an optimizer's step that the program compiles itself.
+
+    Args:
+        known: (file, function) of all that was compiled.
+    """
+    of_step = event.code == OPTIMIZER_STEP.code and _OPTIMIZERS.search(event.compiled.file)
+    return bool(of_step) and not is_called(event.compiled, known)
 
 
 def _enters(where: Where, stack: Sequence[Where]) -> bool:

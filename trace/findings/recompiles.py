@@ -12,7 +12,7 @@ from typing import Any, Final
 from tc.trace import guardtext
 from tc.trace.branches import with_argument_named
 from tc.trace.compiles import LIBRARY, Compile, own
-from tc.trace.findings.apart import gave_up, is_apart, is_called, last_name
+from tc.trace.findings.apart import functions_of, gave_up, is_apart, is_called
 from tc.trace.findings.changing import (
     NUMBERS,
     Input,
@@ -321,8 +321,8 @@ def recompiled(facts: Facts) -> list[Event]:
     shared, vain = _shared(found), in_vain(found)
     held, special = inputs_of(found, Kind.HELD) | static_sizes(found), inputs_of(found, Kind.ONE)
     many, holding, first = counting(found), _holding(found), first_values(found)
-    compiled_here = {(c.file, last_name(c.original)) for c in all_compiles(facts.session)}
-    in_python = {(c.file, last_name(c.original)) for c in all_compiles(facts.session) if gave_up(c)}
+    compiled_here = functions_of(all_compiles(facts.session))
+    in_python = functions_of(c for c in all_compiles(facts.session) if gave_up(c))
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:

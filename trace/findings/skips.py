@@ -195,8 +195,8 @@ def _given_up(compiled: Compile, failure: Failure) -> Event:
     else:
         title = "it breaks where it cannot be entered again"
         why = (
-            "the break is inside a block (try, with, a generator expression), and the rest cannot be "
-            "compiled apart"
+            "the break is inside a block (try, with, a generator expression), and the rest cannot "
+            "be compiled apart"
         )
         fix = ("fix the break at this line", "move what breaks out of the block")
     return Event(
