@@ -336,21 +336,19 @@ def recompiled(facts: Facts) -> list[Event]:
         named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
-        begins = one.compiled.file, one.compiled.line
         called = is_called(one.compiled, compiled_here) or is_apart(one, lead, in_python)
         marked = marks(one, lead)
         if producer != "tc" and lead.kind == "shape":
             reason = f"branch on {lead.source}"
-        of_torch = _is_of_torch(one, lead)
         title, why, fix = remedy(
-            _as_passed(one, lead), producer, named_so, sizes, at, begins, called,
-            tuple((_named_argument(one, name), index) for name, index in marked), of_torch,
-            dicts_in(one.values),
+            _as_passed(one, lead), producer, named_so, sizes, at,
+            (one.compiled.file, one.compiled.line), called,
+            tuple((_named_argument(one, name), index) for name, index in marked),
+            _is_of_torch(one, lead), dicts_in(one.values),
         )  # fmt: skip
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
-        if of_input(one, lead) in many:
-            fix = _of_many_values(fix, lead)
+        fix = _of_many_values(fix, lead) if of_input(one, lead) in many else fix
         if of_input(one, lead) in special or not marked:  # to mark a size of 0 or 1 is an error
             fix = tuple(text for text in fix if recipe_of(text) is not MARK)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's

@@ -327,10 +327,11 @@ def _unless(handled: Callable[..., Value | None], function: Any) -> Handler:
     return handler
 
 
-def _with_tensor_factor(
-    t: Interpreter, args: Args, kwargs: Kwargs, name: str, factor: str = "value"
-) -> Value | None:
-    if not isinstance(kwargs.get(factor), TensorValue) or not args or "out" in kwargs:
+def _with_tensor_factor(t: Interpreter, args: Args, kwargs: Kwargs, name: str) -> Value | None:
+    factor = kwargs.get("value", kwargs.get("alpha"))
+    if not isinstance(factor, TensorValue):
+        return None
+    if not args or "out" in kwargs:
         return None
     return args[0].method(t, name, args[1:], kwargs)
 
@@ -354,8 +355,8 @@ for _function, _handled in (
     (torch._foreach_addcmul_, numbers.each_scaled("addcmul_")),
     (torch.addcmul, functools.partial(_with_tensor_factor, name="addcmul")),
     (torch.addcdiv, functools.partial(_with_tensor_factor, name="addcdiv")),
-    (torch.add, functools.partial(_with_tensor_factor, name="add", factor="alpha")),
-    (torch.sub, functools.partial(_with_tensor_factor, name="sub", factor="alpha")),
+    (torch.add, functools.partial(_with_tensor_factor, name="add")),
+    (torch.sub, functools.partial(_with_tensor_factor, name="sub")),
 ):
     handles(_function)(_unless(_handled, _function))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
@@ -104,22 +104,27 @@ def _with_alpha(name: str) -> Any:
     """
 
     def handler(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
-        others = [*args, *(kwargs[key] for key in ("other",) if key in kwargs)]
-        alpha, rest = kwargs.get("alpha"), kwargs.keys() - {"alpha", "other"}
-        one = len(others) == 1 and not rest and _is_real(others[0])
-        if not one or alpha is None or not _is_factor(alpha):
-            return t.output.call_torch(name, [tensor, *args], kwargs, method=True)
-        product = t.output.call_torch(torch.mul, [others[0], alpha], {})
-        return t.output.call_torch(name, [tensor, product], {}, method=True)
+        named = dict(kwargs)
+        alpha = named.pop("alpha", None)
+        others = [*args, *named.values()]
+        is_one = len(others) == 1
+        if is_one and _is_real(others[0]) and _is_factor(alpha):
+            others = [t.output.call_torch(torch.mul, [*others, alpha], {})]
+            kwargs = {}
+            args = others
+        return t.output.call_torch(name, [tensor, *args], kwargs, method=True)
 
     return handler
 
 
-def _is_factor(value: Value) -> bool:
+def _is_factor(value: Value | None) -> TypeGuard[TensorValue]:
     """Whether torch takes a value as a number though it is a tensor."""
-    if not isinstance(value, TensorValue) or value.example.dim() or value.example.requires_grad:
+    if not isinstance(value, TensorValue):
         return False
-    return _is_real(value) or value.example.dtype in INTEGERS
+    example = value.example
+    if example.dim() or example.requires_grad:
+        return False
+    return example.dtype.is_floating_point or example.dtype in INTEGERS
 
 
 def _is_real(value: Value) -> bool:
