@@ -118,6 +118,15 @@ def test_a_condition_on_an_unknown_size_is_the_users_error():
         check(f, torch.tensor(3), fullgraph=False)
 
 
+def test_an_assumption_on_a_number_of_several_steps_is_checked():
+    def f(t, mean):
+        mean = 0.9 * mean + 0.1 * t.square().mean().item()
+        return t / (mean + 1e-3) ** 0.5, mean
+
+    with tc.config.patch(capture_scalar_outputs=True):
+        check(f, x(), 0.1)
+
+
 # -- tensors in the place of numbers -------------------------------------------------------------
 @pytest.mark.parametrize("name", ["addcmul", "addcdiv", "addcmul_", "addcdiv_"])
 @pytest.mark.parametrize("factor", [torch.tensor(0.3), 2, None], ids=["tensor", "number", "none"])
