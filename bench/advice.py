@@ -2,7 +2,8 @@
 
     python bench/advice.py                       all, under both compilers; a table in Markdown
     python bench/advice.py --side tc --keep FOLDER chat_sampler experts
-    python bench/advice.py --write               all, and replace the table of the page
+    python bench/advice.py --write               all, and replace the tables of the page
+    python bench/advice.py --write chat_sampler  one program, and replace its rows there
 
 The files `advice_*.txt` hold the programs, and behind each the edits that its findings ask for: the
 code of a finding, words of its place, title and advice, with ` & ` between them, and texts of the
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import difflib
 import importlib
 import os
@@ -144,6 +146,7 @@ def run(program: Program, text: str, side: str, folder: Path) -> Ran:
     (folder / f"{program.name}.py").write_text(text)
     child = os.fork()
     if not child:
+        os.setpgid(0, 0)
         _child(program, side, folder)
     code = _waited(child)
     from tc.trace.findings import diagnose
@@ -155,16 +158,19 @@ def run(program: Program, text: str, side: str, folder: Path) -> Ran:
 
 
 def _waited(child: int) -> int:
-    """Return the exit code of a child, which is ended if it takes too long."""
+    """Return the exit code of a child, which is ended with its children if it takes too long."""
     ends = time.monotonic() + LIMIT
-    while time.monotonic() < ends:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.05)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return -signal.SIGKILL
+    try:
+        while time.monotonic() < ends:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.05)
+        return -signal.SIGKILL
+    finally:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):  # all of it has ended
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def _child(program: Program, side: str, folder: Path) -> None:
@@ -288,7 +294,11 @@ def was_tried(row: Sequence[str]) -> bool:
 
 def did_it(row: Sequence[str]) -> bool:
     """Whether the edit of a row did what its finding says."""
-    return row[5].startswith("gone") or " → " in row[5]
+    return _is_good(row[5])
+
+
+def _is_good(outcome: str) -> bool:
+    return outcome.startswith("gone") or " → " in outcome
 
 
 def _cell(text: str) -> str:
@@ -296,33 +306,80 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("[", "\\[")
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return the table of the page: totals for each compiler, then the edits that were tried."""
-    lines = ["", "| compiler | programs | findings with an edit that was tried | edits | did what "
-             "they say | no help | failed, or other results | findings that ask for nothing | not "
-             "tried |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
-    for side in ("torch", "tc"):
-        mine = [row for row in rows if row[1] == side]
-        tried = [row for row in mine if was_tried(row)]
-        outcomes = [row[5] for row in mine]
-        counts = (
-            len({row[0] for row in mine}),
-            len({row[:1] + row[2:4] for row in tried}),
-            len(tried),
-            sum(map(did_it, tried)),
-            sum(one.startswith("NO HELP") for one in outcomes),
-            sum(one.startswith(("FAILED", "DIFFERS", "ERROR")) for one in outcomes),
-            sum(one in ("asks for nothing", "about the run") for one in outcomes),
-            outcomes.count("not tried"),
+_CELLS: Final = re.compile(r"(?<!\\)\|")
+_COUNTED: Final = ("asks for nothing", "about the run", "not tried")
+
+
+def table(rows: Sequence[Sequence[str]], page: str, order: Sequence[str]) -> str:
+    """Return the tables of the page: totals, the edits that were made, findings without one.
+
+    Args:
+        page: has the rows of programs that did not run now.
+        order: names of all programs.
+    """
+    ran = dict.fromkeys((row[0], row[1]) for row in rows)
+    edits: list[tuple[str, ...]] = [
+        (program, side, f"{where}: {finding}", edit.partition("<br>")[0], happened)
+        for program, side, where, finding, edit, happened in rows
+        if happened not in _COUNTED
+    ]
+    without: list[tuple[str, ...]] = []
+    for of in ran:
+        outcomes = [row[5] for row in rows if (row[0], row[1]) == of]
+        counts = (sum(map(outcomes.count, words)) for words in (_COUNTED[:2], _COUNTED[2:]))
+        without.append((*of, *map(str, counts)))
+    kept = [cells for cells in _rows_of(page) if (cells[0], cells[1]) not in ran]
+    edits, without = (
+        sorted(
+            [cells for cells in kept if len(cells) == width]
+            + [tuple(map(_cell, cells)) for cells in new],
+            key=lambda cells: (cells[1] == "tc", order.index(cells[0])),
         )
-        lines.append(f"| `{side}.compile` | " + " | ".join(map(str, counts)) + " |")
-    lines += ["", "| program | compiler | finding | the edit it asks for | what happened |",
-              "| --- | --- | --- | --- | --- |"]  # fmt: skip
-    for program, side, where, finding, edit, happened in rows:
-        if "<br>" in edit:
-            cells = program, side, f"{where}: {finding}", edit.partition("<br>")[0], happened
-            lines.append("| " + " | ".join(map(_cell, cells)) + " |")
-    return "\n".join(lines) + "\n"
+        for width, new in ((5, edits), (4, without))
+    )
+    heads = (
+        ("compiler", "programs", "findings with an edit that was made", "edits",
+         "did what they say", "no help", "failed, or other results",
+         "findings that ask for nothing", "not tried"),
+        ("program", "compiler", "finding", "the edit it asks for", "what happened"),
+        ("program", "compiler", "findings that ask for nothing", "not tried"),
+    )  # fmt: skip
+    totals = [_totals(side, edits, without) for side in ("torch", "tc")]
+    bodies: list[list[tuple[str, ...]]] = [totals, edits, without]
+    lines = [""]
+    for head, body in zip(heads, bodies, strict=True):
+        lines += [
+            " | ".join(("", *cells, "")).strip() for cells in (head, ["---"] * len(head), *body)
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _rows_of(page: str) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a page's tables about a program under a compiler, as the page has them."""
+    for line in page.splitlines():
+        cells = tuple(cell.strip() for cell in _CELLS.split(line)[1:-1])
+        if len(cells) > 1 and cells[1] in ("torch", "tc"):
+            yield cells
+
+
+def _totals(
+    side: str, edits: Sequence[tuple[str, ...]], without: Sequence[tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return the row of a compiler in the table of totals."""
+    mine = [cells for cells in edits if cells[1] == side]
+    rest = [cells for cells in without if cells[1] == side]
+    outcomes = [cells[-1] for cells in mine]
+    counts = (
+        len({cells[0] for cells in (*mine, *rest)}),
+        len({(cells[0], cells[2]) for cells in mine}),
+        len(mine),
+        sum(map(_is_good, outcomes)),
+        sum(one.startswith("NO HELP") for one in outcomes),
+        sum(one.startswith(("FAILED", "DIFFERS", "ERROR")) for one in outcomes),
+        *(sum(int(cells[at]) for cells in rest) for at in (2, 3)),
+    )
+    return f"`{side}.compile`", *map(str, counts)
 
 
 def main() -> None:
@@ -330,9 +387,14 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="programs (all)")
     parser.add_argument("--side", choices=("torch", "tc"), help="one compiler (both)")
     parser.add_argument("--keep", help="leave programs and traces in this new folder")
-    parser.add_argument("--write", action="store_true", help=f"replace the table of {PAGE.name}")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help=f"replace the rows of these programs in {PAGE.name}",
+    )
     options = parser.parse_args()
-    chosen = [one for one in programs() if not options.names or one.name in options.names]
+    known = list(programs())
+    chosen = [one for one in known if not options.names or one.name in options.names]
     rows: list[tuple[str, ...]] = []
     print("| program | compiler | where | finding | the edit it asks for | what happened |")
     print("| --- | --- | --- | --- | --- | --- |")
@@ -351,8 +413,9 @@ def main() -> None:
     share = sum(map(did_it, tried)) / max(len(tried), 1)
     print(f"\n{sum(map(did_it, tried))} of {len(tried)} edits did what they say ({share:.0%})")
     if options.write:
-        head = PAGE.read_text("utf-8").partition(MARK)[0]
-        PAGE.write_text(head + MARK + table(rows), "utf-8")
+        head, _, page = PAGE.read_text("utf-8").partition(MARK)
+        order = [one.name for one in known]
+        PAGE.write_text(head + MARK + table(rows, page, order), "utf-8")
     sys.exit(share < NEEDED)
 
 

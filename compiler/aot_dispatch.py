@@ -201,7 +201,7 @@ class BackwardPrograms:
                 return run
 
             work = Work(build, _not_compiled, self._place)
-            self._partial.setdefault(missing, (Deferred(work), contracts))
+            self._partial.setdefault(missing, (Deferred(work, beside=self.whole), contracts))
         deferred, contracts = self._partial[missing]
         deferred.compile()
         if not contracts or contracts[0] is None:

@@ -55,12 +55,17 @@ class Work:
 
 
 class Deferred:
-    """Runs what a compile makes; the compile is done at the first call, by one thread."""
+    """Runs what a compile makes; the compile is done at the first call, by one thread.
 
-    def __init__(self, work: Work) -> None:
+    Args:
+        beside: what is put off since the compile that this is a part of; None: since this moment.
+    """
+
+    def __init__(self, work: Work, beside: Deferred | None = None) -> None:
         self._work: Work | None = work
         self._run: Boxed | None = None
-        self._compile_id = trace.current_compile()
+        now = trace.current_compile()
+        self._compile_id: trace.CompileId | None = now if beside is None else beside._compile_id
         made = _MADE.get()
         if made is not None:
             made.append(self)

@@ -141,6 +141,9 @@ DEMOS = (
         "torch.ones(3, dtype=dtype)", "torch.ones(3, dtype=dtype).to(torch.float32)")),
     _demo(R.DETACH_SET, "requires_grad_attribute", (
         "requires_grad=needed)", "requires_grad=needed).detach()")),
+    _demo(R.RATE_TENSOR, "learning_rate", ("lr=0.1", "lr=torch.tensor(0.1)")),
+    _demo(R.FILL_FIRST, "memo", (
+        "f = compile(m)", 'm.mask("causal")\nf = compile(m)')),
     _demo(R.CALL_OUTSIDE, "scheduler", ("    plan.step()\n    return x * 2", "    return x * 2"),
         ("    show(g(torch.ones(3)))", "    plan.step()\n    show(g(torch.ones(3)))"), sides="tc"),
     _demo(R.ONE_DEVICE, "device", ("g(x).shape", 'g(torch.ones(4, device="cpu")).shape')),

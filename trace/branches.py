@@ -12,7 +12,7 @@ import builtins
 import linecache
 import re
 import symtable
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
@@ -27,6 +27,7 @@ class Does(Enum):
     """What a branch does with its condition."""
 
     TELLS = "tells"
+    COLLECTS = "collects"
     RAISES = "raises"
     CATCHES = "raises what the function catches"
     LOOPS = "loops"
@@ -34,55 +35,13 @@ class Does(Enum):
     CHOOSES = "chooses"
 
 
+#: methods that make a list longer
+LONGER: Final = frozenset(("append", "extend", "insert", "appendleft"))
 #: methods and functions that tell somebody something, and whose result nobody uses
-_TELLING: Final = frozenset((
+TELLING: Final = frozenset((
     "print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log", "write",
     "add_scalar",
 ))  # fmt: skip
-_OUTSIDE: Final = (
-    "return the condition with the results, and act on it after the call, outside of the compiled "
-    "function"
-)
-#: codes of breaks at which a value of a tensor is asked for
-ASKING: Final = ("TC101", "TC110")
-#: what to do about a branch on tensor data, best first; where it chooses between values, the ways
-#: out of the break's own row
-FIXES: Final[dict[Does, tuple[str, ...]]] = {
-    Does.TELLS: (
-        _OUTSIDE,
-        "if only eager runs need it: if not torch.compiler.is_compiling() and …",
-    ),
-    Does.RAISES: (
-        "torch._assert_async(condition that has to hold), which is part of the graph",
-        _OUTSIDE,
-    ),
-    Does.CATCHES: (
-        "compute both results and choose: torch.where(condition, a, b), if they have one shape",
-        "raise and catch outside of the compiled function, which returns the condition with the "
-        "results",
-    ),
-    Does.LOOPS: (
-        "a fixed number of turns, with torch.where(done, old, new) for what is done already",
-        "loop outside of the compiled function, which does one turn",
-    ),
-    Does.LEAVES: (
-        _OUTSIDE,
-        "compute both results and choose: torch.where(condition, a, b), if they have one shape",
-    ),
-}
-
-
-#: ways out that are no use where the number is asked for to go one way or the other
-_OF_NUMBERS: Final = "capture_scalar_outputs"
-#: where numbers are read out of what has a size of its own, the setting for sizes is an error
-_NEEDS_NUMBERS: Final = re.compile(r"\.(?:tolist|item)\(\)")
-_SHAPES_ALONE: Final = "torch._dynamo.config.capture_dynamic_output_shape_ops"
-_AS_TENSOR: Final = "keep the value as a"
-_OF_LOGS: Final = "for print and loggers"
-_TELLS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
-_OF_ASSERTIONS: Final = "for an assertion"
-
-
 _original: Final[ContextVar[Callable[[str], str]]] = ContextVar("original", default=str)
 
 
@@ -100,42 +59,6 @@ def seen_through(original: Callable[[str], str]) -> Iterator[None]:
         yield
     finally:
         _original.reset(token)
-
-
-_RAISING: Final = re.compile(r"\b(?:raise|assert)\b")
-_RAISES_ELSEWHERE: Final = (
-    "if this line raises nothing without the compiler, the tracer cannot follow it: move it out of "
-    "the compiled function"
-)
-
-
-def fixes_at(
-    code: str, file: str, line: int, source: str, known: Sequence[str], title: str = ""
-) -> tuple[str, ...]:
-    """Return the ways out of a graph break.
-
-    Args:
-        code: of its cause.
-        source: the line as the trace has it, to know whether the file is still the same.
-        known: those for the cause, whatever is done with the answer.
-        title: what the break is, where it names the function that was called.
-    """
-    if code == "TC104" and title and not _TELLS.search(title):
-        known = tuple(one for one in known if not one.startswith(_OF_LOGS))
-    if code == "TC131" and source.strip() and not _RAISING.search(source):
-        return (_RAISES_ELSEWHERE, *known)
-    if code == "TC102" and _NEEDS_NUMBERS.search(source):
-        return tuple(one for one in known if not one.startswith(_SHAPES_ALONE))
-    if code == "TC101" and _is_position(file, line):
-        return tuple(
-            one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one
-        )
-    numbers = code == "TC101"
-    does = what_it_does(file, line, source, numbers) if code in ASKING else None
-    if does is None:
-        return tuple(known)
-    useless = _OF_NUMBERS, _OF_ASSERTIONS
-    return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in useless))
 
 
 def what_it_does(file: str, line: int, source: str = "", numbers: bool = False) -> Does | None:
@@ -162,11 +85,11 @@ def _found(file: str, line: int, _length: int, numbers: bool) -> Does | None:
     return found
 
 
-_READING: Final = frozenset(("item", "tolist", "int", "float", "bool", "complex", "numpy"))
+READING: Final = frozenset(("item", "tolist", "int", "float", "bool", "complex", "numpy"))
 
 
 def _has_number(test: ast.AST) -> bool:
-    return any(isinstance(one, ast.Call) and _called(one) in _READING for one in ast.walk(test))
+    return any(isinstance(one, ast.Call) and called_name(one) in READING for one in ast.walk(test))
 
 
 @lru_cache(32)
@@ -201,6 +124,8 @@ def _does(parents: tuple[ast.AST, ...]) -> Does:
         return Does.CATCHES if caught else Does.RAISES
     if all(_only_tells(one) for body in bodies for one in body):
         return Does.TELLS
+    if all(_only_tells(one, LONGER) for body in bodies for one in body):
+        return Does.COLLECTS
     ends = [body[-1] for body in bodies]
     if any(isinstance(end, ast.Break | ast.Continue) for end in ends):
         around = [one for one in parents if isinstance(one, ast.For | ast.While)]
@@ -242,7 +167,7 @@ def _takes(handler: ast.ExceptHandler, raised: str) -> bool:
     )
 
 
-def _only_tells(statement: ast.stmt) -> bool:
+def _only_tells(statement: ast.stmt, also: Set[str] = frozenset()) -> bool:
     if isinstance(statement, ast.Pass):
         return True
     if not isinstance(statement, ast.Expr):
@@ -252,7 +177,7 @@ def _only_tells(statement: ast.stmt) -> bool:
         return True
     if not isinstance(call, ast.Call):
         return False
-    return _called(call) in _TELLING
+    return called_name(call) in TELLING | also
 
 
 def is_tested(file: str, line: int, name: str) -> bool:
@@ -269,19 +194,29 @@ def is_tested(file: str, line: int, name: str) -> bool:
         around = [one for one in parents if isinstance(one, ast.FunctionDef)]
         if test is None or not any(_first(one) <= line <= (one.end_lineno or 0) for one in around):
             continue
-        if _reads(test, names):
+        if reads(test, names):
             return True
     return False
 
 
+_SIZE: Final = re.compile(r"(?P<of>.+)\.shape\[(?P<index>\d+)\]")
+
+
 def _names(name: str) -> tuple[str, ...]:
     """What an input may be called where it is read: an attribute is one of `self` in a method."""
+    if part := _SIZE.match(name):
+        of, index = part["of"], part["index"]
+        first = (f"len({of})",) if index == "0" else ()
+        return name, f"{of}.size({index})", f"{of}.shape[-", f"{of}.size(-", *first
     owner, _, attribute = name.rpartition(".")
     return (name, f"self.{attribute}") if owner else (name,)
 
 
-def _reads(node: ast.AST, names: Sequence[str]) -> bool:
-    return any(ast.unparse(one) in names for one in ast.walk(node) if isinstance(one, ast.expr))
+def reads(node: ast.AST, names: Sequence[str]) -> bool:
+    """Whether an expression is in a node; a name that ends in a minus is what one begins with."""
+    texts = [ast.unparse(one) for one in ast.walk(node) if isinstance(one, ast.expr)]
+    begins = tuple(name for name in names if name.endswith("-"))
+    return any(text in names or (begins and text.startswith(begins)) for text in texts)
 
 
 #: functions and methods that need a number itself: sizes, counts, positions
@@ -297,24 +232,24 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
 
     Where it does, a tensor in place of the number would have to be read at that point.
     """
-    function = _function(file, line)
+    function = function_at(file, line)
     names = _names(_original.get()(name))
     for node in ast.walk(function) if function is not None else ():
         parts: list[ast.AST] = []
         if isinstance(node, ast.Subscript):
             parts = [node.slice]
-        elif isinstance(node, ast.Call) and _called(node) in _COUNTING:
+        elif isinstance(node, ast.Call) and called_name(node) in _COUNTING:
             parts = [*node.args, *(one.value for one in node.keywords)]
         elif isinstance(node, ast.Return) and function is not None:
             parts = [node] if function.name in ("__len__", "__index__") else []
-        if any(_reads(part, names) for part in parts):
+        if any(reads(part, names) for part in parts):
             return True
     return False
 
 
 def containers_of_key(file: str, line: int, name: str) -> set[str]:
     """Return the last names of what the function at a line looks an input of that name up in."""
-    function = _function(file, line)
+    function = function_at(file, line)
     names = _names(_original.get()(name))
     return {
         ast.unparse(node.value).rpartition(".")[2]
@@ -332,24 +267,24 @@ def is_spelled_out(file: str, line: int, name: str) -> bool:
 
     Text of a tensor is another one. What only an error or a message to somebody says is no use.
     """
-    function = _function(file, line)
+    function = function_at(file, line)
     names = _names(_original.get()(name))
     waiting: list[ast.AST] = [function] if function is not None else []
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Raise | ast.Assert):
             continue
-        if isinstance(node, ast.Call) and _called(node) in _TELLING:
+        if isinstance(node, ast.Call) and called_name(node) in TELLING:
             continue
         texts: list[ast.AST] = []
         if isinstance(node, ast.JoinedStr):
             texts = [one for one in node.values if isinstance(one, ast.FormattedValue)]
-        elif isinstance(node, ast.Call) and _called(node) in _SPELLING:
+        elif isinstance(node, ast.Call) and called_name(node) in _SPELLING:
             texts = [*node.args, *(one.value for one in node.keywords)]
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
             texts = [node.right] if is_text else []
-        if any(_reads(one, names) for one in texts):
+        if any(reads(one, names) for one in texts):
             return True
         waiting += ast.iter_child_nodes(node)
     return False
@@ -360,11 +295,9 @@ def is_looped_over(file: str, line: int, name: str) -> bool:
     names = _names(_original.get()(name))
     calls = _calls(file, line)
     return any(
-        _called(one) == "range" and any(_reads(part, names) for part in one.args) for one in calls
+        called_name(one) == "range" and any(reads(part, names) for part in one.args)
+        for one in calls
     )
-
-
-_LONGER: Final = frozenset(("append", "extend", "insert", "appendleft"))
 
 
 def is_appended_to(file: str, line: int, name: str) -> bool:
@@ -372,39 +305,60 @@ def is_appended_to(file: str, line: int, name: str) -> bool:
     names = _names(_original.get()(name))
     return any(
         isinstance(one.func, ast.Attribute)
-        and one.func.attr in _LONGER
+        and one.func.attr in LONGER
         and ast.unparse(one.func.value) in names
         for one in _calls(file, line)
     )
 
 
+def is_with_header(file: str, line: int) -> bool:
+    """Return whether a line enters a context manager: it is in the header of a `with` statement."""
+    function = function_at(file, line)
+    items = (item.context_expr for node in (ast.walk(function) if function is not None else ())
+             if isinstance(node, ast.With) for item in node.items)  # fmt: skip
+    return any(one.lineno <= line <= (one.end_lineno or line) for one in items)
+
+
+def text_of(file: str, line: int) -> str:
+    """Return a line of the program where its file is at hand, else nothing."""
+    return linecache.getline(_original.get()(file), line).strip()
+
+
 def is_read(file: str, line: int) -> bool:
     """Return whether the source of the function at a line is at hand."""
-    return _function(file, line) is not None
+    return function_at(file, line) is not None
 
 
 def _calls(file: str, line: int) -> Iterator[ast.Call]:
-    function = _function(file, line)
-    for node in ast.walk(function) if function is not None else ():
-        if isinstance(node, ast.Call):
+    """Yield the calls of the function at a line; where no `def` is around it, of its lambdas."""
+    function = function_at(file, line)
+    for around in [function] if function is not None else _lambdas(file, line):
+        for node in ast.walk(around):
+            if isinstance(node, ast.Call):
+                yield node
+
+
+def _lambdas(file: str, line: int) -> Iterator[ast.Lambda]:
+    file = _original.get()(file)
+    tree = _tree(file, len(linecache.getlines(file)))
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Lambda) and node.lineno <= line <= (node.end_lineno or line):
             yield node
 
 
-def _is_position(file: str, line: int) -> bool:
-    """Whether a number that a line reads out of a tensor is an index, or the bound of a slice."""
-    function = _function(file, line)
-    if function is None:
-        return False
-    nodes = list(ast.walk(function))
-    names = {
-        target.id
-        for one in nodes
-        if isinstance(one, ast.Assign) and one.lineno <= line <= (one.end_lineno or line)
-        for target in one.targets
-        if isinstance(target, ast.Name)
-    }
-    slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
-    return any(_reads(part, tuple(names)) for part in slices)
+def is_filled(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line stores items in a container of that name.
+
+    An attribute may be stored in by any method.
+    """
+    path, name = map(_original.get(), (file, name))
+    around = _tree(path, len(linecache.getlines(path))) if "." in name else function_at(file, line)
+    return any(
+        isinstance(one, ast.Subscript)
+        and isinstance(one.ctx, ast.Store)
+        and ast.unparse(one.value) in _names(name)
+        for one in (ast.walk(around) if around is not None else ())
+    )
 
 
 def is_made_before_break(compiled: str, file: str, line: int, name: str) -> bool:
@@ -417,7 +371,7 @@ def is_made_before_break(compiled: str, file: str, line: int, name: str) -> bool
         compiled: the name of the compiled function.
         line: the first line of the user's function.
     """
-    function = _function(file, line) if is_resumed(compiled) else None
+    function = function_at(file, line) if is_resumed(compiled) else None
     root = _ROOT.match(_original.get()(name))
     if function is None or root is None:
         return False
@@ -432,11 +386,12 @@ def is_made_before_break(compiled: str, file: str, line: int, name: str) -> bool
 _ROOT: Final = re.compile(r"[A-Za-z_]\w*")
 
 
-def _called(call: ast.Call) -> str:
+def called_name(call: ast.Call) -> str:
+    """Return the name of a called function or method; empty for what has none."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def _function(file: str, line: int) -> ast.FunctionDef | None:
+def function_at(file: str, line: int) -> ast.FunctionDef | None:
     """Return the innermost function around a line, None where its source is not at hand."""
     file = _original.get()(file)
     tree = _tree(file, len(linecache.getlines(file)))
@@ -458,7 +413,7 @@ def with_cell_named(file: str, line: int, source: str) -> str:
     The source stays as it is where that function is not at hand, or is a lambda.
     """
     found = _CELL.search(source)
-    function = _function(file, line) if found is not None else None
+    function = function_at(file, line) if found is not None else None
     if found is None or function is None:
         return source
     lambdas = (one for one in ast.walk(function) if isinstance(one, ast.Lambda))
@@ -482,6 +437,42 @@ def _cells(file: str, function: str, line: int, _length: int) -> tuple[str, ...]
             return tuple(sorted(table.get_frees()))
         waiting += table.get_children()
     return ()
+
+
+_ARGUMENT: Final = re.compile(r"(?<![\w.])(?:args\[(\d+)\]|kwargs\['(\w+)'\])")
+
+
+def with_argument_named(file: str, line: int, source: str) -> str:
+    """Return a source with an argument of a wrapper as the call at the user's line passes it.
+
+    `args[0].shape[1]` is `x.shape[1]` where the line is `loss = net(x)`. The source stays as it is
+    where the line has several calls that pass something there, or passes what has no name.
+    """
+    found = _ARGUMENT.search(source)
+    file = _original.get()(file)
+    tree = _tree(file, len(linecache.getlines(file))) if found is not None else None
+    passed: set[str] = set()
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or line):
+            value = _passed(node, found[1], found[2]) if found is not None else None
+            passed |= {ast.unparse(value)} if value is not None else set()
+    name = min(passed, default="")
+    is_name = len(passed) == 1 and _NAME.fullmatch(name)
+    return source.replace(found[0], name) if found is not None and is_name else source
+
+
+_NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
+
+
+def _passed(call: ast.Call, index: str | None, keyword: str | None) -> ast.expr | None:
+    """Return what a call passes at a position, or by a keyword; what it unpacks may be there."""
+    if index is None:
+        unpacked = [ast.Starred(one.value) for one in call.keywords if one.arg is None]
+        named = [one.value for one in call.keywords if one.arg == keyword]
+        return next(iter((*named, *unpacked)), None)
+    before = call.args[: int(index) + 1]
+    unpacked = [one for one in before if isinstance(one, ast.Starred)]
+    return unpacked[0] if unpacked else dict(enumerate(call.args)).get(int(index))
 
 
 def _first(function: ast.FunctionDef) -> int:

@@ -70,6 +70,20 @@ def readable(source: str) -> str:
     return source.strip()
 
 
+_CONVERSION: Final = re.compile(r"\btorch\.sym_(float|int)\(")
+_TWICE: Final = re.compile(r"\(\(([^()]*(?:\([^()]*\))?[^()]*)\)\)")
+_AROUND_CALL: Final = re.compile(r"(?<![\w)])\((\w+\([^()]*\))\)")
+
+
+def tidied(condition: str) -> str:
+    """Write a condition on sizes as the user would: `((torch.sym_float(t))) == 2.0`."""
+    before, condition = "", _CONVERSION.sub(r"\1(", condition)
+    while condition != before:
+        before = condition
+        condition = _AROUND_CALL.sub(r"\1", _TWICE.sub(r"(\1)", condition))
+    return condition
+
+
 def values(tree: str) -> dict[str, str]:
     """Return source -> the value this compile holds it to; dynamic sizes read `dynamic`."""
     found: dict[str, str] = {}

@@ -67,6 +67,8 @@ class Kind(enum.Enum):
     IMPLIED = "a condition on sizes that no test of the code asks"
     MULTIPLE = "whether a size is a multiple"
     RANGE = "a range of a dynamic number"
+    LEARNING_RATE = "learning rate of an optimizer"
+    FILLED = "keys of a dict that the code adds to"
     CALLED = "an input of library code that is compiled by itself"
     RACED = "nothing that can be seen"
     HANDED_ON = "a value from before a graph break"
@@ -290,6 +292,13 @@ UNSPEC_INT: Final = Recipe(
     producer="torch",
 )
 
+RATE_TENSOR: Final = Recipe(
+    "make the optimizer with a tensor: lr=torch.tensor({old}), which schedulers write to in place",
+    settles=True,
+)
+FILL_FIRST: Final = Recipe(
+    "fill {name} outside of the compiled function, before the first call", settles=True
+)
 CALL_OUTSIDE: Final = Recipe(
     "{source} is torch's own: call what reads it outside of the compiled function", settles=True
 )
@@ -346,7 +355,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.INFERENCE, ANY): (NO_GRAD,),
     (Kind.KEYS_OF_TENSOR, ANY): (),
     (Kind.LENGTH, ANY): (PAD_LIST, STACK, FEW),
-    (Kind.COUNT, ANY): _EACH_VALUE,
+    (Kind.COUNT, ANY): (FEW, COMPUTE, BRANCHES),
     (Kind.APPENDED, ANY): (APPEND_OUTSIDE,),
     (Kind.KEYS, ANY): (SAME_KEYS,),
     (Kind.TYPE, ANY): (ONE_TYPE,),
@@ -367,6 +376,8 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.IMPLIED, ANY): (RANGES, PAD),
     (Kind.MULTIPLE, ANY): (PAD_MULTIPLE, SIDES),
     (Kind.RANGE, ANY): (RANGES,),
+    (Kind.LEARNING_RATE, ANY): (RATE_TENSOR,),
+    (Kind.FILLED, ANY): (FILL_FIRST,),
     (Kind.CALLED, ANY): (CALLER,),
     (Kind.RACED, ANY): (WARM_UP, LOCK),
     (Kind.HANDED_ON, ANY): (MEND_BREAK,),

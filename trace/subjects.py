@@ -22,12 +22,13 @@ _PROPERTIES: Final = {
     "requires_grad": Kind.REQUIRES_GRAD,
 }  # fmt: skip
 _OF_PARAMETERS: Final = {"dtype": Kind.CAST, "requires_grad": Kind.FROZEN}
-_UNNAMED: Final = re.compile(r"\b___\w")  # names that compilers make up
+_UNNAMED: Final = re.compile(r"\b___\w|\ba value from before\b")  # names that compilers make up
 _PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed on a parameter")
 _IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
 _THERE: Final = frozenset(("absent", "present"))
 _KEYS: Final = re.compile(r"^(?:dispatch keys of (?P<a>.+)|(?P<b>.+)\.dispatch keys)$")
 _OF_CALL: Final = re.compile(r"^(?P<what>len|list|type)\((?P<name>.+)\)$")
+_LEARNING_RATE: Final = re.compile(r"\bparam_groups\[\d+\]\['lr'\]$")
 _ENVIRONMENT: Final = "os.environ["
 _OF_SLICE: Final = re.compile(r"^(?!self\b).+\.(?:start|stop)$")
 _ROOT: Final = re.compile(r"^[A-Za-z_]\w*")
@@ -120,9 +121,15 @@ _ASKED: Final = (Kind.CONDITION, Kind.MULTIPLE)
 
 
 def reason_of(one: Changed) -> str:
-    """Return what tells the causes of tc's recompiles apart: an input, or a condition on it."""
+    """Return what tells the causes of tc's recompiles apart: an input, or a condition on it.
+
+    Which keys a dict has is one cause, whether the guard is on all of them or on one.
+    """
     asked = one.kind == "shape" and one.old == one.guard
-    is_condition = asked and subject_of(*one[:5]).kind in _ASKED
+    subject = subject_of(*one[:5])
+    if subject.kind is Kind.KEYS:
+        return f"keys of {subject.name}"
+    is_condition = asked and subject.kind in _ASKED
     return f"branch on {one.source}" if is_condition else one.source
 
 
@@ -148,6 +155,8 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
         return Kind.SMALL_NUMBER, source, "0"
     if kind == "internal":
         return Kind.INTERNAL, source, "0"
+    if _LEARNING_RATE.search(source):
+        return Kind.LEARNING_RATE, source, "0"
     if source.startswith(_ENVIRONMENT):
         return Kind.STATE, source, "0"
     if _HOOKS.search(source) or _HOOKS.search(guard.partition(" #")[0]):
@@ -211,7 +220,7 @@ def _asked(source: str, condition: str, new: str) -> tuple[Kind, str, str]:
 def _held(source: str, condition: str) -> bool:
     """Whether a condition is true of one value of a number: `n == 3`, `(1.0 + n) == 1.5`."""
     of, equal, value = condition.rpartition(" == ")
-    rest = of.replace(source, "")
+    rest = re.sub(rf"(?<!\w){re.escape(source)}(?!\w)", "", of).replace("float(", "(")
     many = re.search(r"[a-z]|%|//", rest)  # several numbers give one value
     return bool(equal and source in of and _NUMBER.match(value) and not many)
 
@@ -223,7 +232,7 @@ def _size(name: str, old: str, new: str) -> Kind:
     if old in ("0", "1") or new in ("0", "1"):
         return Kind.ONE
     reached = not name.isidentifier() and not name.startswith(("args[", "kwargs["))
-    grows = old.isdigit() and new.isdigit() and int(new) > int(old)
+    grows = old.isdigit() and new.isdigit() and int(new) == int(old) + 1
     return Kind.GROWS if reached and grows else Kind.SIZE
 
 

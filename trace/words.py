@@ -10,7 +10,9 @@ from typing import Final
 
 #: modules and classes whose functions return what comes from outside of the program
 FROM_OUTSIDE: Final = ("random", "Random", "time", "datetime", "uuid", "secrets", "os")
-#: what to do about a graph break at a call of one
+#: what to do about a graph break at random numbers of a generator that a program has made
+RANDOM_OUTSIDE: Final = "make the random numbers outside of the compiled function, and pass them in"
+#: what to do about a graph break at a call of one of FROM_OUTSIDE
 CALL_OUTSIDE: Final = (
     "call it outside of the compiled function, and pass in what it returns where that is needed"
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import fx
@@ -44,9 +45,12 @@ class Fallback(Exception):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type if it has none."""
+    """Return the first sentence of an error's message, or its type if it has none."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return _SENTENCE_END.split(lines[0], maxsplit=1)[0] if lines else type(error).__name__
+
+
+_SENTENCE_END: Final = re.compile(r"(?<=[\w)\]'\"])\. +(?=[A-Z])|\.$")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dis
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from tc.compiler.core.table import Table
 from tc.trace import StackFrame
@@ -236,7 +238,13 @@ def of_call(called: str) -> Reason:
     Args:
         called: its qualified name, `random.Random.random`.
     """
-    return OUTSIDE_VALUE if called.partition(".")[0] in FROM_OUTSIDE else BUILTIN_CALL
+    is_random = called.startswith("numpy.random.")
+    outside = is_random or called.partition(".")[0] in FROM_OUTSIDE
+    return OUTSIDE_VALUE if outside else BUILTIN_CALL
+
+
+#: conversions that the user's line calls by another name: `int(x)`, an f-string, an index
+_CONVERTED: Final = re.compile(r"^Tensor\.__(int|float|bool|complex|format|index)__\(\)$")
 
 
 class GraphBreak(Exception):
@@ -266,7 +274,7 @@ class GraphBreak(Exception):
     @property
     def title(self) -> str:
         """The reason's title with its detail filled in."""
-        return self.reason.title.format(self.detail)
+        return self.reason.title.format(_CONVERTED.sub(r"\1() of a tensor", self.detail))
 
 
 class FrameCountBreak(GraphBreak):

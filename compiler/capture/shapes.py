@@ -11,7 +11,7 @@ import re
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import methodcaller
 from typing import Any
@@ -339,7 +339,10 @@ class Shapes:
     def add_assertions(self, module: fx.GraphModule) -> None:
         """Add to a graph the checks of data that its sizes rest on."""
         from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
+        from torch.utils._sympy.functions import Identity
 
+        for some in self.env.deferred_runtime_asserts.values():  # fx cannot write an `Identity`
+            some[:] = [replace(a, expr=a.expr.replace(Identity, lambda x: x)) for a in some]
         with torch._C._EnableTorchFunction():  # by which fx records calls of functions
             insert_deferred_runtime_asserts(module, self.env, "the captured graph")
 

@@ -28,7 +28,8 @@ from tc.compiler.errors import (
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame, cells
-from tc.trace.branches import fixes_at, is_made_before_break
+from tc.trace.branches import is_made_before_break
+from tc.trace.breakfixes import fixes_at
 from tc.trace.commands import command
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable

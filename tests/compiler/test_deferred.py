@@ -183,3 +183,15 @@ def test_backward_inside_compiled_code():
     step(x, w)
     product(y, w).backward()
     torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_a_backward_without_some_gradients_belongs_to_the_compile_of_its_function():
+    def f(x, y):
+        return x.sin() * y, y.exp()
+
+    x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
+    with trace.capture_events() as events:
+        first, _ = tc.compile(f)(x, y)
+        first.sum().backward()  # the second result has no gradient
+    belongs = {one.compile_id for one in events.stamped if isinstance(one.event, trace.AtenGraph)}
+    assert len(belongs) == 1 and None not in belongs

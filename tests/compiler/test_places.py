@@ -5,7 +5,10 @@ from __future__ import annotations
 import builtins
 import itertools
 import math
+import random
+import time
 
+import numpy as np
 import pytest
 import torch
 from torch._higher_order_ops import foreach_map
@@ -106,9 +109,12 @@ def asks(x):
         (lambda x: x + 1 if x.equal(x + 1) else x, "Tensor.equal()"),
         (lambda x: x + 1 if torch.equal(x, x + 1) else x, "torch.equal()"),
         (lambda x: torch.ops.aten._local_scalar_dense(x), "torch.ops.aten._local_scalar_dense()"),
-        (lambda x: f"{x.sum():.2f}", "Tensor.__format__()"),
+        (lambda x: f"{x.sum():.2f}", "format() of a tensor"),
+        (lambda x: x * int(x), "int() of a tensor"),
+        (lambda x: x * float(x.sum()), "float() of a tensor"),
+        (lambda x: [x, x + 1][x.int()], "index() of a tensor"),
         (lambda x: str(x), "str() of a tensor"),
-        (lambda x: math.sin(x), "Tensor.__float__()"),
+        (lambda x: math.sin(x), "float() of a tensor"),
         (lambda x: x.tolist(), "Tensor.tolist()"),
     ],
 )
@@ -118,3 +124,22 @@ def test_what_needs_a_python_value_has_its_name(function, name):
         tc.compile(function)(torch.ones(1))
     titles = [found.title for found in events.of(trace.GraphBreak)]
     assert f"{name} needs a Python value" in titles
+
+
+@pytest.mark.parametrize(
+    ("function", "called", "fix"),
+    [
+        (lambda x: x * np.random.rand(), "numpy.random.rand()", "call it outside"),
+        (lambda x: x * random.random(), "Random.random()", "call it outside"),
+        (lambda x: x * time.time(), "time.time()", "call it outside"),
+        # bound by pybind11 to a record of its own, whose type is no part of the name
+        (lambda x: x if torch._C._accelerator_getAccelerator() else x + 1,
+         "torch._C._accelerator_getAccelerator()", "move the call out"),
+    ],
+)  # fmt: skip
+def test_what_a_call_returns_from_outside_is_passed_in(function, called, fix):
+    tc.reset()
+    with trace.capture_events() as events:
+        tc.compile(function)(torch.ones(2))
+    (found,) = [one for one in events.of(trace.GraphBreak) if one.code == "TC104"]
+    assert called in found.title and found.fix[0].startswith(fix)

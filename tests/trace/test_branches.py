@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tc.trace.branches import (
-    FIXES,
     Does,
-    fixes_at,
+    is_appended_to,
+    is_filled,
     is_made_before_break,
     is_spelled_out,
     is_tested,
     is_used_as_index,
+    is_with_header,
     what_it_does,
+    with_argument_named,
     with_cell_named,
 )
+from tc.trace.breakfixes import FIXES, fixes_at
 
 ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
 
@@ -27,7 +31,8 @@ ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.captu
         ("if bad(x):\n    print(x)", 1, Does.TELLS),
         ("if bad(x):\n    log.warning('bad')\nelse:\n    pass", 1, Does.TELLS),
         ("if bad(x):\n    print(x)\n    x = x + 1", 1, Does.CHOOSES),
-        ("if bad(x):\n    seen.append(x)", 1, Does.CHOOSES),
+        ("if bad(x):\n    seen.append(x)", 1, Does.COLLECTS),
+        ("if bad(x):\n    seen.append(x)\n    x = x + 1", 1, Does.CHOOSES),
         ("if bad(x):\n    raise ValueError", 1, Does.RAISES),
         ("assert bad(x), 'text'", 1, Does.RAISES),
         ("while bad(x):\n    x = x / 2", 1, Does.LOOPS),
@@ -155,6 +160,45 @@ def test_a_cell_has_the_name_of_its_variable(
     assert with_cell_named(str(tmp_path / "none.py"), line, source) == source
 
 
+CALLS = """def train(net, loss_of, x, y, batch, **more):
+    loss = net(x, mask=y).square().mean()
+    loss = loss_of(net(x, y), y)
+    loss = loss_of(y, net(x))
+    print("a", net(*batch, **more))
+    net(x.to("cpu"), batch.words)
+    loss = net(
+        batch.words,
+        y,
+    )
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "source", "named"),
+    [
+        (2, "args[0].shape[1]", "x.shape[1]"),
+        (2, "kwargs['mask']", "y"),
+        (2, "args[1]", "args[1]"),  # nothing is passed there
+        (3, "args[1] == 5", "y == 5"),
+        (3, "args[0]", "args[0]"),  # of two calls
+        (4, "args[0].ndim", "args[0].ndim"),
+        (5, "args[0]", "args[0]"),  # what is unpacked has no name
+        (5, "kwargs['mask']", "kwargs['mask']"),
+        (6, "args[0].shape[0]", "args[0].shape[0]"),  # no name, but a value that the line makes
+        (6, "args[1].shape[0]", "batch.words.shape[0]"),
+        (8, "args[1]", "y"),
+        (2, "self.args[0]", "self.args[0]"),
+    ],
+)
+def test_an_argument_of_a_wrapper_has_the_name_that_the_call_passes(
+    tmp_path: Path, line: int, source: str, named: str
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(CALLS)
+    assert with_argument_named(str(file), line, source) == named
+    assert with_argument_named(str(tmp_path / "none.py"), line, source) == source
+
+
 @pytest.mark.parametrize(
     ("name", "made"),
     [("y", True), ("last.shape[0]", True), ("forward.x", True), ("__call__.x", True),
@@ -210,6 +254,51 @@ def test_text_made_of_a_number_needs_the_number(tmp_path: Path, body: str, spell
     file = tmp_path / "m.py"
     file.write_text(f"def forward(self, x):\n    {body}\n")
     assert is_spelled_out(str(file), 1, "self.index") is spells
+
+
+MEMO = """class M:
+    def mask(self, n):
+        if n not in self.masks:
+            self.masks[n] = n
+        return self.masks[n]
+    def forward(self, x, rows):
+        self.mask(x.shape[1])
+        if x.shape[-1] < 3:
+            return x.size(0)
+        return len(x), rows[0]
+keep = lambda x: seen.append(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "line", "name", "answer"),
+    [
+        (is_filled, 7, "self.masks", True),  # by a method that the line calls
+        (is_filled, 7, "m.masks", True),
+        (is_filled, 7, "self.rows", False),
+        (is_filled, 7, "rows", False),
+        (is_tested, 7, "x.shape[1]", True),  # the last of the sizes may be this one
+        (is_tested, 7, "rows.shape[1]", False),
+        (is_appended_to, 11, "seen", True),
+        (is_appended_to, 11, "x", False),
+        (is_with_header, 7, "", False),
+    ],
+)
+def test_what_the_code_around_a_line_does(
+    tmp_path: Path, asked: Callable[..., bool], line: int, name: str, answer: bool
+) -> None:
+    file = tmp_path / "memo.py"
+    file.write_text(MEMO)
+    given = (str(file), line, name) if name else (str(file), line)
+    assert asked(*given) is answer
+
+
+def test_the_header_of_a_with_statement_is_not_its_body(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def f(x):\n    with a(), b(\n        1\n    ):\n        x = c(x)\n")
+    assert [is_with_header(str(file), line) for line in range(1, 6)] == [
+        False, True, True, True, False,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

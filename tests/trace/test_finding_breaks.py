@@ -31,6 +31,50 @@ def test_breaks_whose_general_way_out_is_none(tmp_path: Path, lines: list[str], 
 
 
 @pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        ("Failed to convert args/kwargs to proxy\n  Developer debug context: call_function args: "
+         "LazyVariableTracker(realized: UserDefinedObjectVariable(Generator))",
+         "make the random numbers outside of the compiled function, and pass them in"),
+        ("Failed to convert args/kwargs to proxy\n  Developer debug context: call_function args: x",
+         "move the operation out of the compiled function, and pass in what it gives"),
+        ("Data-dependent branching\n  Hint: For the common pattern `if c: x = f(x)` (e.g. clamping "
+         "inf/nan values), consider making the code branchless by always applying the transform. "
+         "Operations like torch.clamp are no-ops.\n  Hint: Use `torch.cond` to express it.",
+         "compute both sides and choose: torch.where(condition, a, b)"),
+    ],
+)  # fmt: skip
+def test_the_first_way_out_is_in_plain_words(tmp_path: Path, words: str, fix: str) -> None:
+    text = f"Graph break in user code at /home/me/m.py:4\nReason: {words}\n"
+    record = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
+    (found,) = [one for one in torch_log(tmp_path, START, (record, text)).findings
+                if one.code.startswith("TC1")]  # fmt: skip
+    assert found.fix[0] == fix and len(found.fix) == len(set(found.fix))
+    assert max(map(len, found.fix)) < 120
+
+
+def test_a_context_manager_of_a_library_that_breaks_is_to_be_entered_outside(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def f(x):\n    with fork_rng():\n        x = noise(x)\n    return x\n")
+    for line, code in ((2, "TC107"), (3, "TC104")):
+        text = (
+            f"Graph break in user code at /v/torch/random.py:7\nReason: builtin operator `get`\n\n"
+            f'User code traceback:\n  File "{file}", line {line}, in f\n    fork_rng()\n'
+            '  File "/v/lib/python3.11/site-packages/torch/random.py", line 7, in g\n    get()\n'
+        )
+        record = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
+        folder = tmp_path / str(line)
+        folder.mkdir()
+        (found,) = [one for one in torch_log(folder, START, (record, text)).findings
+                    if one.code.startswith("TC1")]  # fmt: skip
+        assert (found.code, found.where.line) == (code, line)
+        outside = found.fix[0] == "enter the context outside of the compiled function"
+        assert outside is (line == 2)
+
+
+@pytest.mark.parametrize(
     ("file", "code", "fix"),
     [
         ("/v/lib/python3.11/site-packages/torch/optim/optimizer.py", "TC116", "call step() outs"),

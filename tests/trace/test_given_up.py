@@ -10,6 +10,7 @@ from torch_log import IDS, START, torch_log
 
 from tc.trace import events as ev
 from tc.trace.findings import Order
+from tc.trace.ids import CompileId
 
 
 def test_a_break_in_a_loop_is_no_use_of_fullgraph(tmp_path: Path) -> None:
@@ -118,3 +119,82 @@ def test_failed_compiles_are_those_that_are_shown_as_such(tmp_path: Path) -> Non
     )
     shown = [one for one in found.findings if one.kind.order is Order.FAILURES]
     assert len(found.failures) == sum(one.count for one in shown) == 1
+
+
+MODEL = "/home/me/model.py"
+IN_LOOP = "x[mask] has a shape that depends on tensor data"
+
+
+def test_a_function_of_tc_that_runs_in_python_asks_for_what_its_break_asks_for(
+    tmp_path: Path,
+) -> None:
+    frame = ev.StackFrame(MODEL, 5, "f", "x = x[m]")
+    broke = ev.GraphBreak("TC102", IN_LOOP, "why", MODEL, 5, "f", fix=("use a mask",),
+                          stack=(frame,))  # fmt: skip
+    skipped = ev.FrameSkipped(
+        "f", MODEL, 3, f"{IN_LOOP}, in a loop; its callees are captured separately"
+    )
+    found = Compiler(tmp_path).start().say(broke).say(skipped).end()
+    (finding,) = [one for one in found.findings if one.code in ("TC102", "TC190")]
+    assert (finding.code, finding.where.line) == ("TC190", 5)  # one cause, at the line that breaks
+    assert finding.fix[:2] == (
+        "use a mask",
+        "move the body of the loop to a function of its own, so that only it breaks",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new", "apart"),
+    [
+        ("self.mode", "'sum'", "'mean'", True),
+        ("mode", "'sum'", "'mean'", False),  # an argument: what the caller passes
+        ("self.scale", "2.0", "3.0", False),  # a number may be a tensor
+    ],
+)
+def test_settings_of_modules_differ_because_their_caller_runs_in_python(
+    tmp_path: Path, source: str, old: str, new: str, apart: bool
+) -> None:
+    log = Compiler(tmp_path).start(name="forward_all")
+    log.say(
+        ev.FrameSkipped(
+            "forward_all", MODEL, 3, "x, in a loop; its callees are captured separately"
+        )
+    )
+    stack = (ev.StackFrame(MODEL, 3, "forward_all", ""), ev.StackFrame(MODEL, 9, "forward", ""))
+    log.say(ev.FrameStart(stack), 0, 1)
+    cause = ev.RecompileCause(source, f"{source} == {old}", old, new, "a constant in the graph")
+    again = ev.Recompile("forward", MODEL, 9, CompileId(1, 0), (cause,))
+    log.say(again, 1, 1).say(ev.FrameStart(stack), 1, 1)
+    (finding,) = [one for one in log.end().findings if one.code == "TC201"]
+    assert finding.fix[0].startswith("fix what makes its caller run in Python") is apart
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [("<Act.GELU: 'gelu'>", "Act.GELU"), ("<function f at 0x1>", "<function f at 0x1>"),
+     ("torch.float32", "float32")],
+)  # fmt: skip
+def test_values_read_as_a_program_writes_them(tmp_path: Path, value: str, plain: str) -> None:
+    cause = ev.RecompileCause("kind", "kind", "Act.RELU", value, "a constant in the graph")
+    log = Compiler(tmp_path).start().say(ev.Recompile("f", MODEL, 3, CompileId(0, 0), (cause,)), 1)
+    (finding,) = [one for one in log.start(1).end().findings if one.code == "TC201"]
+    assert f"(was Act.RELU, then {plain})" in finding.why
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_a_step_that_is_compiled_by_itself_needs_no_other_place(
+    tmp_path: Path, by_itself: bool
+) -> None:
+    """A compiled function that calls it could call it outside."""
+    stack = (
+        ev.StackFrame(MODEL, 3, "train", "def train():"),
+        ev.StackFrame("/v/lib/python3.11/site-packages/torch/optim/optimizer.py", 9, "wrapper", ""),
+    )
+    log = Compiler(tmp_path)
+    if not by_itself:
+        log.say(ev.FrameStart(stack[:1]))
+    broke = ev.GraphBreak("TC116", "step()", "why", MODEL, 3, "train", fix=("call it outside",),
+                          stack=stack)  # fmt: skip
+    log.say(ev.FrameStart(stack), 0, 1).say(broke, 0, 1)
+    (finding,) = [one for one in log.end().findings if one.code == "TC116"]
+    assert finding.fix[0].startswith("nothing to do" if by_itself else "call it outside")

@@ -105,3 +105,16 @@ def test_a_number_that_is_a_key_of_a_dict_is_needed_itself(
     log = Compiler(tmp_path).start().say(again, 1).start(1).say(guards, 1)
     (finding,) = [one for one in log.end().findings if one.code == "TC201"]
     assert finding.fix[0].startswith(advised)
+
+
+@pytest.mark.parametrize(
+    ("condition", "plain"),
+    [
+        ("(((torch.sym_float(t)) / 1.0)) == 2.0", "(float(t) / 1.0) == 2.0"),
+        ("((a + b)) == 3", "(a + b) == 3"),
+        ("(a + b) * (c + d) == 3", "(a + b) * (c + d) == 3"),
+        ("1 <= t and t <= 5", "1 <= t and t <= 5"),
+    ],
+)
+def test_conditions_read_as_a_program_writes_them(condition: str, plain: str) -> None:
+    assert guardtext.tidied(condition) == plain

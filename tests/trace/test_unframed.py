@@ -171,6 +171,40 @@ def test_a_setting_that_a_hint_names_is_an_assignment_that_works(words: str, rem
     assert remedies_in(f"  Hint: {words}") == (remedy,)
 
 
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        # what the compiler does, then what to do
+        ("Some operations are not supported by torch.compile yet. Consider using torch.zeros.",
+         ("consider using torch.zeros",)),
+        ("If it is meant, try setting torch._dynamo.config.a = True. This is slower.",
+         ("if it is meant, try setting torch._dynamo.config.a = True",)),
+        # nothing to do
+        ("torch.compile may lose the result (e.g. `map()`) of a call. This happens to others too.",
+         ()),
+        # one sentence stays as it is
+        ("torch.compiler.set_stance(...) is for this", ("torch.compiler.set_stance(...) is for "
+                                                        "this",)),
+    ],
+)  # fmt: skip
+def test_of_a_hint_the_sentence_that_advises_something_is_kept(
+    words: str, remedy: tuple[str, ...]
+) -> None:
+    assert remedies_in(f"  Hint: {words}") == remedy
+
+
+def test_no_remedy_of_the_installed_torch_has_two_sentences() -> None:
+    found = find_spec("torch")
+    assert found is not None and found.origin is not None
+    rows = json.loads(
+        (Path(found.origin).parent / "_dynamo" / "graph_break_registry.json").read_text()
+    )
+    hints = [hint for found in rows.values() for row in found for hint in row["Hints"]]
+    named = [remedy for hint in hints for remedy in remedies_in(f"Hint: {hint}")]
+    assert len(named) > 20
+    assert [one for one in named if re.search(r"(?<!e\.g)(?<!i\.e)\. +[A-Z]", one)] == []
+
+
 def test_settings_that_hints_of_the_installed_torch_name_exist() -> None:
     found = find_spec("torch")
     assert found is not None and found.origin is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tc.trace.compiles import LIBRARY
-from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE, RANDOM_OUTSIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ def _row(ids: tuple[int, ...], pattern: str, code: str, title: str, why: str, *f
     return Advice(ids, re.compile(pattern), code, title, why, fix)
 
 
+#: what to do about a break in a loop
+OWN_BODY: Final = "move the body of the loop to a function of its own, so that only it breaks"
 ROWS: Final = (
     _row(
         (170, 35, 360, 34),
@@ -52,6 +54,14 @@ ROWS: Final = (
         "keep the value as a 0-d tensor: arithmetic, comparisons and torch.where accept it",
         "move the conversion out of the compiled function",
         "torch._dynamo.config.capture_scalar_outputs = True, if the number only feeds tensors",
+    ),
+    _row(
+        (55,),
+        r"Failed to convert args/kwargs to proxy",
+        "TC123",
+        "an argument of an operation cannot be put into the graph",
+        "a graph holds tensors, numbers and the like, and what is passed here is none of them",
+        "move the operation out of the compiled function, and pass in what it gives",
     ),
     _row(
         (36, 37, 246),
@@ -150,7 +160,7 @@ ROWS: Final = (
         "the graph would have to be left and entered again on each turn, so the function runs "
         "in Python",
         "fix the break in the loop's body",
-        "move the body of the loop to a function of its own, so that only it breaks",
+        OWN_BODY,
     ),
     _row(
         (64, 87, 90, 112, 4315, 81),
@@ -253,6 +263,10 @@ PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.M
 #: in the compiler's words
 INSTEAD: Final = (
     (
+        re.compile(r"Failed to convert args/kwargs to proxy[\s\S]*\(Generator\)"),
+        RANDOM_OUTSIDE,
+    ),
+    (
         re.compile(rf"builtin `[^`]*\b(?:{'|'.join(FROM_OUTSIDE)})\.[\w.]+`"),
         CALL_OUTSIDE,
     ),
@@ -283,6 +297,8 @@ OF_LIBRARY: Final = _row(
     "torch._dynamo.graph_break() in the library's code ends the graph by request",
     "move the call out of the compiled function",
 )
+#: the row of context managers, also for what a library does when the user's line enters one
+CONTEXT: Final = next(row for row in ROWS if row.code == "TC107")
 OTHER: Final = Advice(
     (),
     re.compile(r"(?!)"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
-from tc.trace.branches import fixes_at
+from tc.trace.branches import is_with_header
+from tc.trace.breakfixes import fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Note, own
 from tc.trace.findings.advice import (
+    CONTEXT,
     INSTEAD,
     OF_LIBRARY,
     OPTIMIZER_STEP,
@@ -19,6 +21,7 @@ from tc.trace.findings.advice import (
     advise,
     gb_id,
 )
+from tc.trace.findings.apart import functions_of, is_called
 from tc.trace.findings.codes import OTHER_BREAK, Code
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
@@ -54,7 +57,12 @@ def _codes() -> Iterator[Code]:
 def graph_breaks(facts: Facts) -> list[Event]:
     """Return each graph break of the run once."""
     compiles = list(all_compiles(facts.session))
-    found = [event for compiled in compiles for event in _of(compiled)]
+    known = functions_of(compiles)
+    found = [
+        replace(event, fix=_STEP_ALONE) if _is_step_itself(event, known) else event
+        for compiled in compiles
+        for event in _of(compiled)
+    ]
     spent = _spawned(found, compiles)
     passed, times = _between(found, facts.session)
     return [
@@ -174,13 +182,20 @@ def from_tc(compiled: Compile, note: Note) -> Event:
     if LIBRARY.search(where.file):
         theirs = Where(*compiled.own_place, function=compiled.alias or compiled.function)
         where = own(stack) or (theirs if not LIBRARY.search(theirs.file) else where)
+    code, reason = str(data.get("code") or OTHER_BREAK), title
+    why, fix = str(data.get("why") or ""), _texts(data.get("fix"))
+    if lacks:
+        title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(detail)
+    elif _enters(where, stack):
+        code, why, fix = CONTEXT.code, f"{CONTEXT.why}: {title}", CONTEXT.fix
+        reason = title = CONTEXT.title
     return Event(
-        code=str(data.get("code") or OTHER_BREAK),
-        title=f"{lacks} has no fake kernel" if lacks else title,
-        why=NO_FAKE if lacks else str(data.get("why") or ""),
-        fix=remedies_in(detail) if lacks else _texts(data.get("fix")),
+        code=code,
+        title=title,
+        why=why,
+        fix=fix,
         where=where,
-        reason=title,
+        reason=reason,
         compiled=compiled,
         place=note.place,
         time=note.time,
@@ -211,6 +226,9 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
+    if _enters(where, stack):
+        advice, fix, title = CONTEXT, CONTEXT.fix, CONTEXT.title
+        why = f"{CONTEXT.why}: {_sentence(reason)}"
     if advice in (OPTIMIZER_STEP, OF_LIBRARY):  # no hint of PyTorch's knows whose code it is
         fix = advice.fix
     if special := [say for pattern, say in INSTEAD if pattern.search(text)]:
@@ -234,6 +252,27 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         stack=tuple(stack),
         named=(stack[-1].file, stack[-1].function) if stack else None,
     )
+
+
+#: code that is compiled where the program compiles an optimizer's step
+_OPTIMIZERS: Final = re.compile(r"[/\\]torch[/\\](?:optim|_dynamo)[/\\]")
+_STEP_ALONE: Final = ("nothing to do: the step is what is compiled, as a graph of its own",)
+
+
+def _is_step_itself(event: Event, known: Set[tuple[str, str]]) -> bool:
+    """Whether the break is the one around an optimizer's step that the program compiles itself.
+
+    Args:
+        known: (file, function) of all that was compiled.
+    """
+    of_step = event.code == OPTIMIZER_STEP.code and _OPTIMIZERS.search(event.compiled.file)
+    return bool(of_step) and not is_called(event.compiled, known)
+
+
+def _enters(where: Where, stack: Sequence[Where]) -> bool:
+    """Whether the break is in a context manager of a library that the user's line enters."""
+    in_library = bool(stack) and LIBRARY.search(stack[-1].file) is not None
+    return in_library and is_with_header(where.file, where.line)
 
 
 def _reason(text: str) -> str:

@@ -15,7 +15,20 @@ _EMPTY: Final = re.compile(
     r"|double check that your code|seems like it should",
     re.IGNORECASE,
 )
-_MEANT: Final = re.compile(r"\bconfig\.(\w+)|\b(\w+)\(\)")
+#: between the sentences of a hint, and what a sentence that advises something says
+_SENTENCES: Final = re.compile(r"(?<=[\w)])(?<!e\.g)(?<!i\.e)\. +(?=\S)")
+_ADVISES: Final = re.compile(
+    r"(?:^|, )(?:use|try|consider|move|set|avoid|please|call|remove|register|make|ensure)\b",
+    re.IGNORECASE,
+)
+#: hints that say at length what a remedy of a few words says
+_IN_SHORT: Final = (
+    (
+        re.compile(r"making the code branchless"),
+        "compute both sides and choose: torch.where(condition, a, b)",
+    ),
+)
+_MEANT: Final = re.compile(r"\bconfig\.(\w+)|\b(\w+)\(\)|\btorch\.(cond|where)\b")
 _MOST: Final = 3
 #: why an operator without a fake kernel cannot be compiled
 NO_FAKE: Final = "the compiler cannot know the shape of its result without running it"
@@ -54,8 +67,24 @@ def remedies_in(text: str) -> tuple[str, ...]:
     found = [say(match) for pattern, say in _ROWS if (match := pattern.search(text))]
     hints = (" ".join(one["hint"].replace("`", "").split()) for one in _HINT.finditer(text))
     hints = (one for one in hints if _CONCRETE.search(one) and not _EMPTY.search(one))
-    found += [_plain(one) for one in hints][:_MOST]
+    found += [_plain(short) for one in hints if (short := _one_sentence(one))][:_MOST]
     return tuple(dict.fromkeys(found))
+
+
+def _one_sentence(hint: str) -> str:
+    """Return what a hint advises in one sentence; empty if none of its sentences advises anything.
+
+    The others say what the compiler does, or why.
+    """
+    for pattern, short in _IN_SHORT:
+        if pattern.search(hint):
+            return short
+    sentences = _SENTENCES.split(hint.rstrip(". "))
+    if len(sentences) == 1:
+        return hint
+    advising = [one for one in sentences if _ADVISES.search(one)]
+    concrete = [one for one in advising if _CONCRETE.search(one)]
+    return next(iter((*concrete, *advising)), "")
 
 
 def without_fake(text: str) -> str:
@@ -79,8 +108,8 @@ def first_of(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _means(text: str) -> set[str]:
-    """What a remedy sets, or which call it is about."""
-    return {setting or call for setting, call in _MEANT.findall(text)}
+    """What a remedy sets, or which call or function of torch's it is about."""
+    return {next(filter(None, groups)) for groups in _MEANT.findall(text)}
 
 
 #: settings that a hint names; some leave out the `config` that they are made in

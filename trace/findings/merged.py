@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tc.trace.findings.advice import OWN_BODY
 from tc.trace.findings.model import Event
 
 _REFUSED: Final = re.compile(r"Unsupported|GraphBreak")
+IN_LOOP: Final = ", in a loop; its callees are captured separately"  # tc's words
 _BEFORE_IT_RUNS: Final = "a graph break before it runs"  # tc's words
 _GIVEN_UP: Final = "TC109"
 _RAISES: Final = "TC131"  # as a skip: the break is all there is to say, and names the exception
@@ -69,7 +71,12 @@ def _with_breaks(
     for one in events:
         mine = of_compile.get(id(one.compiled), ())
         caused = one.code == _GIVEN_UP or (one.code == _FAILED and _REFUSED.search(one.title))
-        if mine and caused:
+        of_loop = [cause for cause in mine if one.reason == f"{cause.reason}{IN_LOOP}"]
+        if of_loop:  # as tc reports it: the reason has the title of the break
+            fixes = dict.fromkeys((*of_loop[-1].fix, OWN_BODY, *one.fix))
+            taken.add(id(one.compiled))
+            one = replace(one, fix=tuple(fixes), where=of_loop[-1].where, stack=of_loop[-1].stack)
+        elif mine and caused:
             cause = mine[-1]
             taken.add(id(one.compiled))
             fixes = dict.fromkeys((*cause.fix, *one.fix))
@@ -87,7 +94,8 @@ def _with_breaks(
 
 
 def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+    is_name = not text.partition(" ")[0].isalpha()
+    return text if is_name else text[:1].lower() + text[1:]
 
 
 def _with(one: Event, skip: Event | None, lost: float) -> Event:

@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tc.trace import guardtext
+from tc.trace.branches import with_argument_named
 from tc.trace.compiles import LIBRARY, Compile, own
+from tc.trace.findings.apart import functions_of, gave_up, is_apart, is_called
 from tc.trace.findings.changing import (
     NUMBERS,
     Input,
@@ -32,7 +34,6 @@ from tc.trace.ids import (
     UNREACHABLE,
     changed_apart,
     free_inputs,
-    plain_function,
 )
 from tc.trace.parsed import parse_json
 from tc.trace.places import file_name
@@ -207,7 +208,8 @@ def _with_items(cause: Cause, values: Mapping[str, str]) -> Cause:
     if any(one.startswith((f"list({name})", f"list({name}.values()")) for one in values):
         keys = f"{cause.old} keys" if cause.old.isdigit() else cause.old
         return replace(cause, source=f"list({name})", old=keys, kind="constant")
-    items = [value for one, value in values.items() if one.startswith(f"{name}[")]
+    an_item = re.compile(re.escape(name) + r"\[[^\].]*\]")
+    items = [value for one, value in values.items() if an_item.fullmatch(one)]
     if values and guardtext.A_TENSOR not in items:
         return replace(cause, of_tensors=False)
     return cause
@@ -253,14 +255,14 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
         told = str(row.get("kind"))
         if told == CONDITION:
             place = _place(row)
-            new = str(row.get("new", ""))
+            new, guard = str(row.get("new", "")), guardtext.tidied(guard)
             causes.append(Cause(source, guard, new, "shape", guard, False, *place))
             continue
         causes.append(
             Cause(
                 source=source,
-                old=str(row.get("old", "")).removeprefix("torch."),
-                new=str(row.get("new", "")).removeprefix("torch."),
+                old=_value(row.get("old", "")),
+                new=_value(row.get("new", "")),
                 kind=sort_of(source, told),
                 guard=guard,
                 now_dynamic=bool(row.get("now_dynamic")),
@@ -271,6 +273,14 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
     # What lies inside of an input that is another thing now cannot be reached: no cause by itself.
     plain = [cause for cause in causes if not cause.new.startswith(UNREACHABLE)]
     return tuple(plain or causes)
+
+
+_ENUM: Final = re.compile(r"^<([A-Za-z_]\w*(?:\.\w+)+): .*>$", re.DOTALL)
+
+
+def _value(raw: object) -> str:
+    """Return a value as a program writes it: `float32`, `Mode.FAST`."""
+    return _ENUM.sub(r"\1", str(raw)).removeprefix("torch.")
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, int]:
@@ -311,7 +321,8 @@ def recompiled(facts: Facts) -> list[Event]:
     shared, vain = _shared(found), in_vain(found)
     held, special = inputs_of(found, Kind.HELD) | static_sizes(found), inputs_of(found, Kind.ONE)
     many, holding, first = counting(found), _holding(found), first_values(found)
-    compiled_here = {(c.file, _last(c.original)) for c in all_compiles(facts.session)}
+    compiled_here = functions_of(all_compiles(facts.session))
+    in_python = functions_of(c for c in all_compiles(facts.session) if gave_up(c))
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
@@ -325,20 +336,19 @@ def recompiled(facts: Facts) -> list[Event]:
         named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
-        begins = one.compiled.file, one.compiled.line
-        called = _is_called(one.compiled, compiled_here)
+        called = is_called(one.compiled, compiled_here) or is_apart(one, lead, in_python)
         marked = marks(one, lead)
         if producer != "tc" and lead.kind == "shape":
             reason = f"branch on {lead.source}"
-        of_torch = _is_of_torch(one, lead)
         title, why, fix = remedy(
-            lead, producer, named_so, sizes, at, begins, called, marked, of_torch,
-            dicts_in(one.values),
+            _as_passed(one, lead), producer, named_so, sizes, at,
+            (one.compiled.file, one.compiled.line), called,
+            tuple((_named_argument(one, name), index) for name, index in marked),
+            _is_of_torch(one, lead), dicts_in(one.values),
         )  # fmt: skip
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
-        if of_input(one, lead) in many:
-            fix = _of_many_values(fix, lead)
+        fix = _of_many_values(fix, lead) if of_input(one, lead) in many else fix
         if of_input(one, lead) in special or not marked:  # to mark a size of 0 or 1 is an error
             fix = tuple(text for text in fix if recipe_of(text) is not MARK)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
@@ -381,6 +391,23 @@ def _holding(found: Sequence[Recompile]) -> dict[Input, tuple[str, int]]:
         for source, place in one.compiled.held.items():
             places.setdefault((lane, frame, guardtext.readable(source)), place)
     return places
+
+
+def _as_passed(one: Recompile, lead: Cause) -> Cause:
+    """Return a cause that names an argument of a wrapper as the user's call passes it."""
+    return replace(
+        lead, source=_named_argument(one, lead.source), old=_named_argument(one, lead.old)
+    )
+
+
+def _named_argument(one: Recompile, source: str) -> str:
+    file = one.compiled.file
+    if not LIBRARY.search(file) or _OPTIMIZERS.search(file):  # whose wrapper has itself there
+        return source
+    return with_argument_named(*one.compiled.own_place, source)
+
+
+_OPTIMIZERS: Final = re.compile(r"[/\\]torch[/\\]optim[/\\]")
 
 
 _IS_NUMBER: Final = re.compile(r" == \d+")
@@ -448,25 +475,6 @@ _TORCHS: Final = "torch.nn.modules."
 def _is_of_torch(one: Recompile, lead: Cause) -> bool:
     """Whether an input is an attribute of a module of torch's, whose code reads it as it is."""
     return one.values.get(f"type({lead.source.rpartition('.')[0]})", "").startswith(_TORCHS)
-
-
-def _is_called(compiled: Compile, known: Set[tuple[str, str]]) -> bool:
-    """Whether a compile is of library code that a function which is compiled as well calls.
-
-    It then is a frame of its own because its caller runs in Python at that call.
-
-    Args:
-        known: (file, function) of all that was compiled.
-    """
-    if not LIBRARY.search(compiled.file):
-        return False
-    callers = {(one.file, _last(plain_function(one.name))) for one in compiled.frames}
-    return any(one in known and not LIBRARY.search(one[0]) for one in callers)
-
-
-def _last(function: str) -> str:
-    """The name of a function without those of what it stands in."""
-    return function.rpartition(".")[2]
 
 
 def _at_one_place(events: list[Event]) -> list[Event]:
@@ -547,7 +555,8 @@ def _where(one: Recompile, data: Any, lead: Cause) -> Where:
     text = next((text for of, text in one.reasons if of == one.of), "")
     comment = COMMENT.search(text.partition("\n")[0])
     code = _LINE_IN.match(comment["comment"]) if comment else None
-    if code and file_name(code["file"]) == file_name(compiled.file):
+    users = LIBRARY.search(compiled.own_place[0]) or not LIBRARY.search(compiled.file)
+    if code and users and file_name(code["file"]) == file_name(compiled.file):
         return Where(compiled.file, int(code["line"]), function=compiled.function,
                      source=code["code"].strip())  # fmt: skip
     return Where(*compiled.own_place, function=function)

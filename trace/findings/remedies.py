@@ -9,6 +9,7 @@ from typing import Final
 from tc.trace.branches import (
     containers_of_key,
     is_appended_to,
+    is_filled,
     is_looped_over,
     is_made_before_break,
     is_read,
@@ -61,7 +62,7 @@ def remedy(
     if subject.kind in _NUMBERS and dicts & containers_of_key(*at, subject.name):
         subject = replace(subject, kind=Kind.HELD_NUMBER)
     subject = replace(subject, kind=_by_use(subject, cause, at, of_torch))
-    if called and subject.place is not Place.PROCESS:
+    if called and subject.place is not Place.PROCESS and subject.kind is not Kind.LEARNING_RATE:
         subject = replace(subject, kind=Kind.CALLED)
     subject = replace(subject, marked=marked)
     made = is_made_before_break(function, *begins, subject.name) or (
@@ -70,8 +71,13 @@ def remedy(
         and is_used_as_index(*begins, subject.name)
     )
     title, why = _ROWS[subject.kind](subject, cause)
-    if subject.kind is Kind.GROWS and len(together) > 1:
-        title = f"{grouped(together)} grow together"
+    named = [
+        one
+        for one in together
+        if subject_about(Cause(one, "", "", "size")).kind is not Kind.HANDED_ON
+    ]
+    if subject.kind is Kind.GROWS and len(named) > 1:
+        title = f"{grouped(named)} grow together"
     return title, why, advice(subject, producer, made)
 
 
@@ -95,6 +101,8 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.INDEXED
     if kind in (Kind.LENGTH, Kind.COUNT) and is_appended_to(*at, name):
         return Kind.APPENDED
+    if kind in (Kind.LENGTH, Kind.COUNT, Kind.KEYS) and is_filled(*at, name):
+        return Kind.FILLED
     if kind is Kind.CONDITION and is_read(*at) and not is_tested(*at, name):
         return Kind.IMPLIED
     return kind
@@ -239,8 +247,8 @@ def _range(subject: Subject, cause: Cause) -> tuple[str, str]:
 def _called(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source} changes",
-        f"library code is compiled by itself where its caller runs in Python, once for each of its "
-        f"users that differ{_change(cause)}",
+        f"code whose caller runs in Python is compiled by itself, once for each of its users that "
+        f"differ{_change(cause)}",
     )
 
 
@@ -295,6 +303,29 @@ def _appended(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source} grows",
         "the code appends to it: each call leaves a longer list, and each length is its own graph",
+    )
+
+
+def _rate(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        "the learning rate is a constant in the graph",
+        "the optimizer has it as a Python number, whose value is built into the compiled "
+        f"step{_change(cause)}",
+    )
+
+
+def _filled(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{subject.name} gets new keys",
+        "the code adds to it, and each set of keys is its own graph",
+    )
+
+
+def _keys(subject: Subject, cause: Cause) -> tuple[str, str]:
+    listed = cause.source == f"list({subject.name})"
+    return (
+        f"the keys of {subject.name} change" if listed else f"{cause.source} changes",
+        f"a dict is compiled for the keys that it has{_change(cause)}",
     )
 
 
@@ -359,7 +390,8 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
     Kind.INDEXES: _constant, Kind.INDEXED: _constant, Kind.NO_TENSOR: _none, Kind.COUNT: _length,
     Kind.GONE: _none, Kind.RANGE: _range, Kind.CALLED: _called,
-    Kind.LENGTH: _length, Kind.KEYS: _type, Kind.TYPE: _type, Kind.STRUCTURE: _type,
+    Kind.LENGTH: _length, Kind.KEYS: _keys, Kind.FILLED: _filled, Kind.LEARNING_RATE: _rate,
+     Kind.TYPE: _type, Kind.STRUCTURE: _type,
     Kind.OBJECT: _type, Kind.HOOKS: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.BACKEND: _global,
     Kind.STATE: _global,

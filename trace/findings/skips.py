@@ -19,6 +19,7 @@ _RAISES: Final = "TC131"
 _LITTLE: Final = "nothing to do if it computes little: it runs as it does without the compiler"
 #: words of a reason -> what to do about a function, or a graph, that runs in Python
 _SKIPPED: Final = (
+    ("<genexpr> is a generator", ("write a list in place of the generator expression",)),
     ("generator", ("build a list in place of yielding",)),
     ("coroutine", ("compile the functions that it calls",)),
 )
@@ -193,7 +194,10 @@ def _given_up(compiled: Compile, failure: Failure) -> Event:
         why = f"{advise(gb_id(failure.reason), failure.reason)[1]}: {cause.why}"
     else:
         title = "it breaks where it cannot be entered again"
-        why = "the break is inside a try or with block, say, and the rest cannot be compiled apart"
+        why = (
+            "the break is inside a block (try, with, a generator expression), and the rest cannot "
+            "be compiled apart"
+        )
         fix = ("fix the break at this line", "move what breaks out of the block")
     return Event(
         code=row.code,

@@ -328,7 +328,10 @@ def _unless(handled: Callable[..., Value | None], function: Any) -> Handler:
 
 
 def _with_tensor_factor(t: Interpreter, args: Args, kwargs: Kwargs, name: str) -> Value | None:
-    if not isinstance(kwargs.get("value"), TensorValue) or not args or "out" in kwargs:
+    factor = kwargs.get("value", kwargs.get("alpha"))
+    if not isinstance(factor, TensorValue):
+        return None
+    if not args or "out" in kwargs:
         return None
     return args[0].method(t, name, args[1:], kwargs)
 
@@ -352,6 +355,8 @@ for _function, _handled in (
     (torch._foreach_addcmul_, numbers.each_scaled("addcmul_")),
     (torch.addcmul, functools.partial(_with_tensor_factor, name="addcmul")),
     (torch.addcdiv, functools.partial(_with_tensor_factor, name="addcdiv")),
+    (torch.add, functools.partial(_with_tensor_factor, name="add")),
+    (torch.sub, functools.partial(_with_tensor_factor, name="sub")),
 ):
     handles(_function)(_unless(_handled, _function))
 

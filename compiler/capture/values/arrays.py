@@ -295,7 +295,7 @@ class NumpyFunctionValue(Value):
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if self.name.startswith("random."):
-            self.cannot(breaks.BUILTIN_CALL, f"numpy.{self.name}()")
+            self.cannot(breaks.of_call(f"numpy.{self.name}"), f"numpy.{self.name}()")
         operands = (*args, *kwargs.values())
         if self.name in ON_TYPES and all(one.is_constant() for one in operands):
             plain = t.python.concrete_list(args)

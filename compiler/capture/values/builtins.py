@@ -7,7 +7,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.resume_functions import INNER, STACK_PREFIX
@@ -88,6 +88,10 @@ def builtin(*functions: Any) -> Callable[[Handler], Handler]:
     return register
 
 
+#: home of the records that pybind11 binds its functions to, which their qualified names begin with
+_PYBIND: Final = "pybind11_builtins"
+
+
 class BuiltinValue(KnownObject):
     """A function implemented in C."""
 
@@ -96,6 +100,8 @@ class BuiltinValue(KnownObject):
     def describe(self) -> str:
         module = getattr(self.obj, "__module__", None) or ""
         name = getattr(self.obj, "__qualname__", getattr(self.obj, "__name__", repr(self.obj)))
+        if type(getattr(self.obj, "__self__", None)).__module__ == _PYBIND:
+            name = self.obj.__name__
         return f"{module}.{name}".removeprefix("builtins.").lstrip(".")
 
     def truth(self, t: Interpreter) -> bool:

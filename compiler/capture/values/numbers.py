@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
@@ -95,6 +95,40 @@ def _scaled(name: str, combine: Any) -> Any:
         return t.output.call_torch(added, [tensor, product], {}, method=True)
 
     return handler
+
+
+def _with_alpha(name: str) -> Any:
+    """Return the handler of ``add`` and its like, whose ``alpha`` may be a tensor of no dimension.
+
+    Eager reads the number in it; so it does where torch would refuse the arguments.
+    """
+
+    def handler(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+        named = dict(kwargs)
+        alpha = named.pop("alpha", None)
+        others = [*args, *named.values()]
+        is_one = len(others) == 1
+        if is_one and _is_real(others[0]) and _is_factor(alpha):
+            others = [t.output.call_torch(torch.mul, [*others, alpha], {})]
+            kwargs = {}
+            args = others
+        return t.output.call_torch(name, [tensor, *args], kwargs, method=True)
+
+    return handler
+
+
+def _is_factor(value: Value | None) -> TypeGuard[TensorValue]:
+    """Whether torch takes a value as a number though it is a tensor."""
+    if not isinstance(value, TensorValue):
+        return False
+    example = value.example
+    if example.dim() or example.requires_grad:
+        return False
+    return example.dtype.is_floating_point or example.dtype in INTEGERS
+
+
+def _is_real(value: Value) -> bool:
+    return isinstance(value, TensorValue) and value.example.dtype.is_floating_point
 
 
 def each_lerp(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
@@ -293,3 +327,5 @@ METHODS["new_tensor"] = _new_tensor
 for _name, _combine in (("addcmul", torch.mul), ("addcdiv", torch.div)):
     METHODS[_name] = _scaled(_name, _combine)
     METHODS[f"{_name}_"] = _scaled(f"{_name}_", _combine)
+for _name in ("add", "add_", "sub", "sub_"):
+    METHODS[_name] = _with_alpha(_name)

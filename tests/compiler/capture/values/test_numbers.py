@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import tc
+from tc import trace
 
 
 def check(fn, *args, fullgraph=True, **options):
@@ -117,6 +118,15 @@ def test_a_condition_on_an_unknown_size_is_the_users_error():
         check(f, torch.tensor(3), fullgraph=False)
 
 
+def test_an_assumption_on_a_number_of_several_steps_is_checked():
+    def f(t, mean):
+        mean = 0.9 * mean + 0.1 * t.square().mean().item()
+        return t / (mean + 1e-3) ** 0.5, mean
+
+    with tc.config.patch(capture_scalar_outputs=True):
+        check(f, x(), 0.1)
+
+
 # -- tensors in the place of numbers -------------------------------------------------------------
 @pytest.mark.parametrize("name", ["addcmul", "addcdiv", "addcmul_", "addcdiv_"])
 @pytest.mark.parametrize("factor", [torch.tensor(0.3), 2, None], ids=["tensor", "number", "none"])
@@ -133,6 +143,57 @@ def test_factors(name, factor):
     check(method, *args)
     if not name.endswith("_"):
         check(function, *args)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "add_", "sub_"])
+@pytest.mark.parametrize("alpha", [torch.tensor(-0.3), torch.tensor(2), 0.5], ids=str)
+def test_alpha(name, alpha):
+    check(lambda a, b, n: getattr(a, name)(b, alpha=n), x(), x() + 3, alpha)
+    check(lambda a, b, n: getattr(a, name)(other=b, alpha=n), x(), x() + 3, alpha)
+    if not name.endswith("_"):
+        check(lambda a, b, n: getattr(torch, name)(a, b, alpha=n), x(), x() + 3, alpha)
+
+
+@pytest.mark.parametrize(
+    ("other", "alpha"),
+    [
+        (torch.arange(4), torch.tensor(0.5)),  # no float for integers
+        (torch.ones(4), torch.tensor([0.5])),  # no number
+        (torch.ones(4), torch.tensor(0.5, requires_grad=True)),
+    ],
+)
+def test_an_alpha_that_torch_refuses(other, alpha):
+    def f(a, b, n):
+        return a.add(b, alpha=n)
+
+    try:
+        f(torch.arange(4), other, alpha)
+    except (RuntimeError, TypeError) as error:
+        with pytest.raises(type(error)):
+            tc.compile(f)(torch.arange(4), other, alpha)
+    else:
+        check(f, torch.arange(4), other, alpha, fullgraph=False)
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop])
+def test_a_learning_rate_that_is_a_tensor_breaks_no_graph(make):
+    def steps(compiled):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 2)
+        opt = make(net.parameters(), lr=torch.tensor(0.1))
+        step = tc.compile(opt.step) if compiled else opt.step
+        for n in range(3):
+            net(torch.ones(2, 3) + n).square().sum().backward()
+            step()
+            opt.param_groups[0]["lr"].fill_(0.1 / (n + 2))
+        return [p.detach() for p in net.parameters()]
+
+    expected = steps(False)
+    with trace.capture_events() as events:
+        found = steps(True)
+    torch.testing.assert_close(found, expected)
+    assert {one.code for one in events.of(trace.GraphBreak)} <= {"TC116"}
+    assert not events.of(trace.Recompile)
 
 
 def test_foreach_with_a_tensor_for_a_number():

@@ -1,0 +1,67 @@
+"""The ways out of a graph break that its line leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tc.trace.breakfixes import fixes_at
+from tc.trace.words import CALL_OUTSIDE, RANDOM_OUTSIDE
+
+OUT = "move the conversion out of the compiled function"
+OF_NUMBERS = ("keep the value as a tensor", "tc.config.capture_scalar_outputs = True", OUT)
+OF_SIZES = ("use a masked form with a fixed shape (torch.where, a multiplied mask)", "a setting")
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("TC102", "if np.random.rand() < self.epsilon:"),
+        ("TC110", "if numpy.random.uniform() < 0.5:"),
+        ("TC101", "n = np.random.randint(3, size=2)[0]"),
+    ],
+)
+def test_random_arrays_are_made_outside(code: str, line: str) -> None:
+    assert fixes_at(code, "", 0, line, OF_NUMBERS) == (CALL_OUTSIDE,)
+    assert fixes_at(code, "", 0, line.replace("random", "linalg"), OF_NUMBERS) == OF_NUMBERS
+
+
+def test_numbers_of_a_generator_are_made_outside() -> None:
+    title = "call of randn with generator (torch._C.Generator) as an argument is not supported"
+    known = ("move the call out of the compiled function",)
+    assert fixes_at("TC120", "", 0, "x = f(y)", known, title) == (RANDOM_OUTSIDE,)
+    assert fixes_at("TC120", "", 0, "x = f(y)", known, "call of f is not supported") == known
+
+
+@pytest.mark.parametrize(
+    ("line", "way"),
+    [
+        ("degree = torch.bincount(target, minlength=n)", "index_add"),
+        ("x = x.repeat_interleave(counts, 0)", "output_size="),
+        ("names = torch.unique(kinds)", "move the call out"),
+        ("kept = x[mask]", "a masked form"),
+    ],
+)
+def test_an_operator_whose_size_depends_on_data_has_its_own_way_out(line: str, way: str) -> None:
+    found = fixes_at("TC102", "", 0, line, OF_SIZES)
+    assert way in found[0] and found[1:] == OF_SIZES[1:]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_text"),
+    [
+        ('print("norm", f"{norm.item():.2f}")', True),
+        ("log.info('norm %s', norm.item())", True),
+        ("text = f'{float(norm):.2f}'", True),
+        ("y = y * norm.item()", False),
+        ("print(norm.item()), seen.append(norm.item())", False),
+    ],
+)
+def test_a_number_that_is_only_written_has_to_be_a_number(
+    tmp_path: Path, line: str, is_text: bool
+) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(x, y):\n    norm = x.norm()\n    {line}\n    return y\n")
+    found = fixes_at("TC101", str(file), 3, "", OF_NUMBERS)
+    assert found == ((OUT,) if is_text else OF_NUMBERS)

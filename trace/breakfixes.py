@@ -1,0 +1,171 @@
+"""A graph break goes in; the ways out of it that its line leaves come out.
+
+The row of a break knows what the compiler met there; which of its ways out can be taken depends on
+what the program does with the value, and on which function it calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tc.trace.branches import (
+    READING,
+    TELLING,
+    Does,
+    called_name,
+    function_at,
+    reads,
+    text_of,
+    what_it_does,
+)
+from tc.trace.words import CALL_OUTSIDE, RANDOM_OUTSIDE
+
+_OUTSIDE: Final = (
+    "return the condition with the results, and act on it after the call, outside of the compiled "
+    "function"
+)
+#: codes of breaks at which a value of a tensor is asked for
+ASKING: Final = ("TC101", "TC110")
+#: what to do about a branch on tensor data, best first; where it chooses between values, the ways
+#: out of the break's own row
+FIXES: Final[dict[Does, tuple[str, ...]]] = {
+    Does.TELLS: (
+        _OUTSIDE,
+        "if only eager runs need it: if not torch.compiler.is_compiling() and …",
+    ),
+    Does.COLLECTS: (_OUTSIDE,),
+    Does.RAISES: (
+        "torch._assert_async(condition that has to hold), which is part of the graph",
+        _OUTSIDE,
+    ),
+    Does.CATCHES: (
+        "compute both results and choose: torch.where(condition, a, b), if they have one shape",
+        "raise and catch outside of the compiled function, which returns the condition with the "
+        "results",
+    ),
+    Does.LOOPS: (
+        "a fixed number of turns, with torch.where(done, old, new) for what is done already",
+        "loop outside of the compiled function, which does one turn",
+    ),
+    Does.LEAVES: (
+        _OUTSIDE,
+        "compute both results and choose: torch.where(condition, a, b), if they have one shape",
+    ),
+}
+
+
+#: ways out that are no use where the number is asked for to go one way or the other
+_OF_NUMBERS: Final = "capture_scalar_outputs"
+#: where numbers are read out of what has a size of its own, the setting for sizes is an error
+_NEEDS_NUMBERS: Final = re.compile(r"\.(?:tolist|item)\(\)")
+_SHAPES_ALONE: Final = "torch._dynamo.config.capture_dynamic_output_shape_ops"
+_AS_TENSOR: Final = "keep the value as a"
+_OF_LOGS: Final = "for print and loggers"
+_TELLS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
+_OF_ASSERTIONS: Final = "for an assertion"
+
+
+_RAISING: Final = re.compile(r"\b(?:raise|assert)\b")
+_RAISES_ELSEWHERE: Final = (
+    "if this line raises nothing without the compiler, the tracer cannot follow it: move it out of "
+    "the compiled function"
+)
+_GENERATOR: Final = "torch._C.Generator"
+#: functions of NumPy whose results are tensors while code is traced, and differ from call to call
+_RANDOM_ARRAYS: Final = re.compile(r"\b(?:np|numpy)\.random\.")
+_OF_DATA: Final = (*ASKING, "TC102", "TC112")
+#: what to do about operators whose results have a size that depends on data, by their names; rows
+#: of breaks know of masks
+_SIZED: Final = (
+    (
+        re.compile(r"\bbincount\b"),
+        "count into a tensor of fixed size: torch.zeros(n, dtype=torch.long).index_add(0, index, "
+        "torch.ones_like(index))",
+    ),
+    (
+        re.compile(r"\brepeat_interleave\b"),
+        "pass output_size=..., the size of the result, which then needs no data",
+    ),
+    (re.compile(r"\bunique(?:_consecutive)?\b"), "move the call out of the compiled function"),
+)
+_OF_MASKS: Final = re.compile(r"^use a (?:form of fixed shape|masked form)")
+
+
+def fixes_at(
+    code: str, file: str, line: int, source: str, known: Sequence[str], title: str = ""
+) -> tuple[str, ...]:
+    """Return the ways out of a graph break.
+
+    Args:
+        code: of its cause.
+        source: the line as the trace has it, to know whether the file is still the same.
+        known: those for the cause, whatever is done with the answer.
+        title: what the break is, where it names the function that was called.
+    """
+    if code == "TC104" and title and not _TELLS.search(title):
+        known = tuple(one for one in known if not one.startswith(_OF_LOGS))
+    if _GENERATOR in title:
+        return (RANDOM_OUTSIDE,)
+    if code == "TC131" and source.strip() and not _RAISING.search(source):
+        return (_RAISES_ELSEWHERE, *known)
+    text = source.strip() or text_of(file, line)
+    if code in _OF_DATA and _RANDOM_ARRAYS.search(text):
+        return (CALL_OUTSIDE,)
+    if code == "TC102":
+        return _fixes_of_sizes(text, title, known)
+    if code == "TC101" and (_is_position(file, line) or _is_text(file, line)):
+        return tuple(
+            one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one
+        )
+    numbers = code == "TC101"
+    does = what_it_does(file, line, source, numbers) if code in ASKING else None
+    if does is None:
+        return tuple(known)
+    useless = _OF_NUMBERS, _OF_ASSERTIONS
+    return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in useless))
+
+
+def _fixes_of_sizes(text: str, title: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the ways out of an operator whose result has a size that depends on data."""
+    if _NEEDS_NUMBERS.search(text):
+        known = [one for one in known if not one.startswith(_SHAPES_ALONE)]
+    special = next((say for pattern, say in _SIZED if pattern.search(f"{text} {title}")), "")
+    return tuple(special if special and _OF_MASKS.match(one) else one for one in known)
+
+
+def _is_position(file: str, line: int) -> bool:
+    """Whether a number that a line reads out of a tensor is an index, or the bound of a slice."""
+    function = function_at(file, line)
+    if function is None:
+        return False
+    nodes = list(ast.walk(function))
+    names = {
+        target.id
+        for one in nodes
+        if isinstance(one, ast.Assign) and one.lineno <= line <= (one.end_lineno or line)
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
+    return any(reads(part, tuple(names)) for part in slices)
+
+
+def _is_text(file: str, line: int) -> bool:
+    """Whether the numbers that a line reads out of tensors are only written somewhere, as text."""
+    function = function_at(file, line)
+    found = list(_readings(function, line)) if function is not None else []
+    return bool(found) and all(found)
+
+
+def _readings(node: ast.AST, line: int, in_text: bool = False) -> Iterator[bool]:
+    """Yield of each number that is read at a line whether it becomes text."""
+    in_text = in_text or isinstance(node, ast.FormattedValue)
+    if isinstance(node, ast.Call):
+        in_text = in_text or called_name(node) in TELLING
+        if called_name(node) in READING and node.lineno <= line <= (node.end_lineno or line):
+            yield in_text
+    for child in ast.iter_child_nodes(node):
+        yield from _readings(child, line, in_text)

@@ -1,0 +1,56 @@
+"""Code that is compiled by itself, because its caller runs in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from tc.trace.compiles import LIBRARY, Compile
+from tc.trace.findings.merged import IN_LOOP
+from tc.trace.findings.model import Cause, Recompile
+from tc.trace.findings.remedies import subject_about
+from tc.trace.ids import plain_function
+from tc.trace.recipes import Kind, Place
+
+
+def functions_of(compiles: Iterable[Compile]) -> set[tuple[str, str]]:
+    """Return (file, function) of all that was compiled."""
+    return {(one.file, last_name(one.original)) for one in compiles}
+
+
+def is_called(compiled: Compile, known: Set[tuple[str, str]]) -> bool:
+    """Whether a compile is of library code that a function which is compiled as well calls.
+
+    It then is a frame of its own because its caller runs in Python at that call.
+
+    Args:
+        known: (file, function) of all that was compiled.
+    """
+    if not LIBRARY.search(compiled.file):
+        return False
+    callers = {(one.file, last_name(plain_function(one.name))) for one in compiled.frames}
+    return any(one in known and not LIBRARY.search(one[0]) for one in callers)
+
+
+def is_apart(one: Recompile, lead: Cause, in_python: Set[tuple[str, str]]) -> bool:
+    """Whether an attribute of a module differs because its caller, which runs in Python, has many.
+
+    A caller that is captured has the attributes of each of its modules in its graph.
+
+    Args:
+        in_python: (file, function) of what was given up because of a graph break.
+    """
+    callers = {(frame.file, last_name(plain_function(frame.name))) for frame in one.compiled.frames}
+    subject = subject_about(lead, one.compiled.alias or one.compiled.function)
+    is_setting = subject.kind in (Kind.STRING, Kind.CONSTANT, Kind.OBJECT)
+    return is_setting and subject.place is Place.MODULE and bool(callers & in_python)
+
+
+def gave_up(compiled: Compile) -> bool:
+    """Whether a function runs in Python because of a graph break, its callees apart."""
+    skips = (str(note.data.get("reason") or "") for note in compiled.noted("tc_frame_skipped"))
+    return compiled.given_up is not None or any(one.endswith(IN_LOOP) for one in skips)
+
+
+def last_name(function: str) -> str:
+    """The name of a function without those of what it stands in."""
+    return function.rpartition(".")[2]
