@@ -69,7 +69,7 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
          Place.ITEM),
         ("t", "(float(t) / 2.0) == 1.5", "2", "shape", "", Kind.HELD_NUMBER, Place.LOCAL),
         ("a value from before the break[0].shape[1]", "7", "8", "size", "", Kind.HANDED_ON,
-         Place.LOCAL),
+         Place.FIELD),
         ("mode", "'a'", "'b'", "constant", "", Kind.STRING, Place.LOCAL),
         ("n", "2", "-3", "constant", "", Kind.NUMBER, Place.LOCAL),
         ("lr", "0.1", "1e-05", "constant", "", Kind.NUMBER, Place.LOCAL),
