@@ -12,7 +12,7 @@ from torch import fx
 from torch.utils._sympy.functions import Identity
 
 from tc.compiler.aot.artifact import Fallback
-from tc.compiler.core.symbolic import SYMBOLIC, Symbolic, hint
+from tc.compiler.core.symbolic import MATH, SYMBOLIC, Symbolic, hint
 from tc.compiler.core.table import Table
 
 # Class of a sympy expression -> the function of Python that computes it from its arguments.
@@ -49,7 +49,8 @@ def _fill() -> None:
         "Not": torch.sym_not,
         "And": operator.and_,
         "Or": operator.or_,
-        "OpaqueUnaryFn_sqrt": torch._sym_sqrt,  # type: ignore[attr-defined]
+        "RoundToInt": round,
+        **{f"OpaqueUnaryFn_{plain.__name__}": function for plain, function in MATH.items()},
     }
     for name, function in rows.items():
         OPERATORS.add(name, function)

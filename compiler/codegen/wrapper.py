@@ -144,7 +144,7 @@ class Wrapper:
         results = ", ".join(self.result(item) for item in self.plan.outputs)
         self.emit(f"return ({results}{',' if len(self.plan.outputs) == 1 else ''})")
         body = "\n".join(f"    {line}" for line in self.lines)
-        needed = [name for name in ("math", "operator") if f"{name}." in body]
+        needed = [name for name in ("builtins", "math", "operator") if f"{name}." in body]
         head = "".join(f"import {name}\n" for name in needed)
         head += f"\n{REINTERPRET}" if "window(" in body or self.uses_pinned else ""
         head += f"\n{WRITTEN}" if "written((" in body else ""

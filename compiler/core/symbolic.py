@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,13 @@ from torch.utils._sympy.functions import Identity, ToFloat
 Symbolic = torch.SymInt | torch.SymFloat | torch.SymBool
 #: their classes, for `isinstance`
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+_NAMES = ("sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "log2")
+#: functions of `math` -> what does their work on symbolic numbers
+MATH: dict[Any, Callable[[Any], Any]] = {
+    **{getattr(math, name): getattr(torch, f"_sym_{name}") for name in _NAMES},
+    **{function: function for function in (math.floor, math.ceil, math.trunc)},
+}
 
 
 def hint(number: Any) -> Any:

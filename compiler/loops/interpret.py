@@ -7,6 +7,7 @@ shares nothing with the code generators. `schedule/interpret.py` runs plans with
 
 from __future__ import annotations
 
+import builtins
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -42,6 +43,7 @@ Env = dict[str, Any]
 
 NAMES = {
     "aten": torch.ops.aten,
+    "builtins": builtins,
     "torch": torch,
     "math": math,
     "operator": operator,

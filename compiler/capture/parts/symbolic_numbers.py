@@ -20,7 +20,7 @@ from tc.compiler.capture.values.base import Args, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.conversions import symbolic_float
 from tc.compiler.capture.values.tensor import SymValue
-from tc.compiler.core.symbolic import hint
+from tc.compiler.core.symbolic import MATH, hint
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -69,14 +69,15 @@ ACCEPTED: dict[Any, Accepts] = {
     **dict.fromkeys(INTEGERS_ONLY, _added),
     **dict.fromkeys((torch.sym_max, torch.sym_min), _added),
     symbolic_float: _added,
-    torch.sym_sqrt: _added,
+    round: _added,
+    **dict.fromkeys(MATH.values(), _added),
 }
 #: functions of torch -> those of Python that they do the work of
 OF_PYTHON: dict[Any, Any] = {
     torch.sym_max: max,
     torch.sym_min: min,
     symbolic_float: float,
-    torch.sym_sqrt: math.sqrt,
+    **{symbolic: plain for plain, symbolic in MATH.items()},
 }
 #: the integers below have each a float of their own
 EXACT_BITS = 53

@@ -35,8 +35,9 @@ from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.super_calls import SuperValue
-from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.capture.values.tuple_objects import tuple_of
+from tc.compiler.core.symbolic import MATH
 from tc.compiler.core.table import Table
 
 if TYPE_CHECKING:
@@ -150,6 +151,9 @@ class BuiltinValue(KnownObject):
         self.cannot(breaks.of_call(self.describe()), f"{self.describe()}()")
 
     def _fold(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        symbolic = MATH.get(self.obj)
+        if symbolic is not None and len(args) == 1 and isinstance(args[0], SymValue):
+            return t.output.call_torch(symbolic, args, {})
         if any(isinstance(a, TensorValue) for a in args):
             self.cannot(breaks.TENSOR_ITEM, "Tensor.__float__()")
         plain = t.python.concrete_list(args)

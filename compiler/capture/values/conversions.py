@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue
@@ -40,8 +39,7 @@ def _number(kind: type) -> Handler:
         if isinstance(value, SymValue):
             if value.python_type() is kind:
                 return value
-            if kind is float:
-                return t.output.call_torch(symbolic_float, [value], {})
+            return t.output.call_torch(symbolic_float if kind is float else math.trunc, [value], {})
         if isinstance(value, ObjectValue):
             names = (f"__{kind.__name__}__", "__index__", *["__trunc__"] * (kind is int))
             name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), names[0])
@@ -79,15 +77,6 @@ def _text(function: Callable[[Any], str]) -> Handler:
 
 for _converter in (str, repr, ascii):
     BUILTINS.add(id(_converter), _text(_converter))
-
-
-@builtin(math.sqrt)
-def _sqrt(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], SymValue):
-        return t.output.call_torch(torch.sym_sqrt, list(args), {})
-    if isinstance(args[0], TensorValue):
-        args[0].cannot(breaks.TENSOR_ITEM, "Tensor.__float__()")
-    return t.python.folded(math.sqrt, t.python.concrete(args[0]))
 
 
 @builtin(math.prod)
@@ -134,6 +123,8 @@ def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         t.python.raise_(TypeError, f"type {name} doesn't define __round__ method")
     if args[0].own_special("__round__") is not None:
         return args[0].method(t, "__round__", args[1:], kwargs)
+    if isinstance(args[0], SymValue) and len(args) == 1 and not kwargs:
+        return t.output.call_torch(round, list(args), {})
     return t.python.folded(round, *t.python.concrete_list(args))
 
 

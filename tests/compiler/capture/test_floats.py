@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import random
 
 import pytest
 import torch
@@ -67,6 +69,26 @@ def in_place(x, s):
     return y
 
 
+@program
+def functions(x, s):
+    return x * math.sin(s), x + math.atan(s) * math.tanh(s), x - math.cosh(s)
+
+
+@program
+def functions_with_domains(x, s):
+    return x * math.log2(s), x * math.asin(s / 4)
+
+
+@program
+def whole_numbers(x, s):
+    return x * int(s), x + math.floor(s) * math.ceil(s), x - round(s) + math.trunc(s * 1.15)
+
+
+@program
+def sizes_of_it(x, s):
+    return torch.full((abs(int(s * 3)) + 1,), s), x[: math.ceil(abs(s))]
+
+
 def outcome(fn, x, s):
     try:
         return fn(x, s)
@@ -84,6 +106,9 @@ def test_values_are_eagers(name, backend):
     x = torch.linspace(-1.5, 2, 4)
     for s in VALUES:
         got, want = outcome(compiled, x, s), outcome(fn, x, s)
+        if isinstance(want, type):  # of an error
+            assert got is want, s
+            continue
         torch.testing.assert_close(got, want, equal_nan=True)
         flat = got if isinstance(got, tuple) else (got,)
         assert [type(v) for v in flat] == [type(v) for v in (want if len(flat) > 1 else (want,))]
@@ -183,3 +208,63 @@ def test_one_kernel_takes_any_number_of_floats(count):
     for start in (0.5, 1.25):
         numbers = [start + place for place in range(count)]
         assert torch.equal(compiled(torch.ones(1), numbers), table(torch.ones(1), numbers))
+
+
+# -- drawn arithmetic that ends in whole numbers -------------------------------------------------
+STEPS = ("{} * {}", "{} / {}", "{} + {}", "{} - {}", "{1} - {0}", "{1} / {0}", "math.sqrt(abs({}))",
+         "abs({} * {}) ** 0.5", "math.atan({}) * {}", "max({}, {})", "-(-{})")  # fmt: skip
+ENDS = ("int", "math.floor", "math.ceil", "round", "math.trunc")
+#: such as are not what they are written as, and lead to numbers beside whole ones
+CONSTANTS = ("0.1", "0.3", "1.15", "3", "0.5", "100", "7", "2.675", "1e-3", "49.0")
+
+
+def drawn(source: random.Random):
+    """Return a function of a matrix that computes with its number of rows, and its text."""
+    text = "n"
+    for _ in range(source.randint(1, 4)):
+        text = "(" + source.choice(STEPS).format(text, source.choice(CONSTANTS)) + ")"
+    end = source.choice(ENDS)
+    lines = [
+        "def program(x):",
+        "    n = x.shape[0]",
+        f"    k = {end}({text})",
+        "    return x[: abs(k) % 5], x * k, torch.ones(abs(k) % 7 + 1), k > 10",
+    ]
+    namespace = {"torch": torch, "math": math}
+    exec("\n".join(lines), namespace)
+    return namespace["program"], "\n".join(lines)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_whole_numbers_of_drawn_arithmetic_are_those_of_python(number):
+    source = random.Random(f"{os.environ['TC_TEST_SEED']} {number}")
+    program, text = drawn(source)
+    compiled = tc.compile(program, dynamic=True, backend=source.choice(["eager", "inductor"]))
+    for rows in source.sample(range(2, 120), 25):
+        x = torch.ones(rows, 2)
+        try:
+            expected = program(x)
+        except ZeroDivisionError:
+            continue
+        for ours, eagers in zip(compiled(x), expected, strict=True):
+            assert (ours == eagers) if isinstance(eagers, bool) else torch.equal(ours, eagers), text
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_ratio_of_a_size_stays_dynamic(end):
+    kinds = {"int": int, "round": round}
+    whole = kinds.get(end) or getattr(math, end.removeprefix("math."))
+    counts = []
+
+    def backend(gm, inputs):
+        counts.append(1)
+        return gm.forward
+
+    def half(x):
+        return x[: whole(x.shape[0] * 0.45)]
+
+    tc.reset()
+    compiled = tc.compile(half, backend=backend)
+    for rows in (10, 13, 17, 24, 31):
+        assert torch.equal(compiled(torch.arange(rows)), half(torch.arange(rows)))
+    assert len(counts) == 2  # of the first size, and of all others
