@@ -98,7 +98,7 @@ class PythonSemantics:
     def folded(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value:
         """Return the result of `fold` as a value.
 
-        An object that changes is another one in each call: an iterator is made again from its items.
+        An object with state is another one in each call; an iterator is made of its items again.
 
         Raises:
             GraphBreak: the call makes an object of a kind that only Python can make again.

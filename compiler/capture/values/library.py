@@ -36,7 +36,8 @@ def may_change(obj: Any) -> bool:
 
     Functions, classes, containers that the tracer copies and what `is_unchanging` knows have none.
     """
-    by_equality = type(obj).__hash__ not in (None, object.__hash__)
+    hashed: Any = type(obj).__hash__
+    by_equality = hashed is not None and hashed is not object.__hash__
     if by_equality or callable(obj) or isinstance(obj, _COPIED):
         return False
     return not (is_constant_object(obj) or is_unchanging(obj))

@@ -320,9 +320,7 @@ TRANSFORMED = {
         lambda y: torch.func.jvp(function.apply, (y,), (y,))
     )(x),
     "grad": lambda function, x: torch.func.grad(lambda y: function.apply(y).sum())(x),
-    "no_tangent": lambda function, x: torch.func.jvp(
-        lambda y: y + function.apply(x), (x,), (x,)
-    ),
+    "no_tangent": lambda function, x: torch.func.jvp(lambda y: y + function.apply(x), (x,), (x,)),
 }
 
 
