@@ -22,6 +22,13 @@ _MODES = ContextVar("modes", default=False)
 #: how many dispatch modes were in force where the block of `dispatch_modes_unseen` began
 _DISPATCH_MODES: ContextVar[int | None] = ContextVar("dispatch modes", default=None)
 _ANOMALIES: ContextVar[tuple[bool, bool] | None] = ContextVar("anomaly search", default=None)
+#: how many levels of forward-mode derivatives the trace under way is inside of
+_DUAL_LEVELS: ContextVar[int] = ContextVar("levels of forward mode", default=0)
+
+
+def count_dual_level(change: int) -> None:
+    """Note that traced code has entered (1) or left (-1) a level of forward-mode derivatives."""
+    _DUAL_LEVELS.set(_DUAL_LEVELS.get() + change)
 
 
 def depth() -> int:
@@ -36,15 +43,17 @@ def modes() -> tuple[Any, ...]:
         torch._C._is_fwd_grad_enabled(),
         _functorch.get_inplace_requires_grad_allowed(),
         _hooks._saved_tensors_hooks_get_disabled_error_message(),
+        _DUAL_LEVELS.get(),
     )
 
 
 def restore(before: tuple[Any, ...]) -> None:
     """Pop levels and set modes back to what they were; a level of forward mode is left."""
-    pushed, forward, in_place, message = before
-    if depth() > pushed and forward_ad._current_level < 0:
+    pushed, forward, in_place, message, entered = before
+    if (depth() > pushed or _DUAL_LEVELS.get() > entered) and forward_ad._current_level < 0:
         with suppress(RuntimeError):  # none was entered
             torch._C._exit_dual_level(0)
+    _DUAL_LEVELS.set(entered)
     if depth() > pushed:
         _functorch.pop_dynamic_layer_stack_and_undo_to_depth(pushed)
     torch._C._set_fwd_grad_enabled(forward)

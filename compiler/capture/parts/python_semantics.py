@@ -6,7 +6,7 @@ import enum
 import operator
 import reprlib
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,6 +29,7 @@ from tc.compiler.capture.values.containers import (
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.iterators import ConstIterator, IndexIterator
+from tc.compiler.capture.values.library import may_change
 from tc.compiler.capture.values.lookup import (
     ITERABLE,
     MISSING,
@@ -95,8 +96,20 @@ class PythonSemantics:
             ) from None
 
     def folded(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value:
-        """Return the result of `fold` as a value."""
-        return self.t.values.known(self.fold(function, *args, **kwargs))
+        """Return the result of `fold` as a value.
+
+        An object with state is another one in each call; an iterator is made of its items again.
+
+        Raises:
+            GraphBreak: the call makes an object of a kind that only Python can make again.
+        """
+        found = self.fold(function, *args, **kwargs)
+        if may_change(found) and self.fold(function, *args, **kwargs) is not found:
+            if isinstance(found, Iterator):
+                return ConstIterator(list(found))
+            detail = f"{name_of(function)}(), which makes a {type(found).__name__},"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, detail)
+        return self.t.values.known(found)
 
     def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise into the traced code."""

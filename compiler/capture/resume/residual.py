@@ -587,7 +587,7 @@ def _make_function(
 ) -> Any:
     """Make a function as a def statement does; called from residual code."""
     function = types.FunctionType(
-        code, module_globals, name.rpartition(".")[2], defaults or None, closure
+        code, module_globals, name.rpartition(".")[2], defaults or None, closure or None
     )
     function.__qualname__ = name
     function.__kwdefaults__ = kwdefaults

@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C import _functorch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.scopes import Scope
@@ -193,11 +194,18 @@ def _has_gradient(node: fx.Node) -> bool:
 
 
 def _arguments_as_views(t: Interpreter, context: ContextValue, args: Args, result: Value) -> Value:
-    """Return forward's result; an argument in it becomes a view unless it was written to."""
+    """Return forward's result; an argument in it becomes a view unless it was written to.
+
+    Of an argument with a gradient it is a view that autograd knows nothing of.
+    """
 
     def given(leaf: NodeValue) -> Value:
         same = any(leaf is arg for arg in args) and not any(leaf is one for one in context.dirty)
-        return t.output.call_torch("view_as", [leaf, leaf], {}, method=True) if same else leaf
+        if not same:
+            return leaf
+        if leaf.example.requires_grad:
+            return t.output.call_torch("detach", [leaf], {}, method=True)
+        return t.output.call_torch("view_as", [leaf, leaf], {}, method=True)
 
     return map_leaves(t, result, given)
 
@@ -207,6 +215,7 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     flat = [arg for arg in args if isinstance(arg, TensorValue)]
     needs = tuple(isinstance(a, TensorValue) and a.example.requires_grad for a in args)
     context = ContextValue(needs)
+    _check_levels(t, cls, flat)
     if not (torch.is_grad_enabled() and any(a.example.requires_grad for a in flat)):
         with _without_grad_in_graph(t):
             result = _forward(t, cls, context, args, kwargs)
@@ -228,6 +237,33 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         used = tuple(output.node(t) for output in outputs)
         scope.graph.output((used, tuple(saved)))
     return _record(t, cls, context, scope, backward, [*operands, *scope.lifted], result, outputs)
+
+
+def _check_levels(t: Interpreter, cls: ClassValue, operands: list[TensorValue]) -> None:
+    """Check that transforms of torch.func go through forward and backward alone.
+
+    Autograd calls the class's own ``jvp`` for tangents, and under `vmap` the class's own ``vmap``,
+    unless the class asks for a rule made of its methods; where they are missing, it raises.
+
+    Raises:
+        GraphBreak: autograd would call one of the two.
+    """
+    levels = [level.key() for level in _functorch.get_interpreter_stack() or ()]
+    batched = _functorch.TransformType.Vmap in levels
+    batched = batched and not cls.attr(t, "generate_vmap_rule").truth(t)
+    called = "vmap" if batched else "jvp"
+    if batched or any(_has_tangent(operand.example) for operand in operands):
+        detail = f"{cls.obj.__name__}.apply under a transform, which calls {called},"
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, detail)
+
+
+def _has_tangent(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has a tangent at any level of torch.func, or at none."""
+    with suppress(RuntimeError):  # a batch has no tangents of its own
+        if torch._VF._unpack_dual(tensor, level=0)[1] is not None:
+            return True
+    is_wrapped = _functorch.is_functorch_wrapped_tensor(tensor)
+    return is_wrapped and _has_tangent(_functorch.get_unwrapped(tensor))
 
 
 def _inside(scope: Scope, arg: Value) -> Value:

@@ -20,6 +20,7 @@ from tc.compiler.capture.guards.facts import PROCESS
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.handlers import BY_NAME, Handler, handles, recorded
 from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.core import levels
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -63,6 +64,7 @@ SETTING = _among(
     "_saved_tensors_hooks_disable",
     "_saved_tensors_hooks_enable",
 )
+_DUAL_LEVELS = {"_enter_dual_level": 1, "_exit_dual_level": -1}
 #: queries of modes, which those calls change
 ASKING_MODES = _among(
     (_functorch, _autograd),
@@ -97,7 +99,9 @@ def _set(function: Any) -> Handler:
             t.guards.recorded.add(
                 "TRANSFORMS", PROCESS, None
             )  # levels are numbered from those at entry
-        return t.output.call_state(function, args, kwargs)
+        result = t.output.call_state(function, args, kwargs)
+        levels.count_dual_level(_DUAL_LEVELS.get(function.__name__, 0))
+        return result
 
     return handler
 

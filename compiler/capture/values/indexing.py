@@ -14,6 +14,7 @@ import torch
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
 
@@ -55,10 +56,14 @@ def _at_numbers(t: Interpreter, tensor: TensorValue, key: Value) -> Value | None
     for at in reversed([i for i, number in enumerate(numbers) if number]):
         dim, number = ConstValue(_dimension_of(keys, at)), keys[at]
         if isinstance(number, TensorValue):
-            with t.shapes.scalars_allowed():
-                number = t.output.call_torch("item", [number], {}, method=True)
+            number = known_number(t, number) or _number_in(t, number)
         view = t.output.call_torch("select", [view, dim, number], {}, method=True)
     return view
+
+
+def _number_in(t: Interpreter, tensor: TensorValue) -> Value:
+    with t.shapes.scalars_allowed():
+        return t.output.call_torch("item", [tensor], {}, method=True)
 
 
 def _whole() -> Value:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.values.base import Args, Kwargs, Value
-from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.handlers import Handler, handles
 from tc.compiler.core.sources import Source
 
@@ -25,6 +25,22 @@ def is_unchanging(obj: Any) -> bool:
     if type(cls).__name__ == "pybind11_type" and hasattr(cls, "__members__"):
         return True  # a member of an enumeration in C++
     return isinstance(obj, str) and type(obj) is not str and is_library(type(obj).__module__)
+
+
+#: containers whose contents the tracer copies, as `known` does
+_COPIED = (list, tuple, dict, set, frozenset)
+
+
+def may_change(obj: Any) -> bool:
+    """Return whether an object has state, as far as its class shows: it is no value by equality.
+
+    Functions, classes, containers that the tracer copies and what `is_unchanging` knows have none.
+    """
+    hashed: Any = type(obj).__hash__
+    by_equality = hashed is not None and hashed is not object.__hash__
+    if by_equality or callable(obj) or isinstance(obj, _COPIED):
+        return False
+    return not (is_constant_object(obj) or is_unchanging(obj))
 
 
 def wrap_unchanging(t: Interpreter, obj: Any, source: Source) -> Value:

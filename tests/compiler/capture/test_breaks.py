@@ -405,6 +405,15 @@ def functions_over_a_break(x, y):
 
 
 @program()
+def a_function_without_cells_over_a_break(x, y):
+    def f(a):
+        return a + 1
+
+    print(end="")
+    return f(y), f.__closure__, f.__defaults__, f.__kwdefaults__
+
+
+@program()
 def values_on_the_stack(x, y):
     return {"a": x + 1, "b": [y, print(end="")], **{"c": x * 2}}, f"{x.shape}{print(end='')}"
 

@@ -11,6 +11,8 @@ import abc
 import cProfile
 import enum
 import operator
+import re
+import struct
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -298,3 +300,33 @@ def test_a_profiler_stays_at_work() -> None:
         found = tc.compile(program, backend="eager")(torch.ones(2))[1]
     assert found == [str(Mode), True]
     assert any(entry.callcount for entry in profiler.getstats())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [found.group() for found in re.finditer(".", "ab")],
+        lambda: re.compile(".").scanner("ab").match().group(),
+        lambda: next("ab".__iter__()),
+        lambda: list(b"ab".__iter__()),
+        lambda: list(frozenset((1, 2)).__iter__()),
+        lambda: list(struct.iter_unpack("B", b"ab")),
+        lambda: list(make_three.__code__.co_lines()),
+        lambda: changed(bytearray.fromhex("aa")),
+    ],
+)
+def test_an_object_that_a_folded_call_makes_is_made_in_each_call(make: Callable[[], Any]) -> None:
+    def program(x: torch.Tensor) -> Any:
+        return x + 1, make()
+
+    compiled = tc.compile(program, backend="eager")
+    assert [compiled(torch.ones(2))[1] for _ in range(3)] == [make()] * 3
+
+
+def make_three() -> int:
+    return 3
+
+
+def changed(data: bytearray) -> int:
+    data.append(1)
+    return len(data)

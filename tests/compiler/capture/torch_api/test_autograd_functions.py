@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 import tc
 
@@ -265,3 +266,105 @@ def test_gradients_that_are_not_there(function, whole, backend):
     compiled = tc.compile(program, fullgraph=whole, backend=backend)
     grads = [torch.autograd.grad(call(x), x)[0] for call in (program, compiled)]
     torch.testing.assert_close(*grads)
+
+
+class OwnRules(torch.autograd.Function):
+    """A function whose rules for tangents and batches are other than its methods'."""
+
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x.cos()
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        (x,) = ctx.saved_tensors
+        return tangent * x.cos() * 5
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return x * 100, 0
+
+
+class NoRules(OwnRules):
+    jvp = torch.autograd.Function.jvp
+    vmap = torch.autograd.Function.vmap
+
+
+class RuleOfMethods(NoRules):
+    generate_vmap_rule = True
+
+
+def with_levels(function, x):
+    with forward_ad.dual_level():
+        made = function.apply(forward_ad.make_dual(x, x * 2))
+        return forward_ad.unpack_dual(made).tangent
+
+
+TRANSFORMED = {
+    "jvp": lambda function, x: torch.func.jvp(function.apply, (x,), (x,)),
+    "jacfwd": lambda function, x: torch.func.jacfwd(function.apply)(x),
+    "dual_level": with_levels,
+    "vmap": lambda function, x: torch.vmap(function.apply)(x),
+    "vmap_of_a_closure": lambda function, x: torch.vmap(lambda y: function.apply(x) + y)(x),
+    "vmap_of_jvp": lambda function, x: torch.vmap(
+        lambda y: torch.func.jvp(function.apply, (y,), (y,))
+    )(x),
+    "grad": lambda function, x: torch.func.grad(lambda y: function.apply(y).sum())(x),
+    "no_tangent": lambda function, x: torch.func.jvp(lambda y: y + function.apply(x), (x,), (x,)),
+}
+
+
+@pytest.mark.parametrize("wants", [False, True])
+@pytest.mark.parametrize("transform", TRANSFORMED)
+@pytest.mark.parametrize("function", [OwnRules, NoRules, RuleOfMethods])
+def test_rules_of_a_function_under_transforms(function, transform, wants):
+    def program(x):
+        return TRANSFORMED[transform](function, x)
+
+    def result(call):
+        try:
+            return call(torch.linspace(0, 1, 3, requires_grad=wants))
+        except (RuntimeError, NotImplementedError) as error:
+            return type(error)
+
+    for _ in range(2):  # the second call begins outside of all levels, too
+        found, expected = result(tc.compile(program, backend="eager")), result(program)
+        if isinstance(expected, type):
+            assert found is expected
+        else:
+            torch.testing.assert_close(found, expected)
+
+
+class Through(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.exp(), x
+
+    @staticmethod
+    def backward(ctx, grad, other):
+        return grad + other
+
+
+@pytest.mark.parametrize("wants", [False, True])
+@pytest.mark.parametrize("grad", [False, True])
+def test_an_argument_that_forward_returns(grad, wants):
+    def program(x):
+        with torch.set_grad_enabled(grad):
+            through = Through.apply(x)[1]
+        return through, through is x, through._is_view()
+
+    x = torch.ones(2, requires_grad=wants)
+    (made, *found), (other, *expected) = tc.compile(program, backend="eager")(x), program(x)
+    assert found == expected
+    assert made.requires_grad == other.requires_grad
+    assert made.data_ptr() == x.data_ptr()

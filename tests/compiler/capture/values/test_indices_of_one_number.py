@@ -39,10 +39,15 @@ PROGRAMS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]] =
     "assigned": lambda x, i, j: _assign(x, i, 7.0),
     "assigned a row": lambda x, i, j: _assign(x, (slice(None), j), x[:, i] * 2),
     "assigned another type": lambda x, i, j: _assign(x, i, torch.arange(x.size(1))),
+    "made inside": lambda x, i, j: x[torch.tensor(1)] + x[:, torch.tensor(-1)] + x[j],
+    "made inside, assigned": lambda x, i, j: _assign(x, (torch.tensor(1), j), 7.0),
+    "made inside and changed": lambda x, i, j: x[torch.tensor(2).sub_(1)],
+    "made inside, beyond the end": lambda x, i, j: x[torch.tensor(100)],
     "mapped": lambda x, i, j: torch.vmap(lambda row: row[i])(x),
 }
 #: those that are one graph
-WHOLE = [name for name in PROGRAMS if name not in ("a mask", "mapped")]
+REFUSED = "made inside, beyond the end"
+WHOLE = [name for name in PROGRAMS if name not in ("a mask", "mapped", REFUSED)]
 
 
 def seen(fn: Callable[..., Any], x: torch.Tensor, i: int, j: int, grad: bool) -> Any:
