@@ -28,7 +28,7 @@ def assert_ok(name, compile=compile_eagerly, variants=fact_runner.VARIANTS):
         pytest.fail(f"{verdict}\n{FACTS[name].program()}", pytrace=False)
 
 
-@pytest.mark.sample(120)
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("name", cases(list(FACTS)[::3]))
 def test_change_is_noticed(name):
     assert_ok(name, variants=[DIRECT])

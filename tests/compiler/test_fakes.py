@@ -293,6 +293,7 @@ IN_PYTHON = ("bilinear", "bicubic")
 IMAGES = [(2, 1, 4, 4), (2, 3, 1, 1), (1, 3, 4, 4), (1, 1, 4, 4), (2, 1, 1, 4), (1, 3, 1, 1)]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("name", NARROW)
 def test_images_of_one_channel_or_pixel_are_laid_out_as_eagers(name, last):

@@ -167,7 +167,7 @@ OF_NO_ROWS = {
 }
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("shape", [(0, 0), (0, 4), (3, 0), (3, 2)])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("function", OF_NO_ROWS.values(), ids=OF_NO_ROWS)
