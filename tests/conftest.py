@@ -96,7 +96,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     cache: Path = tmp_path_factory.mktemp("tc_cache")
-    os.environ["TC_CACHE_DIR"] = str(cache)
+    os.environ["TC_CACHE_DIR"] = os.environ["TC_TEST_CACHE"] = str(cache)
 
 
 @pytest.fixture(autouse=True)

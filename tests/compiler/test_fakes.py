@@ -63,7 +63,7 @@ def test_fakes_are_laid_out_as_results(name, layout):
     assert steps(fake) == steps(call(x))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("layout", INPUTS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_results_of_compiled_code_are_laid_out_as_eagers(dynamic, layout):
@@ -129,7 +129,7 @@ PLACES = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_of_symbolic_sizes_are_laid_out_as_eagers(name, place):
@@ -333,6 +333,7 @@ ROW_MAJOR = {
 }
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("name", ROW_MAJOR)

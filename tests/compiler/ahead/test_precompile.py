@@ -35,7 +35,7 @@ def called(run, program):
     return tc.counters["frames"]["total"] - before
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FAST)
 def test_calls_compile_nothing(name):
     program = PROGRAMS[name]

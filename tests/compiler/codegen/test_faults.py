@@ -70,7 +70,7 @@ def outcome(function, *args):
         return error
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("function", [*READS, loss])
 @pytest.mark.parametrize("last", [9, 10, -1, -11])
 def test_index(function, last):
