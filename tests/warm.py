@@ -2,7 +2,7 @@
 
 Goes in: requests over a socket, each a JSON object with the descriptors of stdout and stderr. Comes
 out: the id of the child that runs the program, then the code it ended with. Only torch, and what
-of it each compile loads, is there already (2 s of processor time); a child imports `tc` as a new
+of it each compile loads, is there already (1.5 s of processor time); a child imports `tc` as a new
 process does. `support.python` asks one such process for programs that are said to need torch.
 
 What a child shares with the next: the seed of hashes, and what torch read when it was loaded. A
@@ -215,8 +215,7 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
 
 def main(descriptor: int) -> None:
     """Load torch, then serve; a child returns once its program has."""
-    import torch.fx.experimental.symbolic_shapes
-    import torch.fx.experimental.validator  # noqa: F401
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401
 
     early = (str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep))
     base_path = [path for path in sys.path if path and path not in early]
