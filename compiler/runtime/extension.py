@@ -21,8 +21,6 @@ from tc.compiler.runtime.mapping import Library
 
 NAMES = ("launch", "fast_path", "watch", *(("memo",) if sys.version_info < (3, 13) else ()))
 """The modules; Python 3.13 removed the versions of dictionaries that memo reads."""
-#: Python's headers
-INCLUDE = Path(sysconfig.get_path("include"))
 
 
 @once
@@ -31,7 +29,7 @@ def extension(name: str) -> ModuleType | None:
 
     None if it cannot be built: no C compiler, no headers of Python, or an unsupported Python.
     """
-    if name not in NAMES or not (INCLUDE / "Python.h").exists():
+    if name not in NAMES or not (_headers() / "Python.h").exists():
         return None
     try:
         library = built()
@@ -51,7 +49,12 @@ def built() -> Library:
     """
     source = "\n".join((Path(__file__).parent / f"{one}.c").read_text() for one in NAMES)
     salt = f"{sys.version} {sysconfig.get_config_var('SOABI')}"
-    return build(source, ("-O2", "-fPIC", "-shared", f"-I{INCLUDE}"), salt=salt)
+    return build(source, ("-O2", "-fPIC", "-shared", f"-I{_headers()}"), salt=salt)
+
+
+def _headers() -> Path:
+    """Return the folder of Python's headers."""
+    return Path(sysconfig.get_path("include"))
 
 
 def _loaded(name: str, path: str) -> ModuleType:
