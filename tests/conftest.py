@@ -76,13 +76,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without passes of the garbage collector, which would take a quarter of the time."""
+    """Collect without passes of the garbage collector, which would take a quarter of the time.
+
+    What is compiled of test modules and of tc is kept beside them, even if the surroundings say
+    otherwise: it is half of the time of the next collection, and of what each process loads of tc.
+    """
     gc.disable()
+    as_told, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     try:
         return (yield)
     finally:
+        sys.dont_write_bytecode = as_told
         gc.collect()  # what was not selected
         gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Leave nothing to four of the five passes with which pytest ends, each over all there is."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -100,7 +112,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     cache: Path = tmp_path_factory.mktemp("tc_cache")
-    os.environ["TC_CACHE_DIR"] = str(cache)
+    os.environ["TC_CACHE_DIR"] = os.environ["TC_TEST_CACHE"] = str(cache)
 
 
 @pytest.fixture(autouse=True)

@@ -64,6 +64,21 @@ def succeed(*arguments: str, **how: object) -> str:
     return done.stdout
 
 
+def own_cache(folder: Path) -> str:
+    """Make a cache with nothing in it but our C extension modules, which take a second to build.
+
+    For programs whose test is not about what is built, nor about the time it takes.
+    """
+    from tc.compiler.runtime import extension, store
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TC_CACHE_DIR", os.environ["TC_TEST_CACHE"])
+        library = extension.built()
+        patch.setenv("TC_CACHE_DIR", str(folder))
+        assert store.store().write(library.name, store.sealed(library.content, library.name))
+    return str(folder)
+
+
 def crossed(**axes: Iterable[Any]) -> pytest.MarkDecorator:
     """Return the mark of a test that takes every combination of some arguments.
 

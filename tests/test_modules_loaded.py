@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support import succeed
+from support import own_cache, succeed
 
 # Creating fake tensors makes torch itself load `torch._dynamo`; these two nothing should load.
 PROGRAM = """
@@ -42,7 +42,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("modules")
     program = folder / "program.py"
     program.write_text(WARM)
-    variables = {"TC_CACHE_DIR": str(folder / "cache"), "TC_FX_GRAPH_CACHE": "1"}
+    variables = {"TC_CACHE_DIR": own_cache(folder / "cache"), "TC_FX_GRAPH_CACHE": "1"}
     # What the first loads of tc and of these parts of torch is no other in a fork that has torch.
     return [
         succeed(str(program), name, variables=variables, warm=name == "cold")

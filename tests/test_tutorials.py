@@ -16,7 +16,7 @@ from pathlib import Path
 
 import make_examples
 import pytest
-from support import ROOT, python
+from support import ROOT, own_cache, python
 
 PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
 SITE = make_examples.pages()
@@ -80,6 +80,7 @@ def run(folder: Path, command: str) -> str:
 def test_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(ROOT, copy, symlinks=True, ignore=LEFT_OUT)
+    own_cache(copy / "cache")
     kinds = []
     for number, (kind, block) in enumerate(BLOCK.findall(page.read_text("utf-8"))):
         kinds.append(kind)

@@ -17,6 +17,7 @@ from types import ModuleType
 from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build
+from tc.compiler.runtime.mapping import Library
 
 NAMES = ("launch", "fast_path", "watch", *(("memo",) if sys.version_info < (3, 13) else ()))
 """The modules; Python 3.13 removed the versions of dictionaries that memo reads."""
@@ -28,19 +29,32 @@ def extension(name: str) -> ModuleType | None:
 
     None if it cannot be built: no C compiler, no headers of Python, or an unsupported Python.
     """
-    include = Path(sysconfig.get_path("include"))
-    if name not in NAMES or not (include / "Python.h").exists():
+    if name not in NAMES or not (_headers() / "Python.h").exists():
         return None
-    source = "\n".join((Path(__file__).parent / f"{one}.c").read_text() for one in NAMES)
-    salt = f"{sys.version} {sysconfig.get_config_var('SOABI')}"
     try:
-        library = build(source, ("-O2", "-fPIC", "-shared", f"-I{include}"), salt=salt)
+        library = built()
     except StageError:
         return None
     for path in library.paths():
         with suppress(ImportError):
             return _loaded(f"tc_{name}", path)
     return None
+
+
+def built() -> Library:
+    """Return the library of all modules.
+
+    Raises:
+        StageError: no C compiler.
+    """
+    source = "\n".join((Path(__file__).parent / f"{one}.c").read_text() for one in NAMES)
+    salt = f"{sys.version} {sysconfig.get_config_var('SOABI')}"
+    return build(source, ("-O2", "-fPIC", "-shared", f"-I{_headers()}"), salt=salt)
+
+
+def _headers() -> Path:
+    """Return the folder of Python's headers."""
+    return Path(sysconfig.get_path("include"))
 
 
 def _loaded(name: str, path: str) -> ModuleType:

@@ -397,7 +397,9 @@ class _Programs:
             one.start_over()
 
     def report(self) -> None:
-        """Tell what was measured, if there is anything new."""
+        """Tell what was measured, if there is anything new and somebody still listens."""
+        if not trace.enabled():
+            return  # measuring the machine takes half a second
         unknown = Facts(StackFrame("", 0, ""))
         rows = [one.row(self._facts.get(one.compile_id, unknown)) for one in tuple(self.all)]
         rows = sorted((row for row in rows if row.calls), key=lambda row: -row.seconds)

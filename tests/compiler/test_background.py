@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from support import python
+from support import own_cache, python
 
 import tc
 from tc.compiler import pipeline
@@ -245,7 +245,8 @@ print("end", flush=True)
 """
 
 
-def test_a_process_that_ends_meanwhile():
+def test_a_process_that_ends_meanwhile(tmp_path):
+    own_cache(tmp_path)
     begun = time.monotonic()
     done = python("-c", ENDING, warm=True)
     assert (done.returncode, done.stderr) == (0, ""), time.monotonic() - begun

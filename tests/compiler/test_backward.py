@@ -382,7 +382,7 @@ class Context:
         return getattr(self.node, name)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("backend", [*BACKENDS, "eager"])
 @pytest.mark.parametrize("function", [program, turned, lambda x, w: x + w])
 def test_backward_can_be_captured(function, backend):

@@ -47,7 +47,7 @@ def outcome(fn, gradients):
     return [value.device for value in results], [value.detach() for value in here], x.grad
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("gradients", "dynamic"), [(False, False), (True, True)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_tensors_of_the_compiler_are_not_on_the_default_device(name, gradients, dynamic):

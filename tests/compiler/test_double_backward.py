@@ -376,7 +376,7 @@ USES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.filterwarnings("ignore:Using backward")
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
 def test_uses_are_as_in_eager(use):

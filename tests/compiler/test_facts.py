@@ -28,19 +28,19 @@ def assert_ok(name, compile=compile_eagerly, variants=fact_runner.VARIANTS):
         pytest.fail(f"{verdict}\n{FACTS[name].program()}", pytrace=False)
 
 
-@pytest.mark.sample(120)
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("name", cases(list(FACTS)[::3]))
 def test_change_is_noticed(name):
     assert_ok(name, variants=[DIRECT])
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("name", cases(list(FACTS)[2::5]))
 def test_a_change_that_is_undone_is_noticed(name):
     assert_ok(name, variants=[REVERSED])
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("name", cases(list(FACTS)[1::9]))
 def test_change_is_noticed_by_inlined_code(name):
     assert_ok(name, variants=[INLINED])

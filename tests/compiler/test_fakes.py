@@ -63,7 +63,7 @@ def test_fakes_are_laid_out_as_results(name, layout):
     assert steps(fake) == steps(call(x))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("layout", INPUTS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_results_of_compiled_code_are_laid_out_as_eagers(dynamic, layout):
@@ -129,7 +129,7 @@ PLACES = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_of_symbolic_sizes_are_laid_out_as_eagers(name, place):
@@ -293,6 +293,7 @@ IN_PYTHON = ("bilinear", "bicubic")
 IMAGES = [(2, 1, 4, 4), (2, 3, 1, 1), (1, 3, 4, 4), (1, 1, 4, 4), (2, 1, 1, 4), (1, 3, 1, 1)]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("name", NARROW)
 def test_images_of_one_channel_or_pixel_are_laid_out_as_eagers(name, last):
@@ -332,6 +333,7 @@ ROW_MAJOR = {
 }
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("name", ROW_MAJOR)

@@ -12,6 +12,8 @@ import torch
 
 import tc
 
+pytestmark = pytest.mark.usefixtures("only_new_garbage")
+
 PROGRAMS = {
     "graph": "return x + 1",
     "break": """

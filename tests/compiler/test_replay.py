@@ -23,7 +23,7 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(5, 8, requires_grad=True), torch.randn(8, 6, requires_grad=True)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("stage", api.REPLAYED)
 def test_each_stage_computes_what_eager_does(stage: str, dynamic: bool) -> None:

@@ -17,6 +17,11 @@ from tc.trace.session import load
 TRACES = unpacked()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_passes(no_passes: None) -> None:
+    """Logs and reports are enough objects for passes over everything that is loaded."""
+
+
 @pytest.fixture
 def looks_often(monkeypatch: pytest.MonkeyPatch, only_new_garbage: None) -> None:
     """Let who follows a trace look again at once, however long the last look took."""

@@ -26,6 +26,8 @@ from tc.trace import (
 from tc.trace.kinds import Kind
 from tc.trace.wire import texts_json, to_json
 
+pytestmark = pytest.mark.usefixtures("no_passes")
+
 
 def test_every_event_has_a_sample() -> None:
     assert {type(event) for event in SAMPLES} == set(EVENTS.values())

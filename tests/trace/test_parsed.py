@@ -22,6 +22,8 @@ from tc.trace.parsed import (
     whole,
 )
 
+pytestmark = pytest.mark.usefixtures("no_passes")
+
 HUGE = "9" * 400
 ODD = ("NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1e308", HUGE, '"nan"', '"1e400"',
        '"inf"', "null", "true", "[]", '"x"')  # fmt: skip

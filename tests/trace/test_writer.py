@@ -23,6 +23,8 @@ from tc.trace import Artifact, CompileId, Counters, Event, FrameStart, Span, Sta
 from tc.trace.events import Stamped
 from tc.trace.writer import TraceWriter
 
+pytestmark = pytest.mark.usefixtures("no_passes")
+
 TLPARSE = Path(sys.executable).with_name("tlparse")
 
 

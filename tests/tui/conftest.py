@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from textual import _wait, screen
 from textual.pilot import Pilot
 
 from tc.tui.app import TraceApp
 from tc.tui.feed import Feed
+
+#: seconds between two frames, and between two looks at whether the application is idle: as each
+#: key waits for two looks, textual's own would be most of what some tests take
+FRAME, LOOK = 1 / 250, 1 / 150
 
 MODEL = """\
 import torch
@@ -170,6 +175,16 @@ def small_log(rank: int | None = None) -> str:
                 fail_user_frame_filename="model.py", fail_user_frame_lineno=20)  # fmt: skip
     log.record("brand_new_event", {"hello": "world"}, None, "0/0")
     return log.text
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick(no_passes: None) -> Iterator[None]:
+    """Draw and look often; an application makes enough objects for many passes of the collector."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(screen, "UPDATE_PERIOD", FRAME)
+        patch.setattr(_wait, "SLEEP_GRANULARITY", LOOK)
+        patch.setattr(_wait, "SLEEP_IDLE", LOOK / 20)
+        yield
 
 
 @pytest.fixture

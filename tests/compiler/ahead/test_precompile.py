@@ -9,6 +9,7 @@ import signal
 import pytest
 import torch
 from ahead_programs import PROGRAMS, Counting
+from support import own_cache
 
 import tc
 from tc import trace
@@ -35,7 +36,7 @@ def called(run, program):
     return tc.counters["frames"]["total"] - before
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FAST)
 def test_calls_compile_nothing(name):
     program = PROGRAMS[name]
@@ -211,8 +212,10 @@ def test_functions_of_the_script_stay_in_this_process(monkeypatch):
         assert "cache on disk, which is off" in str(tc.precompile(function, "x=6", workers=2))
 
 
-def test_workers_fill_the_cache_and_one_that_is_killed_costs_its_case(monkeypatch):
+def test_workers_fill_the_cache_and_one_that_is_killed_costs_its_case(tmp_path, monkeypatch):
     from ahead_programs import branches
+
+    own_cache(tmp_path)
 
     started = []
     start = workers.subprocess.Popen

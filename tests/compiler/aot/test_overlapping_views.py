@@ -90,6 +90,7 @@ PARTS = (
 )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_as_strided_shows_memory_that_its_tensor_has_not(layout, dynamic):

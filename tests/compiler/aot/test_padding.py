@@ -24,6 +24,7 @@ CASES = {
 MODES = ("circular", "reflect", "replicate")
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("sizes", CASES)
@@ -61,6 +62,7 @@ def test_padding_of_an_image_is_one_kernel(mode: str) -> None:
     assert "arange" not in code
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int64, torch.bool])
 def test_padding_of_layouts_and_types_equals_eager(mode: str, dtype: torch.dtype) -> None:

@@ -40,7 +40,7 @@ def same(network, function, *args):
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_dropout_between_layers(name, kind):
@@ -101,7 +101,7 @@ class Tagger(nn.Module):
         return torch.relu(self.head(self.network(x)[0]))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("train", (False, True))
 @pytest.mark.parametrize("kind", [{}, {"num_layers": 2, "dropout": 0.5}, KINDS[2]], ids=str)
 @pytest.mark.parametrize("name", NETWORKS)

@@ -105,7 +105,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 def test_gradients(function, backend):
@@ -239,7 +239,7 @@ def program_of(seed):
     return function
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_any_regions(seed):
     check_gradients(program_of(seed), "aot_eager" if seed % 3 else "inductor", p(8, 8), p(8, 8))

@@ -68,7 +68,7 @@ SMOOTH = [("bilinear", False), ("bilinear", True), ("bicubic", False), ("area", 
 ALL = [(f, again, dynamic) for f in (1.3, 0.7) for again in (None, True) for dynamic in (0, 1)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("factor", "again", "dynamic"),
     [((1.3, 2.1), None, True), *(pytest.param(*case, marks=pytest.mark.slow) for case in ALL)],

@@ -86,7 +86,7 @@ def test_conditions_that_tracing_gradients_adds_are_guarded():
     assert graphs[0] == graphs[1] < graphs[2]  # it asks about two columns
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
 @pytest.mark.parametrize(("factor", "eager"), [(1.5, False), (0.75, False), (1.7, True)])
 def test_sizes_by_a_float_factor(mode, factor, eager):

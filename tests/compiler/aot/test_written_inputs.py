@@ -167,7 +167,7 @@ def test_changing_sizes():
             torch.testing.assert_close(one, other)
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("steps", [(3, 1), (6, 2), (6, 1), (1, 5)])
 @pytest.mark.parametrize(

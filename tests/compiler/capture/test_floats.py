@@ -96,7 +96,7 @@ def outcome(fn, x, s):
         return type(error)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @BACKENDS
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_are_eagers(name, backend):

@@ -132,6 +132,7 @@ def test_strides_become_dynamic(part):
     assert graphs_of(add_one, calls, dynamic=False) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("backend", ["eager", "tc"])
 @pytest.mark.parametrize("program", LAYOUTS)
 def test_programs_of_dynamic_strides_are_eagers(program, backend):

@@ -70,7 +70,7 @@ def outcome(function, *args):
         return error
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("function", [*READS, loss])
 @pytest.mark.parametrize("last", [9, 10, -1, -11])
 def test_index(function, last):
@@ -167,7 +167,7 @@ OF_NO_ROWS = {
 }
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("shape", [(0, 0), (0, 4), (3, 0), (3, 2)])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("function", OF_NO_ROWS.values(), ids=OF_NO_ROWS)

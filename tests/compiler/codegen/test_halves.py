@@ -34,7 +34,7 @@ def every_half() -> torch.Tensor:
     return torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.float16)
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_runs_of_any_length_equal_eager(name: str, length: int) -> None:

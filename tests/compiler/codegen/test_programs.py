@@ -18,7 +18,7 @@ from tc.compiler.runtime.build import find_compiler, kernel_flags
 from tc.compiler.runtime.load import load
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 def test_program_agrees_with_eager(name: str, mode: str) -> None:
@@ -27,7 +27,7 @@ def test_program_agrees_with_eager(name: str, mode: str) -> None:
     compare(fn, make(7), mode)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_symbolic_program_serves_another_size(name: str) -> None:
     fn, make = PROGRAMS[name]

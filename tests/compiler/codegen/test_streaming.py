@@ -22,7 +22,7 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "KEPT_PART", -1)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.usefixtures("everything")
 def test_program_agrees_with_eager(name: str) -> None:
@@ -31,7 +31,7 @@ def test_program_agrees_with_eager(name: str) -> None:
     compare(fn, make(33), "fake")
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("width", [1, 15, 16, 511, 512, 1041])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.usefixtures("everything")

@@ -146,7 +146,7 @@ def test_a_matrix_that_lies_as_it_is_read_is_left_to_aten_where_it_is_large(
     assert externs(graph) == ["aten.mm.default"]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @wide
 @pytest.mark.parametrize(
     "rows", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 19, 27, 28, 29, 43, 64, 97, 128]
@@ -156,7 +156,7 @@ def test_any_number_of_rows_of_a_small_matrix(rows: int) -> None:
     assert externs(graph) == []
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @wide
 @crossed(
     width=[2, 3, 15, 16, 17, 31, 33, 64, 100, 127, 128, 257, 300], rows=[5, 64], threads=[1, 3]

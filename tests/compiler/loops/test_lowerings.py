@@ -39,7 +39,7 @@ def _filled(value: Any, tensors: Any) -> Any:
     return value
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name, op", ROWS, ids=[name for name, _ in ROWS])
 def test_row_agrees_with_eager(name: str, op: Any) -> None:
     calls = samples(name)

@@ -69,6 +69,7 @@ WRITES = (
 )
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("write", WRITES)
 def test_programs_and_their_gradients(write, dynamic):

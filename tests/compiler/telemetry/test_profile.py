@@ -206,6 +206,18 @@ def test_a_reset_reports_and_starts_over() -> None:
         assert [row.calls for row in reported(events).programs] == [1]
 
 
+def test_the_machine_is_not_measured_where_nobody_listens_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def measured() -> tuple[float, float]:
+        raise AssertionError
+
+    with capture_events():
+        tc.compile(lambda x: x.tan())(torch.randn(3))
+    monkeypatch.setattr(profile, "machine_limits", measured)
+    tc.reset()
+
+
 def test_a_graph_found_on_disk_has_its_costs() -> None:
     def run(x: torch.Tensor) -> torch.Tensor:
         return x.sin().cos()

@@ -74,6 +74,7 @@ def outcome(function, x, space):
     return shown, list(SEEN), state, space["COUNT"], x.grad is not None and x.grad.tolist()
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("backend", ["inductor", "eager"])
 @pytest.mark.parametrize("check", CHECKS)
 def test_one_graph_and_eagers_error(check, backend):

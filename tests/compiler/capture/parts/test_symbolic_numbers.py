@@ -136,7 +136,7 @@ LARGE = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", FORMS)
 @pytest.mark.parametrize("dtype", LARGE)
 def test_an_integer_keeps_its_64_bits(text, dtype):

@@ -305,7 +305,7 @@ def name_of(place: Any) -> str:
     return getattr(place, "__name__", type(place).__name__)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", PLACES, ids=name_of)
 def test_callers_are_those_of_eager(place, monkeypatch):
     for way in WAYS:

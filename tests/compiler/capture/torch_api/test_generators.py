@@ -23,7 +23,7 @@ DRAWS = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", DRAWS)
 def test_no_generator_is_the_default_one(name, dynamic):

@@ -118,7 +118,7 @@ def wanting(tree):
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
 def test_values_and_gradients(fn, backend, monkeypatch):

@@ -114,7 +114,7 @@ def test_operators_do_not_break_the_graph():
         _same(one, other, None)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_a_reduction_has_numpys_type(name):
     arrays = [(np.tile(_operands(kind)[0], (2, 1)),) for kind in KINDS]

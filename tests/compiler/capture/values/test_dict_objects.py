@@ -93,6 +93,7 @@ def outcome(function, *args):
     return list(found) if type(found).__name__.endswith("_items") else found
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("base", [dict, ORDERED], ids=["dict", "OrderedDict"])
 @pytest.mark.parametrize("names", CLASSES, ids="-".join)
 def test_methods_that_a_subclass_replaces_are_called_where_python_calls_them(base, names):

@@ -168,7 +168,7 @@ def compared(function, *calls):
     assert found[1] == found[0]
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_what_a_member_does_follows_what_its_methods_read(name):
     compared(OPERATIONS[name], (Every.A,))
