@@ -342,7 +342,8 @@ class Shapes:
         from torch.utils._sympy.functions import Identity
 
         for some in self.env.deferred_runtime_asserts.values():  # fx cannot write an `Identity`
-            some[:] = [replace(a, expr=a.expr.replace(Identity, lambda x: x)) for a in some]
+            plain = [a.expr.replace(Identity, lambda x: x) for a in some]
+            some[:] = [replace(a, expr=expr) for a, expr in zip(some, plain, strict=True)]
         with torch._C._EnableTorchFunction():  # by which fx records calls of functions
             insert_deferred_runtime_asserts(module, self.env, "the captured graph")
 

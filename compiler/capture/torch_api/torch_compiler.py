@@ -64,7 +64,9 @@ def arrays_function(obj: Any) -> Any:
 def _region(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Trace a region that torch keeps apart as any other call, and mark its operations."""
     settings = ("scheme", "quant_options")
-    given = {name: value for name, value in kwargs.items() if name not in settings}
+    given = dict(kwargs)
+    for name in settings:
+        given.pop(name, None)
     with t.output.region_call(args[0].describe()):
         return args[0].call(t, args[1:], given)
 

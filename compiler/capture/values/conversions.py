@@ -39,7 +39,8 @@ def _number(kind: type) -> Handler:
         if isinstance(value, SymValue):
             if value.python_type() is kind:
                 return value
-            return t.output.call_torch(symbolic_float if kind is float else math.trunc, [value], {})
+            convert_symbol = symbolic_float if kind is float else math.trunc
+            return t.output.call_torch(convert_symbol, [value], {})
         if isinstance(value, ObjectValue):
             names = (f"__{kind.__name__}__", "__index__", *["__trunc__"] * (kind is int))
             name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), names[0])
