@@ -50,12 +50,27 @@ def pytest_report_header() -> str:
     return f"cases of sampled tables: TC_TEST_SEED={os.environ['TC_TEST_SEED']}"
 
 
+#: files that take longest, most of them because they start processes: a worker that began with one
+#: last would keep the others waiting
+LONGEST = frozenset(
+    f"test_{name}.py"
+    for name in (
+        "background", "bisect", "command", "fakes", "flows", "gpt", "graph_cache_sizes", "guard",
+        "instructions", "main", "modules_loaded", "pytest_plugin", "server", "short_rows",
+        "subject", "torch_compile", "tutorials",
+    )
+)  # fmt: skip
+
+
 @pytest.hookimpl(trylast=True)  # of what `-m` and `-k` leave
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep as many cases of a test as its mark `sample` says, drawn by the seed of the run.
+    """Run the longest files first, and as many cases of a test as its mark `sample` says.
+
+    The cases are drawn by the seed of the run.
 
     A file or a test that is named on the command line keeps all of its cases.
     """
+    items.sort(key=lambda item: item.path.name not in LONGEST)
     named = any(".py" in argument for argument in config.args)
     if config.getoption("--every-case") or named:
         return
@@ -82,11 +97,11 @@ def pytest_collection() -> Generator[None, object, object]:
     otherwise: it is half of the time of the next collection, and of what each process loads of tc.
     """
     gc.disable()
-    as_told, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    as_asked, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     try:
         return (yield)
     finally:
-        sys.dont_write_bytecode = as_told
+        sys.dont_write_bytecode = as_asked
         gc.collect()  # what was not selected
         gc.enable()
 
