@@ -12,6 +12,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+#: how many blocks end before the user's frozen objects are counted again: that walks over them
+COUNTED_AGAIN = 100
+
 
 class _Blocks:
     """Counts the blocks at work in each thread; none where the user has the collector off."""
@@ -19,6 +22,7 @@ class _Blocks:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.of: dict[int, int] = {}
+        self.uncounted = 0
 
     def enter(self) -> bool:
         """Turn the collector off; returns whether there is anything to undo."""
@@ -38,8 +42,21 @@ class _Blocks:
             if left > 0 and not all_of_thread:
                 self.of[me] = left
             elif left >= 0 and not self.of:
-                _settle()
+                self._settle()
                 gc.enable()
+
+    def _settle(self) -> None:
+        """Count what was made as old without a pass over it: it lives as long as what was compiled.
+
+        Not where the user has frozen objects, which would thaw.
+        """
+        if self.uncounted:
+            self.uncounted -= 1
+        elif gc.get_freeze_count():
+            self.uncounted = COUNTED_AGAIN
+        else:
+            gc.freeze()
+            gc.unfreeze()
 
     def start_over(self) -> None:
         """In a forked child: the blocks of all other threads are gone."""
@@ -50,13 +67,6 @@ class _Blocks:
             self.of[threading.get_ident()] = mine
         elif others:
             gc.enable()
-
-
-def _settle() -> None:
-    """Count what was made as old without a pass over it: it lives as long as what was compiled."""
-    if not gc.get_freeze_count():  # else the user has frozen objects, which would thaw
-        gc.freeze()
-        gc.unfreeze()
 
 
 _BLOCKS = _Blocks()

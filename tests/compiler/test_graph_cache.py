@@ -266,7 +266,6 @@ def on_line(n):
     return names["f"]
 
 
-THREADS = torch.get_num_threads()
 BASE = torch.randn(4, 4)
 INPUTS = {
     "size": (torch.randn(4, 5), torch.randn(4, 5)),
@@ -294,7 +293,9 @@ def test_keys_tell_inputs_apart():
     [
         lambda: switched(torch.set_default_dtype, torch.float64, torch.float32),
         lambda: switched(torch.use_deterministic_algorithms, True, False),
-        lambda: switched(torch.set_num_threads, THREADS + 1, THREADS),
+        lambda: switched(
+            torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads()
+        ),
         lambda: tc.config.patch(threads=3),
         lambda: torch.autocast("cpu"),
         lambda: torch.no_grad(),

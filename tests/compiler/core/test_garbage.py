@@ -10,7 +10,14 @@ import pytest
 import torch
 
 import tc
+from tc.compiler.core import garbage
 from tc.compiler.core.garbage import paused
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests before these may have frozen objects, which is remembered for some blocks."""
+    monkeypatch.setattr(garbage._BLOCKS, "uncounted", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -88,5 +95,21 @@ def test_what_the_user_froze_stays_frozen() -> None:
         with paused():
             pass
         assert not any(held is found for found in gc.get_objects())
+    finally:
+        gc.unfreeze()
+
+
+def test_frozen_objects_are_not_counted_at_each_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    count = gc.get_freeze_count
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(1) or count())
+    kept: list[object] = [[]]
+    gc.freeze()
+    try:
+        for _ in range(garbage.COUNTED_AGAIN + 2):
+            with garbage.paused():
+                pass
+        assert len(counted) == 2
+        assert count() > len(kept)  # nothing has thawed
     finally:
         gc.unfreeze()
