@@ -215,7 +215,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("dynamic", [None, True])
