@@ -21,7 +21,7 @@ from tc import trace
 from tc.compiler.backends.builtin import aot_eager
 from tc.compiler.backends.cut.buckets import at_buckets, bucket_limits
 from tc.compiler.backends.cut.parts import Part, compile_parts
-from tc.compiler.backends.cut.regions import at_regions, shared
+from tc.compiler.backends.cut.regions import at_regions
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
 from tc.compiler.capture import breaks, hook
@@ -511,13 +511,12 @@ class FrameCompiler:
 
         limits = bucket_limits()
         parts = at_buckets(module, captured.real_inputs(frame), limits) if limits else ()
-        regions = () if parts or inductor.freezing else at_regions(module, {"options": inductor})
-        if not parts and not regions:
+        if not parts and not inductor.freezing:
+            parts = at_regions(module)
+        if not parts:
             return None
         emit_captured(module)
-        if parts:
-            return compile_parts(module, parts, compile_part)
-        return compile_parts(module, [r.part for r in regions], shared(regions, compile_part))
+        return compile_parts(module, parts, compile_part)
 
     def _settings(self) -> dict[str, Any]:
         """Return what the user asked of a backend other than our own, where anything."""

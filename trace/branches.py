@@ -92,6 +92,10 @@ def _has_number(test: ast.AST) -> bool:
     return any(isinstance(one, ast.Call) and called_name(one) in READING for one in ast.walk(test))
 
 
+def _tree_of(file: str) -> ast.AST | None:
+    return _tree(file, len(linecache.getlines(file)))
+
+
 @lru_cache(32)
 def _tree(file: str, _length: int) -> ast.AST | None:
     try:
@@ -187,7 +191,7 @@ def is_tested(file: str, line: int, name: str) -> bool:
         name: as the user writes it, `self.scale`. Only where the source is at hand.
     """
     file, name = map(_original.get(), (file, name))
-    tree = _tree(file, len(linecache.getlines(file)))
+    tree = _tree_of(file)
     names = _names(name)
     for parents in _branches(tree) if tree is not None else ():
         test = getattr(parents[-1], "test", None)
@@ -340,7 +344,7 @@ def _calls(file: str, line: int) -> Iterator[ast.Call]:
 
 def _lambdas(file: str, line: int) -> Iterator[ast.Lambda]:
     file = _original.get()(file)
-    tree = _tree(file, len(linecache.getlines(file)))
+    tree = _tree_of(file)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Lambda) and node.lineno <= line <= (node.end_lineno or line):
             yield node
@@ -352,7 +356,7 @@ def is_filled(file: str, line: int, name: str) -> bool:
     An attribute may be stored in by any method.
     """
     path, name = map(_original.get(), (file, name))
-    around = _tree(path, len(linecache.getlines(path))) if "." in name else function_at(file, line)
+    around = _tree_of(path) if "." in name else function_at(file, line)
     return any(
         isinstance(one, ast.Subscript)
         and isinstance(one.ctx, ast.Store)
@@ -394,7 +398,7 @@ def called_name(call: ast.Call) -> str:
 def function_at(file: str, line: int) -> ast.FunctionDef | None:
     """Return the innermost function around a line, None where its source is not at hand."""
     file = _original.get()(file)
-    tree = _tree(file, len(linecache.getlines(file)))
+    tree = _tree_of(file)
     around = [
         one
         for one in (ast.walk(tree) if tree is not None else ())
@@ -450,7 +454,7 @@ def with_argument_named(file: str, line: int, source: str) -> str:
     """
     found = _ARGUMENT.search(source)
     file = _original.get()(file)
-    tree = _tree(file, len(linecache.getlines(file))) if found is not None else None
+    tree = _tree_of(file) if found is not None else None
     passed: set[str] = set()
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or line):

@@ -21,7 +21,6 @@ from torch import fx
 from torch._C._functorch import peek_interpreter_stack
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx import GraphModule
 from torch.fx.node import _get_qualified_name
 
 from tc.compiler.core import levels
@@ -180,7 +179,7 @@ def user_lines(gm: fx.GraphModule, with_text: bool = False) -> Iterator[str]:
         if with_text:
             yield " ".join(str(place.loc) for place in places)
         body = attribute(gm, str(node.target)) if node.op == "get_attr" else None
-        if isinstance(body, GraphModule):
+        if isinstance(body, fx.GraphModule):
             yield from user_lines(body, with_text)
 
 
@@ -221,7 +220,7 @@ def _function_name(function: Any) -> str:
 
 def _constant_text(gm: fx.GraphModule, node: fx.Node) -> str:
     value = attribute(gm, str(node.target))
-    if isinstance(value, GraphModule):  # the body of an operation: of a checkpoint for example
+    if isinstance(value, fx.GraphModule):  # the body of an operation: of a checkpoint for example
         if value.meta:
             raise Uncached(f"a body in it has {', '.join(value.meta)}")
         return _hash("\n".join(graph_lines(value)))

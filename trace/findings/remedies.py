@@ -391,7 +391,7 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.INDEXES: _constant, Kind.INDEXED: _constant, Kind.NO_TENSOR: _none, Kind.COUNT: _length,
     Kind.GONE: _none, Kind.RANGE: _range, Kind.CALLED: _called,
     Kind.LENGTH: _length, Kind.KEYS: _keys, Kind.FILLED: _filled, Kind.LEARNING_RATE: _rate,
-     Kind.TYPE: _type, Kind.STRUCTURE: _type,
+    Kind.TYPE: _type, Kind.STRUCTURE: _type,
     Kind.OBJECT: _type, Kind.HOOKS: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.BACKEND: _global,
     Kind.STATE: _global,

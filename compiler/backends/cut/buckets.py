@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from tc import trace
-from tc.compiler.backends.cut.parts import Part, parts_of, why_whole
+from tc.compiler.backends.cut.parts import Part, parts_of
 
 
 def bucket_limits() -> tuple[int, ...]:
@@ -46,7 +46,7 @@ def at_buckets(
         inputs: the real inputs, one a placeholder: parameters are recognised.
         limits: of `bucket_limits`.
     """
-    if not limits or why_whole(gm):
+    if not limits:
         return ()
     placeholders = gm.graph.find_nodes(op="placeholder")
     parameters = {

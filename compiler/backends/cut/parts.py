@@ -8,7 +8,6 @@ nothing is fused across it: gradients of some parts can be sent while others are
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 from torch import fx
 
 from tc.compiler.aot_dispatch import EAGER_MARKS
+from tc.compiler.capture.parts.output_graph import writes_first
 from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.core.graphtext import PLACE
 from tc.compiler.core.memory import storage_id
@@ -30,11 +30,17 @@ WHOLE = (*EAGER_MARKS, LEVELLED)
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a graph: its module, and the nodes of the whole that it takes and gives."""
+    """A part of a graph.
+
+    Attributes:
+        takes, gives: nodes of the whole.
+        digest: equal for parts that are compiled once; empty for one that is like no other.
+    """
 
     module: fx.GraphModule
     takes: tuple[fx.Node, ...]
     gives: tuple[fx.Node, ...]
+    digest: str = ""
 
     @property
     def examples(self) -> list[Any]:
@@ -80,14 +86,21 @@ def why_whole(gm: fx.GraphModule) -> str:
 def compile_parts(
     gm: fx.GraphModule, parts: Sequence[Part], compile_part: Callable[[Part], Compiled]
 ) -> Compiled:
-    """Return what runs the parts of a graph in order, each as it was compiled."""
+    """Return what runs the parts of a graph in order.
+
+    Of parts with one digest the first is compiled.
+    """
     slots = {node: at for at, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
     steps = []
+    made: dict[str, Compiled] = {}
     for part in parts:
+        compiled = made.get(part.digest) or compile_part(part)
+        if part.digest:
+            made[part.digest] = compiled
         takes = [slots[node] for node in part.takes]
         for node in part.gives:
             slots[node] = len(slots)
-        steps.append((compile_part(part), takes))
+        steps.append((compiled, takes))
     picks = [slots[node] for node in _outputs(gm.graph)]
 
     def run(*args: Any) -> tuple[Any, ...]:
@@ -195,19 +208,8 @@ def _written(node: fx.Node) -> list[fx.Node]:
         return node.all_input_nodes if any(one._schema.is_mutable for one in overloads) else []
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     given: list[Any] = [node.kwargs.get("out")]
-    if (
-        (name.endswith("_") and not name.endswith("__"))
-        or node.kwargs.get("inplace")
-        or node.target in (operator.setitem, *_IN_PLACE)
-    ):
+    if writes_first(name) or node.kwargs.get("inplace"):
         given += node.args[:1] or [node.kwargs]
     found: list[fx.Node] = []
     fx.node.map_arg(given, found.append)
     return found
-
-
-_IN_PLACE = tuple(
-    getattr(operator, name) for name in dir(operator) if name.startswith("i") and name[1:] in
-    ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
-     "lshift", "rshift")
-)  # fmt: skip

@@ -12,7 +12,7 @@ Nothing is fused across such a cut, so that the user has to ask for it (decision
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,17 +26,16 @@ from tc.compiler.cache.graph_key import Key, Uncached, key_of
 from tc.compiler.capture.parts.output_graph import REGION_CALL, RegionCall
 from tc.compiler.core.frozen import NotPlain
 
-Compiled = Callable[..., Any]
 CROSSED = "an operation writes to memory that several parts use, or a part gives no tensor"
 
 
 @dataclass(frozen=True)
-class RegionPart:
-    """A part of a graph, and what shares its compiled graph.
+class Region:
+    """A part of a graph that is a call of a marked function, or lies between two.
 
     Attributes:
-        call: what it is; None lies between the calls.
-        key: equal for parts that compile to one graph; None shares with nobody.
+        call: None lies between.
+        key: equal for calls that compile to one graph; None is like no other.
         why: why there is no key.
     """
 
@@ -45,56 +44,27 @@ class RegionPart:
     key: Key | None = None
     why: str = ""
 
-    @property
-    def digest(self) -> str:
-        """What equal parts have in common; empty for a part without a key."""
-        return "" if self.key is None else self.key.portable
 
-
-def at_regions(gm: fx.GraphModule, settings: Mapping[str, Any]) -> tuple[RegionPart, ...]:
-    """Return a graph as parts in order; empty if no two calls in it are equal, or it stays whole.
-
-    Args:
-        settings: what compiled graphs depend on besides graph and inputs, by name.
-    """
+def at_regions(gm: fx.GraphModule) -> tuple[Part, ...]:
+    """Return a graph as parts in order; empty if no two calls are equal, or it stays whole."""
     calls = {node: call for node in gm.graph.nodes if (call := node.meta.get(REGION_CALL))}
     if len(set(calls.values())) < 2:
         return ()
     if why := why_whole(gm):
         _report(f"compiled whole: {why}")
         return ()
-    found = _cut(gm, calls, settings)
-    counts = Counter(one.digest for one in found if one.digest)
-    alone = [one for one in found if one.call is not None and counts[one.digest] < 2]
+    found = _cut(gm, calls)
+    counts = Counter(one.part.digest for one in found if one.key is not None)
+    alone = [one for one in found if one.call is not None and counts[one.part.digest] < 2]
     if alone:  # they are compiled with what lies beside them
         single = {one.call for one in alone}
         left = {node: call for node, call in calls.items() if call not in single}
-        found = _cut(gm, left, settings) if left else ()
+        found = _cut(gm, left) if left else ()
     _report("\n".join([*_graphs(found), *_reasons(alone)]) or "compiled whole: " + CROSSED)
-    return found
+    return tuple(one.part for one in found)
 
 
-def shared(
-    parts: Sequence[RegionPart], compile_part: Callable[[Part], Compiled]
-) -> Callable[[Part], Compiled]:
-    """Return what compiles parts, of equal ones the first."""
-    digests = {id(one.part): one.digest for one in parts}
-    made: dict[str, Compiled] = {}
-
-    def compiled(part: Part) -> Compiled:
-        digest = digests[id(part)]
-        if not digest:
-            return compile_part(part)
-        if digest not in made:
-            made[digest] = compile_part(part)
-        return made[digest]
-
-    return compiled
-
-
-def _cut(
-    gm: fx.GraphModule, calls: Mapping[fx.Node, RegionCall], settings: Mapping[str, Any]
-) -> tuple[RegionPart, ...]:
+def _cut(gm: fx.GraphModule, calls: Mapping[fx.Node, RegionCall]) -> tuple[Region, ...]:
     """Return a graph as parts, one for each call and one for what lies between two."""
     numbers: dict[fx.Node, int] = {}
     owners: list[RegionCall | None] = []
@@ -107,18 +77,19 @@ def _cut(
         numbers[node] = len(owners) - 1
     parts = parts_of(gm, numbers)
     return tuple(
-        RegionPart(part) if call is None else _keyed(part, call, settings)
+        Region(part) if call is None else _keyed(part, call)
         for part, call in zip(parts, owners, strict=bool(parts))
     )
 
 
-def _keyed(part: Part, call: RegionCall, settings: Mapping[str, Any]) -> RegionPart:
+def _keyed(part: Part, call: RegionCall) -> Region:
     part = replace(part, module=without_names(part.module))
+    settings: dict[str, Any] = {}  # one graph has one set of them
     try:
         key = key_of(part.module, graph_examples(part.module, ()), settings)
     except (Uncached, NotPlain) as why:
-        return RegionPart(part, call, why=str(why))
-    return RegionPart(part, call, key)
+        return Region(part, call, why=str(why))
+    return Region(replace(part, digest=key.portable), call, key)
 
 
 def without_names(module: fx.GraphModule) -> fx.GraphModule:
@@ -141,21 +112,21 @@ def without_names(module: fx.GraphModule) -> fx.GraphModule:
     return made
 
 
-def _graphs(parts: Sequence[RegionPart]) -> Iterator[str]:
+def _graphs(parts: Sequence[Region]) -> Iterator[str]:
     """Say of each function how many of its calls share how many graphs."""
-    calls: dict[str, list[RegionPart]] = {}
+    calls: dict[str, list[Region]] = {}
     for one in parts:
         if one.call is not None:
             calls.setdefault(one.call.name, []).append(one)
     for name, ones in calls.items():
-        sizes = {one.digest: one.part.size for one in ones}
+        sizes = {one.part.digest: one.part.size for one in ones}
         yield (
             f"{name}: {len(ones)} calls share {len(sizes)} graphs of "
             f"{' + '.join(map(str, sizes.values()))} operations"
         )
 
 
-def _reasons(alone: Sequence[RegionPart]) -> Iterator[str]:
+def _reasons(alone: Sequence[Region]) -> Iterator[str]:
     """Say of each call that shares no graph why it does not."""
     first: dict[str, Key] = {}
     for one in alone:

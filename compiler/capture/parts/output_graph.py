@@ -56,12 +56,19 @@ PYTHON_DTYPES: dict[type, torch.dtype] = {
 #: quantized dtypes: torch's fakes of such tensors are plain, and give other results
 QUANTIZED = (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4)
 #: names of in-place functions: they end in one underscore, or are in-place operators
-_IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul)$")
+_IN_PLACE = re.compile(
+    r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul|lshift|rshift)$"
+)
 
 #: key of a placeholder's `meta`: whether its input required gradients before the graph
 WANTS_GRAD = "tc_wants_grad"
 #: key of a node's ``meta``: the call of a marked function that it belongs to
 REGION_CALL = "tc_region_call"
+
+
+def writes_first(name: str) -> bool:
+    """Return whether a function or method of that name writes to its first argument."""
+    return name == "setitem" or bool(_IN_PLACE.search(name))
 
 
 def is_record(cls: type) -> bool:
@@ -213,7 +220,7 @@ class OutputGraph:
             held = [*args, *kwargs.values()]
             held_fakes = [*fakes, *fake_named.values()]
             self.derived.hold(zip(held, held_fakes, strict=True))
-        in_place = bool(_IN_PLACE.search(text)) or "out" in kwargs or text == "setitem"
+        in_place = writes_first(text) or "out" in kwargs
         outs = self._given_outs(kwargs)
         shapes = [value.example.shape for value in outs]
         lengths = [] if self.whole else symbolic_sizes(target, fakes)

@@ -107,11 +107,8 @@ def _with_alpha(name: str) -> Any:
         named = dict(kwargs)
         alpha = named.pop("alpha", None)
         others = [*args, *named.values()]
-        is_one = len(others) == 1
-        if is_one and _is_real(others[0]) and _is_factor(alpha):
-            others = [t.output.call_torch(torch.mul, [*others, alpha], {})]
-            kwargs = {}
-            args = others
+        if len(others) == 1 and _is_real(others[0]) and _is_factor(alpha):
+            args, kwargs = [t.output.call_torch(torch.mul, [*others, alpha], {})], {}
         return t.output.call_torch(name, [tensor, *args], kwargs, method=True)
 
     return handler

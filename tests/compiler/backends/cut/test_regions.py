@@ -79,8 +79,8 @@ def called(count: int, of: str) -> str:
 def test_equal_layers_are_compiled_once(gradients, dynamic):
     """The first one's input is no result, and asks for no gradient."""
     model = Model(*(Block() for _ in range(5))).requires_grad_(gradients)
-    told = same(model, torch.randn(4, WIDTH), dynamic=dynamic)
-    assert called(4 if gradients or dynamic else 5, "Block.forward") in told
+    report = same(model, torch.randn(4, WIDTH), dynamic=dynamic)
+    assert called(4 if gradients or dynamic else 5, "Block.forward") in report
 
 
 def test_random_numbers_are_drawn_by_each_call():
@@ -222,10 +222,10 @@ PROGRAMS = {
 def test_programs_do_as_eager_does(name, gradients, dynamic):
     f, *sharing = PROGRAMS[name]
     x = torch.randn(4, WIDTH, dtype=torch.float64, requires_grad=gradients)
-    told = same(f, x, dynamic=dynamic)
+    report = same(f, x, dynamic=dynamic)
     count = sharing[gradients]
     if not dynamic:  # symbolic sizes of equal value may be written down in two ways
-        assert f"{count} calls share" in told if count else "calls share" not in told, told
+        assert f"{count} calls share" in report if count else "calls share" not in report, report
 
 
 # -- drawn programs ----------------------------------------------------------------------------
