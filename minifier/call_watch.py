@@ -19,6 +19,7 @@ from torch import fx
 
 from tc.minifier import graphs
 from tc.minifier.missing_guard import TENSOR, Row, branches
+from tc.trace.syntax import tree_of
 
 PLAIN: Final = (int, float, bool, str, type(None), torch.dtype, torch.device, enum.Enum)
 
@@ -82,9 +83,8 @@ class Space:
         return found
 
     def _reads_of(self, text: str) -> Iterator[tuple[str, str, str]]:
-        try:
-            tree = ast.parse(text + " pass" if text.endswith(":") else text)
-        except SyntaxError:  # a part of a statement
+        tree = tree_of(text + " pass" if text.endswith(":") else text)
+        if tree is None:  # a part of a statement
             return
         for node in ast.walk(tree):
             if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):

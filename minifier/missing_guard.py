@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tc.trace.syntax import tree_of
+
 Row = tuple[str, str]  # a call of a graph as text, and its line: ``file:line``
 TENSOR: Final = ": tensor"  # how the row of an input begins its type
 
@@ -22,12 +24,9 @@ TENSOR: Final = ": tensor"  # how the row of an input begins its type
 def branches(line: str) -> set[tuple[int, bool]]:
     """Return the tests above a line, and whether it is where they hold."""
     file, _, number = line.rpartition(":")
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return set()
+    tree = tree_of("".join(linecache.getlines(file)))
     found: set[tuple[int, bool]] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.If | ast.While):
             for body, holds in ((node.body, True), (node.orelse, False)):
                 if body and body[0].lineno <= int(number) <= (body[-1].end_lineno or 0):

@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+from tc.trace.syntax import tree_of
+
 #: names that a written case has itself: its function, its inputs, what runs it
 TAKEN: Final = re.compile(r"f|x\d*|run|recorded|keep|call_\d+|torch|tc|DATA")
 
@@ -64,10 +66,8 @@ def setup_for(source: str, namespaces: Collection[str]) -> str:
 
 
 def _body(source: str) -> list[ast.stmt]:
-    try:
-        return ast.parse(source).body
-    except SyntaxError:
-        return []
+    tree = tree_of(source)
+    return tree.body if tree is not None else []
 
 
 def _needed(body: Sequence[ast.stmt], needed: set[int]) -> list[ast.stmt]:

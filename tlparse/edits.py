@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from tc.trace.syntax import tree_of
+
 _TORCH: Final = "torch"
 
 
@@ -51,10 +53,10 @@ class Source:
 
     def __post_init__(self) -> None:
         """Parse it, and note where its lines begin."""
-        try:
-            self.tree = ast.parse(self.data)
-        except (SyntaxError, ValueError) as error:
-            raise NoEdit("its file cannot be parsed") from error
+        tree = tree_of(self.data)
+        if tree is None:
+            raise NoEdit("its file cannot be parsed")
+        self.tree = tree
         self._starts = [0]
         for row in self.data.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(row))

@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import Final
 
 from tc.trace.ids import is_resumed
+from tc.trace.syntax import tree_of
 
 
 class Does(Enum):
@@ -98,10 +99,7 @@ def _tree_of(file: str) -> ast.AST | None:
 
 @lru_cache(32)
 def _tree(file: str, _length: int) -> ast.AST | None:
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    return tree_of("".join(linecache.getlines(file)))
 
 
 def _branches(node: ast.AST, above: tuple[ast.AST, ...] = ()) -> Iterator[tuple[ast.AST, ...]]:

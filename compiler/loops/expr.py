@@ -19,6 +19,8 @@ from tc.compiler.loops.ops import SCALAR_OPS
 
 UNKNOWN = 1 << 30
 """The upper bound of a cost that counts as unknown, because parts are shared too often."""
+LONGEST = 4000
+"""Characters of operands that a text holds; a chain is as long as a program makes it."""
 READS = ("load", "at")
 DIVISIONS = ("truncdiv", "floordiv", "remainder", "fmod")
 
@@ -97,23 +99,31 @@ class Expr:
         return self._loads
 
     def __repr__(self) -> str:
-        if self.op == "const":
-            return repr(self.data[0])
-        if self.op == "load":
-            return f"{self.data[0]}[{self.data[1]}]"
-        if self.op == "index":
-            return f"index({self.data[0]})"
-        if self.op in ("scalar", "local"):
-            return str(self.data[0])
-        inside = ", ".join(map(repr, self.args))
-        if self.op == "at":
-            return f"{self.data[0]}[{self.data[1]} at {inside}]"
-        if self.op in ("to", "bits"):
-            return f"{self.op}.{short(self.dtype)}({inside})"
-        return f"{self.op}({inside})"
+        texts: dict[Expr, str] = {}
+        for node in walk(self):
+            inside = ", ".join(texts[arg] for arg in node.args)
+            texts[node] = _text(node, inside if len(inside) <= LONGEST else "...")
+        return texts[self]
 
 
 _exprs: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
+
+
+def _text(node: Expr, inside: str) -> str:
+    """Return a node's text, given that of its arguments."""
+    if node.op == "const":
+        return repr(node.data[0])
+    if node.op == "load":
+        return f"{node.data[0]}[{node.data[1]}]"
+    if node.op == "index":
+        return f"index({node.data[0]})"
+    if node.op in ("scalar", "local"):
+        return str(node.data[0])
+    if node.op == "at":
+        return f"{node.data[0]}[{node.data[1]} at {inside}]"
+    if node.op in ("to", "bits"):
+        return f"{node.op}.{short(node.dtype)}({inside})"
+    return f"{node.op}({inside})"
 
 
 def short(dtype: torch.dtype) -> str:

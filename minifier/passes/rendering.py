@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tc.trace.syntax import tree_of
+
 #: what CPython raises for trees and texts that mean nothing; deep nesting and odd values included
 REFUSALS: Final = (
     SyntaxError, ValueError, TypeError, AttributeError, KeyError, IndexError, AssertionError,
@@ -50,13 +52,10 @@ def source_of(path: Path) -> str:
 
 
 def parsed(text: str) -> ast.Module | None:
-    """Return the tree of a text, or None if it is no Python program."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text)
-    except REFUSALS:
-        return None
+    """Return the tree of a text, or None if it is no Python program, or too deep to be walked."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tree_of(text)
 
 
 def is_program(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
+import sys
 import textwrap
 
 import fuzzedits
@@ -120,10 +121,18 @@ def test_texts_that_are_no_programs_are_none(text: str) -> None:
     assert made is None or rendering.is_program(made)
 
 
-def test_deep_nesting_is_reduced_by_lines() -> None:
-    text = "x = 1\n" + "y = " + "-" * 3000 + "1\nculprit = 2\n"
-    assert rendering.normal_form(text) is None
-    left = source.reduced(text, lambda one: "culprit" in one, lambda one: None)
+@pytest.mark.parametrize("signs", [250, 700, 3000, 20_000])
+@pytest.mark.parametrize("limit", [1000, 3000])
+def test_deep_nesting_is_reduced_by_lines(signs: int, limit: int) -> None:
+    """Also where other code has raised the limit on recursion, as Hypothesis does."""
+    text = "x = 1\n" + "y = " + "-" * signs + "1\nculprit = 2\n"
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)
+    try:
+        assert rendering.normal_form(text) is None
+        left = source.reduced(text, lambda one: "culprit" in one, lambda one: None)
+    finally:
+        sys.setrecursionlimit(before)
     assert left == "culprit = 2"
 
 

@@ -1,11 +1,11 @@
-"""When the parts of an expression are needed."""
+"""When the parts of an expression are needed, and what an expression's text is."""
 
 from __future__ import annotations
 
 import torch
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import FALSE, TRUE, Expr, constant, either, load, needed
+from tc.compiler.loops.expr import FALSE, LONGEST, TRUE, Expr, constant, either, load, needed
 
 A, B = (load(name, ix.const(0), torch.bool) for name in "ab")
 X, Y = (load(name, ix.const(0), torch.float32) for name in "xy")
@@ -37,3 +37,16 @@ def test_what_is_needed_elsewhere_is_needed_anyhow():
 def test_either_knows_what_always_and_never_holds():
     assert either(FALSE, A) is A and either(A, FALSE) is A
     assert either(TRUE, A) is TRUE and either(A, TRUE) is TRUE and either(A, A) is A
+
+
+def test_the_text_of_a_chain_is_bounded_whatever_its_depth_and_sharing():
+    deep = shared = X
+    for _ in range(5000):
+        deep = Expr("sin", (deep,), torch.float32)
+    for _ in range(200):
+        shared = Expr("add", (shared, shared), torch.float32)
+    assert repr(Expr("mul", (Expr("sin", (X,), torch.float32), Y), torch.float32)) == (
+        "mul(sin(x[0]), y[0])"
+    )
+    for value in (deep, shared):
+        assert len(repr(value)) < 3 * LONGEST and "..." in repr(value)
