@@ -306,6 +306,10 @@ class Lookup:
 
 def lookups(session: Session) -> list[Lookup]:
     """Return every look into a cache, in the order of the log."""
+    return session.once(_lookups)
+
+
+def _lookups(session: Session) -> list[Lookup]:
     rows = []
     for compiled in all_compiles(session):
         for one in compiled.artifacts:

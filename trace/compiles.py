@@ -4,7 +4,6 @@ comes out."""
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
@@ -14,7 +13,6 @@ from tc.trace.cells import typed_line
 from tc.trace.reader import Span
 from tc.trace.timing import PHASES, phase_of
 
-_SHORT: Final = 2000
 _RESUMED: Final = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(\d+)$")
 # torch's own files, and Python's, through which torch is called: not what a user looks for.
 FRAMEWORK: Final = re.compile(
@@ -69,39 +67,21 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One thing a compile left behind; the text is in the log at `span`, or in `inline`.
-
-    A long `inline` text is kept packed: a job of many ranks has thousands of them.
-    """
+    """One thing a compile left behind; the text is in the log at `span`, or in `inline`."""
 
     number: int
     name: str
     kind: str
     attempt: int
     place: str
-    note: str = ""
     span: Span | None = None
+    note: str = ""
     inline: str = ""
-    packed: bytes = b""
 
     @property
     def size(self) -> int:
         """How many bytes its text takes in the log, about."""
-        if self.span:
-            return self.span.stop - self.span.start
-        return len(self.own_text)
-
-    @property
-    def own_text(self) -> str:
-        """The text of an artifact that has none in the log."""
-        if not self.packed:
-            return self.inline
-        return zlib.decompress(self.packed).decode("utf-8", "surrogatepass")
-
-
-def pack(text: str) -> bytes:
-    """Return a long text packed, a short one as nothing: see `Artifact`."""
-    return zlib.compress(text.encode("utf-8", "surrogatepass"), 1) if len(text) > _SHORT else b""
+        return self.span.stop - self.span.start if self.span else len(self.inline)
 
 
 @dataclass(frozen=True, slots=True)

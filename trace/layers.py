@@ -66,6 +66,10 @@ def named(lookup: Lookup) -> str:
 
 def layers(session: Session) -> list[Layer]:
     """Return the layers that the log names, the outermost first."""
+    return session.once(_layers)
+
+
+def _layers(session: Session) -> list[Layer]:
     found: dict[str, Layer] = {}
     for look in lookups(session):
         layer = found.setdefault(named(look), Layer(named(look)))

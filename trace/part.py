@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tc.trace.all_events import EVENTS, Event, Fact
-from tc.trace.compiles import FRAMEWORK, Artifact, Calls, Compile, Failure, Note, pack
+from tc.trace.compiles import FRAMEWORK, Artifact, Calls, Compile, Failure, Note
 from tc.trace.ids import Numbering
 from tc.trace.kinds import kind_of
 from tc.trace.parsed import parse_counting, real, whole
@@ -20,6 +20,7 @@ from tc.trace.reader import (
     Defects,
     Record,
     Source,
+    Span,
     read_records,
     stamp_text,
 )
@@ -244,18 +245,14 @@ class PartReader:
         note = ""
         if isinstance(record.value, dict):
             note = str(record.value.get("filename") or record.value.get("name") or "")
-        inline = "" if record.span else _plain_json(record.value)
-        packed = pack(inline)
         artifact = Artifact(
             number=len(compiled.artifacts),
             name=name,
             kind=_kind(record, name),
             attempt=attempt if isinstance(attempt, int) else 0,
             place=f"{self.source.name}:{record.line}",
+            span=record.span or Span(self.part.index, *record.head, event=record.event),
             note="" if note == name else note,
-            span=record.span,
-            inline="" if packed else inline,
-            packed=packed,
         )
         compiled.artifacts.append(artifact)
         if "cache_" in name:
@@ -407,8 +404,3 @@ def _cache_word(name: str, before: str) -> str:
     word = next((w for w in ("miss", "bypass", "hit") if name.endswith(f"cache_{w}")), "")
     # A hit of the outer cache settles it; otherwise the innermost cache's word stays.
     return before if not word or (before == "hit" and name.startswith("fx_")) else word
-
-
-def _plain_json(value: object) -> str:
-    """Write JSON with an item on each line, as torch writes it in payloads."""
-    return json.dumps(value, ensure_ascii=False, separators=(",\n", ": "))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from tc.trace.compiles import FRAMEWORK, LIBRARY, Artifact, Compile
@@ -403,11 +404,14 @@ def _infer(kernels: Sequence[Kernel], asked: Sequence[_Above], nodes: Sequence[N
     pairs = [pair for pair in zip(kernels, asked, strict=True) if not pair[0].nodes]
     for kernel, says in pairs:
         if len(kernel.lines) == 1 and says.ops:
-            fitting = [n for n in range(len(nodes)) if n not in taken]
-            fitting = [n for n in fitting if _is(nodes[n].op, says.ops[-1])]
-            if kernel.places:
-                fitting = [n for n in fitting if nodes[n].place in kernel.places]
-            kernel.nodes = fitting[:1]
+            fitting = (
+                number
+                for number, node in enumerate(nodes)
+                if number not in taken
+                and _is(node.op, says.ops[-1])
+                and (not kernel.places or node.place in kernel.places)
+            )
+            kernel.nodes = list(islice(fitting, 1))
             taken.update(kernel.nodes)
     written = [kernel for kernel, _ in pairs if len(kernel.lines) > 1]
     for kernel in written:

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, Final, NamedTuple
 
 from tc.trace import archives
-from tc.trace.parsed import parse_counting
+from tc.trace.parsed import parse_counting, parse_json
 from tc.trace.words import file_size
 
 HEADER: Final = re.compile(
@@ -83,6 +83,7 @@ class Span(NamedTuple):
     """Where a record's payload is in its log: bytes `start:stop`, line prefixes included.
 
     `plain`: its only TABs are those that begin its lines, as its checksum proved.
+    `event`: of a record without a payload the key of its text; the place is its header's JSON.
     """
 
     source: int
@@ -90,6 +91,7 @@ class Span(NamedTuple):
     stop: int
     prefix: bytes = b""
     plain: bool = False
+    event: str = ""
 
 
 @dataclass(slots=True)  # not frozen: a log has millions, and freezing triples their price
@@ -97,11 +99,13 @@ class Record:
     """One envelope of the log; `span` locates its payload, if it has one.
 
     Attributes:
+        head: where the JSON of its header begins and ends.
         stamp: when it was written, as the header has it: `1120 09:14:22.968000`.
         origin: the header's `file:line` of the code that wrote it.
     """
 
     line: int
+    head: tuple[int, int]
     stamp: bytes
     pid: int
     origin: bytes
@@ -199,6 +203,13 @@ def stamp_text(stamp: bytes) -> str:
     return f"{stamp[:2].decode()}-{stamp[2:].decode()}"
 
 
+def value_of(source: Source, span: Span) -> Any:
+    """Return what a header holds of its event, of a record without a payload."""
+    text = source.data[span.start : span.stop]
+    source.touched(len(text))
+    return parse_json(text.decode("utf-8", "replace")).get(span.event)
+
+
 def payload_of(source: Source, span: Span) -> bytes:
     """Cut a payload out of its log and take off the leading TAB of each line."""
     raw = source.data[span.start : span.stop]
@@ -272,7 +283,7 @@ def read_records(
         raw = data[body.start : stop]
         rows = raw.count(b"\n")
         last = stop == len(data)
-        record = _record(source, line, match, head, body, raw, rows, defects, last=last)
+        record = _record(source, at, line, match, head, body, raw, rows, defects, last=last)
         cursor.at, cursor.line = stop, line + 1 + rows
         if record is not None:
             yield record
@@ -318,6 +329,7 @@ def _payload_end(data: mmap.mmap | bytes, newline: int, end: int, prefix: bytes)
 
 def _record(
     source: Source,
+    at: int,
     line: int,
     match: re.Match[bytes],
     head: bytes,
@@ -361,6 +373,7 @@ def _record(
         defects.add("bad_utf8", place)
     return Record(
         line=line,
+        head=(at + match.end(), at + len(head)),
         stamp=match[1],
         pid=int(match[2]),
         origin=match[3],

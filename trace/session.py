@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tc.trace.cells import place
 from tc.trace.compiles import FRAMEWORK, GIVEN_UP, Artifact, Compile, Failure, Frame, Lane
@@ -17,7 +18,7 @@ from tc.trace.kinds import kind_of
 from tc.trace.notebook import Shown, View
 from tc.trace.parsed import measured
 from tc.trace.part import Key, Part, read_part, shared
-from tc.trace.reader import STDIN, Defects, Source, Unreadable, find_logs, payload_of
+from tc.trace.reader import STDIN, Defects, Source, Unreadable, find_logs, payload_of, value_of
 from tc.trace.runs import group
 from tc.trace.stepcost import StepCost
 from tc.trace.timing import duration
@@ -29,6 +30,7 @@ _MOST_IN_BATCH: Final = 16
 _LEAST_BATCHES: Final = 64
 _MOST_AHEAD: Final = 128  # batches
 _MOST_SHOWN: Final = 100  # compiles, in a notebook
+T = TypeVar("T")
 _TYPE_OF_FN: Final = re.compile(r"source=L\['fn'\],.*type=<class '([\w.]+)'>")
 
 
@@ -50,6 +52,14 @@ class Session(Shown):
     trials: tuple[Trial, ...] = ()
     unowned: dict[str, float] = field(default_factory=dict)
     step_costs: list[tuple[Lane, StepCost]] = field(default_factory=list)
+    _made: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def once(self, make: Callable[[Session], T]) -> T:
+        """Return what a function makes of the compiles, which stay as they are: made once."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: T = self._made[make]
+        return made
 
     @property
     def records(self) -> int:
@@ -93,23 +103,27 @@ class Session(Shown):
 
     def text(self, artifact: Artifact) -> str:
         """Return what an artifact holds."""
-        if artifact.span is None:
-            return artifact.own_text
+        span = artifact.span
+        if span is None:
+            return artifact.inline
+        if span.event:
+            return _plain_json(value_of(self.sources[span.source], span))
         return self.bytes_of(artifact).decode("utf-8", "replace")
 
     def start_of(self, artifact: Artifact, size: int) -> str:
         """Return what stands in the first bytes of an artifact, about so many."""
-        if artifact.span is None:
-            return artifact.own_text[:size]
-        stop = min(artifact.span.stop, artifact.span.start + size)
-        span = artifact.span._replace(stop=stop)
+        span = artifact.span
+        if span is None or span.event:
+            return self.text(artifact)[:size]
+        span = span._replace(stop=min(span.stop, span.start + size))
         return payload_of(self.sources[span.source], span).decode("utf-8", "replace")
 
     def bytes_of(self, artifact: Artifact) -> bytes:
         """Return what an artifact holds as it lies in the log; it may be no UTF-8."""
-        if artifact.span is None:
-            return artifact.own_text.encode("utf-8", "replace")
-        return payload_of(self.sources[artifact.span.source], artifact.span)
+        span = artifact.span
+        if span is None or span.event:
+            return self.text(artifact).encode("utf-8", "replace")
+        return payload_of(self.sources[span.source], span)
 
     def close(self) -> None:
         """Let go of the logs."""
@@ -529,3 +543,8 @@ def given_up(session: Session, compiles: Iterable[Compile]) -> list[Compile]:
     """Return what was not compiled any more of the frames that these compiles are of."""
     frames = {(one.lane.index, one.frame_id) for one in compiles}
     return [one for one in session.loose if (one.lane.index, one.frame_id) in frames]
+
+
+def _plain_json(value: object) -> str:
+    """Write JSON with an item on each line, as torch writes it in payloads."""
+    return json.dumps(value, ensure_ascii=False, separators=(",\n", ": "))
