@@ -227,7 +227,7 @@ def _cut_again(
     parts = _cut(gm, examples, compilers, gate, decompositions)
     if parts.backward is None or compilers.cache is None:
         return None
-    told = [trace.AtenGraph("backward", str(parts.backward))] if trace.enabled() else []
+    told = _aten("backward", parts.backward)
     trace.emit_all(told)
     module = parts.backward.module
     return parts if compilers.cache.cut_again(found, gm, parts.contract, module, told) else None
@@ -243,11 +243,9 @@ def _inference(
     notes = noting()
     with trace.stage("aot"):
         functional = inference(gm, examples, gate.noted(notes), decompositions)
-    events: list[trace.Event] = []
-    if trace.enabled():
-        events = [trace.AtenGraph("inference", str(functional))]
-        trace.emit(events[0])
-        events += noted_events(notes, "aot", "inference")
+    events = _aten("inference", functional)
+    trace.emit_all(events)
+    events += noted_events(notes, "aot", "inference")
     run = _compiled(functional.module, compilers.inference, compilers)
     if compilers.cache is not None:
         compilers.cache.keep(gm, functional.contract, (*captured, *events))
@@ -262,14 +260,11 @@ def _training(
     notes = noting()
     parts = _cut(gm, examples, compilers, gate.noted(notes), decompositions)
     events = _cut_events(parts)
-    if trace.enabled():
-        events += noted_events(notes, "aot", "joint")
+    events += noted_events(notes, "aot", "joint")
     if parts.backward is None:
         forward = _compiled(parts.forward.module, compilers.inference, compilers)
         return aot.wrap_training(parts, forward, None)
-    later: list[trace.Event] = []
-    if trace.enabled():
-        later = [trace.AtenGraph("backward", str(parts.backward))]
+    later = _aten("backward", parts.backward)
     if compilers.cache is not None:
         events_of = {"forward": (*captured, *events), "backward": later}
         compilers.cache.cut(gm, parts.contract, parts.backward.module, events_of)
@@ -295,17 +290,20 @@ def _cut(
         return training(gm, examples, gate, decompositions, compilers.joint)
 
 
+@trace.reports(list)
+def _aten(kind: str, graph: object) -> list[trace.Event]:
+    """Return the event of a graph of ATen operations, where anyone listens."""
+    return [trace.AtenGraph(kind, str(graph))] if trace.enabled() else []
+
+
+@trace.reports(list)
 def _cut_events(parts: Training) -> list[trace.Event]:
     """Tell how a joint graph was cut, and return what was told."""
-    if not trace.enabled():
-        return []
     events: list[trace.Event] = []
-    if parts.joint is not None and parts.partition is not None:
-        events.append(trace.AtenGraph("joint", str(parts.joint)))
-        events.append(trace.Partition(parts.partition.facts()))
-    events.append(trace.AtenGraph("forward", str(parts.forward)))
-    for event in events:
-        trace.emit(event)
+    if trace.enabled() and parts.joint is not None and parts.partition is not None:
+        events = [*_aten("joint", parts.joint), trace.Partition(parts.partition.facts())]
+    events += _aten("forward", parts.forward)
+    trace.emit_all(events)
     return events
 
 
@@ -317,7 +315,7 @@ def _backward(
     if compilers.standalone or any(device != "cpu" for device in parts.contract.devices):
         contract = graph.contract  # others' programs, and CUDA graphs, take tensors for all inputs
     if missing:
-        events = (trace.AtenGraph("backward", str(graph)),) if trace.enabled() else ()
+        events = tuple(_aten("backward", graph))
         trace.emit_all(events)
         graph.module.meta[PART] = Part(missing, contract, events)
         by_operations = aot.one_by_one(graph.module)

@@ -207,7 +207,7 @@ def _schedule(lowered: LoopGraph, job: Job) -> Plan:
 
 def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
     """Plan → C or Triton kernels with the wrapper that calls them, and what is logged of it all."""
-    from tc.compiler import codegen, schedule
+    from tc.compiler import codegen
 
     options, tuning = job.request.options, job.tuning
     if job.gpu is None or tuning is None:
@@ -216,8 +216,14 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
         from tc.compiler.codegen import triton
 
         program = triton.generate(plan, job.gpu, job.kind, options.triton_cudagraphs, tuning)
-    if not trace.enabled():
-        return program, []
+    return program, _reported(plan, program, job) if trace.enabled() else []
+
+
+@trace.reports(list)
+def _reported(plan: Plan, program: Program, job: Job) -> list[trace.Event]:
+    """Return what is logged of the passes of a graph, its plan and its program."""
+    from tc.compiler import codegen, schedule
+
     taken = [
         event
         for stage, notes in job.notes.items()
@@ -226,7 +232,7 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
     taken += [*job.times.events, *(job.on_gpu.events if job.on_gpu is not None else ())]
     memory = schedule.timeline(plan, job.kind, job.hints)
     lines = codegen.lines_of(plan, program)
-    return program, [*taken, *emit_plan(plan, program, job.kind, lines, memory)]
+    return [*taken, *emit_plan(plan, program, job.kind, lines, memory)]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Generator, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,17 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     cache: Path = tmp_path_factory.mktemp("tc_cache")
     os.environ["TC_CACHE_DIR"] = os.environ["TC_TEST_CACHE"] = str(cache)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _lost_events_are_failures() -> None:
+    """Let what is only reported for users, an event that could not be made, fail a test."""
+
+    def fail(name: str, error: Exception) -> None:
+        raise error
+
+    emit: Any = import_module("tc.trace.emit")  # not before the environment is set
+    emit.report_loss = fail
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from tc.trace.ids import CompileId
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # where nobody listens there are no events
     from tc.trace.events import Event, Stamped
 
 E = TypeVar("E", bound="Event")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Sink(Protocol):
@@ -166,15 +168,43 @@ def warn(text: str) -> None:
         logging.getLogger("tc").warning("tc: %s", text)
 
 
+def reports(missing: Callable[[], Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Mark a function that only tells of what happens: where it fails the program does not.
+
+    Args:
+        missing: makes what is returned then.
+    """
+
+    def marked(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def reporting(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                report_loss(function.__name__, error)
+                instead: R = missing()
+                return instead
+
+        return reporting
+
+    return marked
+
+
+def report_loss(name: str, error: Exception) -> None:
+    """Say that an event could not be made."""
+    found = f"{name} failed ({type(error).__name__}: {error})"
+    warn(f"the trace lacks an event: {found}; this is a bug in tc, and the program continues")
+
+
 def after_fork_in_child(method: Callable[[], None]) -> None:
     """Call a bound method in each forked child, as long as its object lives."""
     # The hook cannot be taken back, so it must not keep the object alive.
     known = weakref.WeakMethod(method)
-    os.register_at_fork(after_in_child=lambda: (known() or _nothing)())
+    os.register_at_fork(after_in_child=lambda: (known() or nothing)())
 
 
-def _nothing() -> None:
-    """What is left to do for an object that is gone."""
+def nothing() -> None:
+    """Do nothing, for an object that is gone or in place of a function that fails."""
 
 
 class CapturedEvents(list["Event"]):

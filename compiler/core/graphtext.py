@@ -58,6 +58,7 @@ def tensors_of(graph: fx.Graph) -> Tensors:
     return Tensors(sizes, types)
 
 
+@trace.reports(tuple)
 def emit_captured(module: fx.GraphModule) -> tuple[trace.Event, ...]:
     """Tell of a captured graph, unless that has been done, and return what was told."""
     if not module.meta.pop(UNREPORTED, False):

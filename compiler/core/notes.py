@@ -187,6 +187,7 @@ def noting() -> Notes | None:
     return Notes() if trace.enabled() else None
 
 
+@trace.reports(list)
 def noted_events(notes: Notes | None, stage: str, graph: str) -> list[trace.Event]:
     """Emit what was recorded of a stage; returns the events."""
     events = [] if notes is None else notes.to_events(stage, graph)

@@ -87,6 +87,7 @@ class CompileReporter:
         self.started, self.clock = time.time(), time.perf_counter()
 
     # -- beginning -------------------------------------------------------------------------
+    @trace.reports(trace.nothing)
     def begin(self, caller: Sequence[StackFrame]) -> None:
         """Tell that a frame is being compiled."""
         place = StackFrame(
@@ -97,6 +98,7 @@ class CompileReporter:
         )
         trace.emit(trace.FrameStart((*caller, place)))
 
+    @trace.reports(trace.nothing)
     def report_recompile(
         self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]
     ) -> None:
@@ -117,6 +119,7 @@ class CompileReporter:
         )
 
     # -- breaks ----------------------------------------------------------------------------
+    @trace.reports(trace.nothing)
     def report_break(self, record: BreakRecord) -> None:
         """Tell of a graph break, as part of the attempt that met it."""
         self.reasons.append(record.cause.title)
@@ -125,6 +128,7 @@ class CompileReporter:
         trace.emit(break_event(record), attempt)
 
     # -- end -------------------------------------------------------------------------------
+    @trace.reports(trace.nothing)
     def report_capture(self, captured: Captured) -> None:
         """Tell what was captured, but for the graph itself; see `graphtext.emit_captured`."""
         if not trace.enabled():
@@ -143,12 +147,14 @@ class CompileReporter:
         if captured.module is not None:
             captured.module.meta[UNREPORTED] = "captured"  # the backend may find its text on disk
 
+    @trace.reports(trace.nothing)
     def report_guards(self, guards: CheckedGuards) -> None:
         """Tell what the compiled code rests on."""
         if guards.event is not None:
             trace.emit(guards.event)
             guards.event = None
 
+    @trace.reports(trace.nothing)
     def finish(
         self,
         captured: Captured | None,
@@ -197,6 +203,7 @@ class CompileReporter:
             )
         )
 
+    @trace.reports(trace.nothing)
     def report_skip(self, why: str, fix: str = "", harmless: bool = False) -> None:
         """Tell that a frame runs as it is."""
         if not harmless:
@@ -213,6 +220,7 @@ class CompileReporter:
             self.compile_id,
         )
 
+    @trace.reports(trace.nothing)
     def report_limit(self, limit: int, failures: Sequence[Failure]) -> None:
         """Tell that a function was compiled too often and runs eagerly from now on."""
         causes = tuple(cause_of(failure, False, self.code) for failure in failures)
@@ -243,6 +251,7 @@ def report_forward(
     _report_part(compile_id, place, started, seconds, is_forward=True)
 
 
+@trace.reports(trace.nothing)
 def _report_part(
     compile_id: trace.CompileId | None,
     place: StackFrame,
@@ -400,6 +409,7 @@ def emit_plan(
     return events
 
 
+@trace.reports(list)
 def callers(frame: Any) -> list[StackFrame]:
     """Return the user's Python stack above the frame being compiled, outermost first."""
     found: list[StackFrame] = []

@@ -264,3 +264,22 @@ def test_unwritable_folder_warns_once_and_goes_on(tmp_path: Path) -> None:
 def test_logs_bring_structlog_but_no_torch(tmp_path: Path) -> None:
     done = run(tmp_path, TC_LOGS="graph_breaks")
     assert (done.stdout, done.stderr) == ("went on False True\n", "")
+
+
+def test_a_program_goes_on_where_an_event_cannot_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost: list[str] = []
+    emit = sys.modules["tc.trace.emit"]
+    monkeypatch.setattr(emit, "report_loss", lambda name, error: lost.append(name))
+
+    @trace.reports(list)
+    def found(fails: bool) -> list[int]:
+        if fails:
+            raise RecursionError("too deep")
+        return [1]
+
+    assert found(False) == [1] and found(True) == [] and lost == ["found"]
+    monkeypatch.undo()
+    with pytest.raises(RecursionError):  # tests see what users do not
+        found(True)
