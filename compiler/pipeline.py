@@ -207,7 +207,7 @@ def _schedule(lowered: LoopGraph, job: Job) -> Plan:
 
 def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
     """Plan → C or Triton kernels with the wrapper that calls them, and what is logged of it all."""
-    from tc.compiler import codegen
+    from tc.compiler import codegen, schedule
 
     options, tuning = job.request.options, job.tuning
     if job.gpu is None or tuning is None:
@@ -216,23 +216,20 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
         from tc.compiler.codegen import triton
 
         program = triton.generate(plan, job.gpu, job.kind, options.triton_cudagraphs, tuning)
-    return program, _reported(plan, program, job) if trace.enabled() else []
 
+    @trace.reports(list)
+    def logged() -> list[trace.Event]:
+        taken = [
+            event
+            for stage, notes in job.notes.items()
+            for event in noted_events(notes, stage, job.kind)
+        ]
+        taken += [*job.times.events, *(job.on_gpu.events if job.on_gpu is not None else ())]
+        memory = schedule.timeline(plan, job.kind, job.hints)
+        lines = codegen.lines_of(plan, program)
+        return [*taken, *emit_plan(plan, program, job.kind, lines, memory)]
 
-@trace.reports(list)
-def _reported(plan: Plan, program: Program, job: Job) -> list[trace.Event]:
-    """Return what is logged of the passes of a graph, its plan and its program."""
-    from tc.compiler import codegen, schedule
-
-    taken = [
-        event
-        for stage, notes in job.notes.items()
-        for event in noted_events(notes, stage, job.kind)
-    ]
-    taken += [*job.times.events, *(job.on_gpu.events if job.on_gpu is not None else ())]
-    memory = schedule.timeline(plan, job.kind, job.hints)
-    lines = codegen.lines_of(plan, program)
-    return [*taken, *emit_plan(plan, program, job.kind, lines, memory)]
+    return program, logged() if trace.enabled() else []
 
 
 @dataclass(frozen=True)
