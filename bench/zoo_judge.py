@@ -197,7 +197,8 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
     one, other = one.double(), other.double()
     if not torch.equal(torch.isfinite(one), torch.isfinite(other)):
         return float("inf")
-    return float((one - other).nan_to_num(0, 0, 0).abs().max())
+    apart = (one - other).nan_to_num(0, 0, 0).abs()
+    return float(apart.max()) if apart.numel() else 0.0
 
 
 # -- a model under a compiler -------------------------------------------------------------------

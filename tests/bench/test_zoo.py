@@ -92,6 +92,10 @@ def test_nan_in_one_only_is_found() -> None:
     assert judged.difference(found)
 
 
+def test_values_without_elements_are_no_distance_apart() -> None:
+    assert zoo_judge.distance(torch.ones(0, 3), torch.ones(0, 3)) == 0.0
+
+
 def test_a_model_runs_under_the_compiler() -> None:
     found = zoo_judge.run("tc", OneModel(), {"name": "net", "backend": "eager"})
     assert found["kind"] == "equal" and found["recipe"] == ["net"]
