@@ -91,12 +91,20 @@ _SIZED: Final = (
     ),
     (re.compile(r"\bunique(?:_consecutive)?\b"), "move the call out of the compiled function"),
 )
+#: recurrent layers over packed sequences ask for the lengths at each step of their way
+_OF_PACKED: Final = re.compile(r"\bpack(?:ed)?_(?:padded_)?sequence\b")
+_IN_RECURRENT: Final = re.compile(r"[/\\]torch[/\\]nn[/\\](?:modules|utils)[/\\]rnn\.py$")
+_PACKED_APART: Final = (
+    "put packing, the recurrent layer and unpacking into a function of their own, marked with "
+    "torch.compiler.disable: the graph breaks once"
+)
 _OF_MASKS: Final = re.compile(r"^use a (?:form of fixed shape|masked form)")
 
 
 def fixes_at(
-    code: str, file: str, line: int, source: str, known: Sequence[str], title: str = ""
-) -> tuple[str, ...]:
+    code: str, file: str, line: int, source: str, known: Sequence[str], title: str = "",
+    within: str = "",
+) -> tuple[str, ...]:  # fmt: skip
     """Return the ways out of a graph break.
 
     Args:
@@ -104,6 +112,7 @@ def fixes_at(
         source: the line as the trace has it, to know whether the file is still the same.
         known: those for the cause, whatever is done with the answer.
         title: what the break is, where it names the function that was called.
+        within: the file of the innermost frame.
     """
     if code == "TC104" and title and not _TELLS.search(title):
         known = tuple(one for one in known if not one.startswith(_OF_LOGS))
@@ -112,6 +121,8 @@ def fixes_at(
     if code == "TC131" and source.strip() and not _RAISING.search(source):
         return (_RAISES_ELSEWHERE, *known)
     text = source.strip() or text_of(file, line)
+    if _OF_PACKED.search(f"{text} {title}") or (code in _OF_DATA and _IN_RECURRENT.search(within)):
+        return (_PACKED_APART,)
     if code in _OF_DATA and _RANDOM_ARRAYS.search(text):
         return (CALL_OUTSIDE,)
     if code == "TC102":

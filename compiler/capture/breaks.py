@@ -61,6 +61,13 @@ DYNAMIC_SHAPE = _row(
     "use a masked form with a fixed shape (torch.where, a multiplied mask)",
     "tc.config.capture_dynamic_output_shape_ops = True",
 )
+NEEDS_DATA = _row(
+    "data-dependent-result",
+    "TC102",
+    "{} reads tensor data to know its result",
+    "the data is there only after the kernels have run",
+    "move the call out of the compiled function",
+)
 BUILTIN_CALL = _row(
     "builtin-call",
     "TC104",

@@ -329,6 +329,7 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
     end_line, col, end_col = record.span if innermost else (None, None, None)
     detail = cause.note or cause.detail
     code, source = cause.reason.code, linecache.getline(place.file, place.line).rstrip("\n")
+    known, within = cause.reason.fix, record.stack[-1].file
     return trace.GraphBreak(
         code=code,
         title=cause.title,
@@ -337,7 +338,7 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
         line=place.line,
         function=place.name,
         detail=detail,
-        fix=fixes_at(code, place.file, place.line, source, cause.reason.fix, cause.title),
+        fix=fixes_at(code, place.file, place.line, source, known, cause.title, within),
         end_line=end_line,
         col=col,
         end_col=end_col,

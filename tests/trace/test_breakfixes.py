@@ -65,3 +65,18 @@ def test_a_number_that_is_only_written_has_to_be_a_number(
     file.write_text(f"def f(x, y):\n    norm = x.norm()\n    {line}\n    return y\n")
     found = fixes_at("TC101", str(file), 3, "", OF_NUMBERS)
     assert found == ((OUT,) if is_text else OF_NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "within"),
+    [
+        ("TC102", "packed = pack_padded_sequence(x, lengths, batch_first=True)", "/home/me/m.py"),
+        ("TC120", "packed = nn.utils.rnn.pack_padded_sequence(x, lengths)", "/home/me/m.py"),
+        ("TC101", "y, _ = self.encoder(packed)", "/env/torch/nn/modules/rnn.py"),
+        ("TC102", "y, n = unpack(y)", "/env/torch/nn/utils/rnn.py"),
+    ],
+)
+def test_packed_sequences_are_kept_apart_whole(code: str, line: str, within: str) -> None:
+    (way,) = fixes_at(code, "", 0, line, ("another way",), "a break", within)
+    assert "a function of their own" in way
+    assert fixes_at(code, "", 0, "y = self.other(x)", (), "a break", "/home/me/m.py") == ()

@@ -223,7 +223,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     explained = _EXPLAIN.search(text)
     why = advice.why
     fix = first_of(text.partition("\nTraceback (most recent")[0], advice.fix)
-    fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title)
+    within = stack[-1].file if stack else ""
+    fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title, within)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
     if _enters(where, stack):

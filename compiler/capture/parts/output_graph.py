@@ -60,6 +60,9 @@ _IN_PLACE = re.compile(
     r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul|lshift|rshift)$"
 )
 
+#: what PyTorch says where a function without a rule for fake tensors reads the data of one
+_NO_DATA: Final = re.compile(r"data is not allocated yet|Cannot access data pointer")
+
 #: key of a placeholder's `meta`: whether its input required gradients before the graph
 WANTS_GRAD = "tc_wants_grad"
 #: key of a node's ``meta``: the call of a marked function that it belongs to
@@ -332,7 +335,8 @@ class OutputGraph:
                 # The views that a compiled graph returns do not carry what autograd goes by when
                 # it refuses this: after a graph break the write would pass.
                 raise breaks.SkipFrame(f"{text} of a view raised {note}") from error
-            raise breaks.GraphBreak(breaks.OP_FAILED, text, note) from error
+            why = breaks.NEEDS_DATA if _NO_DATA.search(str(error)) else breaks.OP_FAILED
+            raise breaks.GraphBreak(why, text, note) from error
 
     def _plain_result(self, result: Any) -> Value | None:
         """Return the value of a result that holds neither tensors nor symbols, else None."""

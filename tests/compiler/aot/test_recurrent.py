@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 import tc
+from tc.trace.emit import capture_events
+from tc.trace.events import GraphBreak
 
 NETWORKS = {
     "lstm": nn.LSTM,
@@ -62,6 +64,33 @@ def test_packed_sequences(name):
     found, expected = run(network, tc.compile(packed), x), run(network, packed, x)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_break_at_packed_sequences_names_no_error_of_eager_and_its_way_out_works(apart):
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.network = nn.GRU(3, 4, batch_first=True)
+
+        def read(self, x, lengths):
+            packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+            return nn.utils.rnn.pad_packed_sequence(self.network(packed)[0], batch_first=True)[0]
+
+        def forward(self, x, lengths):
+            return self.read(x.sin(), lengths).exp()
+
+    if apart:
+        Reads.read = torch.compiler.disable(Reads.read)
+    module, given = Reads(), (torch.randn(2, 3, 3), torch.tensor([3, 2]))
+    with capture_events() as events:
+        torch.testing.assert_close(tc.compile(module)(*given), module(*given))
+    broken = [one for one in events if isinstance(one, GraphBreak)]
+    if apart:
+        assert {one.code for one in broken} == {"TC106"}
+    else:
+        assert {one.code for one in broken} == {"TC101", "TC102"}
+        assert {one.fix for one in broken} == {broken[0].fix} and "disable" in broken[0].fix[0]
 
 
 def test_given_states_and_evaluation():
