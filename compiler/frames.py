@@ -577,7 +577,8 @@ def compile_call(options: Options, captured: Captured) -> str:
 
 def changes(failures: Sequence[Failure]) -> str:
     """Say what differs from the last compile, for messages."""
-    return ", ".join(f"{f.source}: {f.old} -> {f.new}" for f in failures[:3]) or "unknown"
+    texts = ", ".join(f"{f.source}: {f.old} -> {f.new}" for f in failures[:3])
+    return in_users_words(texts) or "unknown"
 
 
 def _seen(state: dict[Any, Any]) -> Memory:

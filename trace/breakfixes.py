@@ -29,6 +29,8 @@ _OUTSIDE: Final = (
 )
 #: codes of breaks at which a value of a tensor is asked for
 ASKING: Final = ("TC101", "TC110")
+#: code of breaks at which a number that was read out of a tensor is asked for later
+_LATER: Final = "TC111"
 #: what to do about a branch on tensor data, best first; where it chooses between values, the ways
 #: out of the break's own row
 FIXES: Final[dict[Does, tuple[str, ...]]] = {
@@ -63,6 +65,7 @@ _OF_NUMBERS: Final = "capture_scalar_outputs"
 _NEEDS_NUMBERS: Final = re.compile(r"\.(?:tolist|item)\(\)")
 _SHAPES_ALONE: Final = "torch._dynamo.config.capture_dynamic_output_shape_ops"
 _AS_TENSOR: Final = "keep the value as a"
+_CHOSEN: Final = "keep it as a tensor, and choose with torch.where(condition, a, b)"
 _OF_LOGS: Final = "for print and loggers"
 _TELLS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
 _OF_ASSERTIONS: Final = "for an assertion"
@@ -132,9 +135,12 @@ def fixes_at(
             one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one
         )
     numbers = code == "TC101"
-    does = what_it_does(file, line, source, numbers) if code in ASKING else None
+    asked = code in (*ASKING, _LATER)
+    does = what_it_does(file, line, source, numbers) if asked else None
     if does is None:
         return tuple(known)
+    if code == _LATER and does not in FIXES:
+        return (_CHOSEN, *known[1:])
     useless = _OF_NUMBERS, _OF_ASSERTIONS
     return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in useless))
 

@@ -124,9 +124,10 @@ DATA_BRANCH = _row(
 DATA_GUARD = _row(
     "data-dependent-size",
     "TC111",
-    "a size that depends on tensor data is needed as a number: {}",
+    "a number that depends on tensor data has to be known: {}",
     "the tracer would have to know the data to go on",
-    "torch._check() what is known of the size",
+    "torch._check() what is known of it, where it is a size",
+    "read it outside of the compiled function, and pass it in",
 )
 BACKWARD = _row(
     "backward",

@@ -80,3 +80,18 @@ def test_packed_sequences_are_kept_apart_whole(code: str, line: str, within: str
     (way,) = fixes_at(code, "", 0, line, ("another way",), "a break", within)
     assert "a function of their own" in way
     assert fixes_at(code, "", 0, "y = self.other(x)", (), "a break", "/home/me/m.py") == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "way"),
+    [
+        ("y = a if number == 3 else b", "torch.where"),
+        ("seen[number] = 1", "where it is a size"),
+    ],
+)
+def test_a_number_that_was_read_before_is_asked_for(line: str, way: str, tmp_path: Path) -> None:
+    path = tmp_path / "asks.py"
+    path.write_text(f"def f(x, a, b, seen):\n    number = x.item()\n    {line}\n    return a\n")
+    known = ("torch._check() what is known of it, where it is a size", "read it outside")
+    found = fixes_at("TC111", str(path), 3, line, known)
+    assert way in found[0] and found[-1] == known[-1]
