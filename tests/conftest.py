@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import gc
 import os
 import random
@@ -40,9 +41,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-case", action="store_true", help="run all cases of sampled tables")
 
 
+#: what processes that tests start load, beside torch
+LOADED = ("tc", "tc/compiler", "tc/trace", "tc/tlparse", "tc/tui", "tc/minifier", "bench", "tests")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the seed of the samples once for all workers, which inherit it."""
+    """Draw the seed of the samples once for all workers, which inherit it; compile our modules.
+
+    As tc has a plugin of pytest's, what this process loads of tc has its assertions rewritten, and
+    is kept apart. Processes that tests start would compile all of it anew, each for most of a
+    second, if the surroundings say that they keep nothing.
+    """
     os.environ.setdefault("TC_TEST_SEED", str(random.SystemRandom().randrange(1 << 20)))
+    if not hasattr(config, "workerinput"):
+        for name in LOADED:
+            folder = config.rootpath / name
+            compileall.compile_dir(folder, maxlevels=0 if name == "tests" else None, quiet=2)
 
 
 def pytest_report_header() -> str:

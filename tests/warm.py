@@ -215,7 +215,9 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
 
 def main(descriptor: int) -> None:
     """Load torch, then serve; a child returns once its program has."""
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401
+    # Sizes that are symbols need both; with the second comes most of torch._dynamo.
+    import torch.fx.experimental.symbolic_shapes
+    import torch.fx.experimental.validator  # noqa: F401
 
     early = (str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep))
     base_path = [path for path in sys.path if path and path not in early]
