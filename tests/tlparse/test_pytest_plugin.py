@@ -30,9 +30,8 @@ import tc
 
 @pytest.fixture(params=["tc", "torch"])
 def compiled(request):
-    if request.param == "tc":
-        return [tc.compile(f, dynamic=False) for f in functions()]
-    return [torch.compile(f, dynamic=False, backend="eager") for f in functions()]
+    compiler = {"tc": tc, "torch": torch}[request.param]
+    return [compiler.compile(f, dynamic=False, backend="eager") for f in functions()]
 
 
 @pytest.mark.tc(max_graph_breaks=0, max_recompiles=0)
@@ -168,7 +167,7 @@ def test_one_break(name, tmp_path, monkeypatch):
         return x + 1
 
     monkeypatch.chdir(tmp_path)
-    tc.compile(broken)(torch.ones(3))
+    tc.compile(broken, backend="eager")(torch.ones(3))
 """
 
 
