@@ -92,9 +92,10 @@ def test_reason_of_its_own():
 
 def run(folder: Path, *options: str, tests: str = TESTS, warm: bool = False) -> tuple[int, str]:
     (folder / "test_program.py").write_text(tests)
+    # At its end pytest looks five times at all objects, most of which are torch's.
     done = python(
         "-m", "pytest", "-p", "tc.tlparse.pytest_plugin", "-p", "no:cacheprovider",
-        "-p", "xdist", "-q", "-rA", *options, "test_program.py",
+        "-p", "no:unraisableexception", "-p", "xdist", "-q", "-rA", *options, "test_program.py",
         cwd=folder, timeout=300, warm=warm,
         variables={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
