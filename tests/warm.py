@@ -5,13 +5,15 @@ out: the id of the child that runs the program, then the code it ended with. Onl
 of it each compile loads, is there already (1.5 s of processor time); a child imports `tc` as a new
 process does. `support.python` asks one such process for programs that are said to need torch.
 
-What a child shares with the next: the seed of hashes, and what torch read when it was loaded. A
-test that is about other processes, or about what is loaded, starts a new one.
+What a child shares with the next: the seed of hashes, and what torch read when it was loaded. Its
+objects are not taken apart at its end. A test that is about other processes, or about what is
+loaded, or about that end, starts a new one.
 """
 
 from __future__ import annotations
 
 import array
+import atexit
 import json
 import os
 import runpy
@@ -213,6 +215,15 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
     traceback.print_exception(kind, error, trace)
 
 
+def _end(code: int) -> None:
+    """End as a process does, but leave torch's objects as they are: that takes most of a second."""
+    threading._shutdown()  # type: ignore[attr-defined]  # threads that are no daemons end first
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
 def main(descriptor: int) -> None:
     """Load torch, then serve; a child returns once its program has."""
     # Sizes that are symbols need both; with the second comes most of torch._dynamo.
@@ -225,4 +236,11 @@ def main(descriptor: int) -> None:
     sys.excepthook = _show
     kind, rest = _become(request, base_path)
     del sys.modules[__name__]
-    _run(kind, rest)
+    try:
+        _run(kind, rest)
+        code = 0
+    except SystemExit as stop:
+        if not isinstance(stop.code, int | None):
+            raise
+        code = stop.code or 0
+    _end(code)
