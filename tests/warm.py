@@ -5,9 +5,9 @@ out: the id of the child that runs the program, then the code it ended with. Onl
 of it each compile loads, is there already (1.5 s of processor time); a child imports `tc` as a new
 process does. `support.python` asks one such process for programs that are said to need torch.
 
-What a child shares with the next: the seed of hashes, and what torch read when it was loaded. Its
-objects are not taken apart at its end. A test that is about other processes, or about what is
-loaded, or about that end, starts a new one.
+What a child shares with the next: the seed of hashes, and what torch read when it was loaded. A
+test that is about other processes, or about what is loaded, starts a new one. A child's objects are
+not taken apart at its end, unless its variables have TC_TEST_END=whole.
 """
 
 from __future__ import annotations
@@ -217,6 +217,8 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
 
 def _end(code: int) -> None:
     """End as a process does, but leave torch's objects as they are: that takes most of a second."""
+    if os.environ.get("TC_TEST_END") == "whole":
+        sys.exit(code)
     threading._shutdown()  # type: ignore[attr-defined]  # threads that are no daemons end first
     atexit._run_exitfuncs()
     sys.stdout.flush()
