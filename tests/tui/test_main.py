@@ -60,9 +60,9 @@ def test_bad_input(
     trace.rename(tmp_path / "trace")
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == code
-    told = capsys.readouterr().err
-    assert words in told and told.count("\n") == 1
-    assert told.startswith("tc-tui")
+    errors = capsys.readouterr().err
+    assert words in errors and errors.count("\n") == 1
+    assert errors.startswith("tc-tui")
 
 
 def test_into_a_pipe_the_findings_are_text(
