@@ -115,6 +115,8 @@ class Server:
             else:
                 stack = str(self.folder / "stack.json")
                 self.steps.unlink(missing_ok=True)
+                if request.get("eager"):  # each child would load torch's compiler to switch it off
+                    torch.compiler.set_stance("default")
                 answer = in_child(functools.partial(self._act, request), request, stack)
                 if self.steps.exists():
                     answer["steps"] = [*map(json.loads, self.steps.read_text().splitlines())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import gc
 import os
 import random
@@ -41,9 +42,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-case", action="store_true", help="run all cases of sampled tables")
 
 
+#: what processes that tests start load, beside torch
+LOADED = ("tc", "tc/compiler", "tc/trace", "tc/tlparse", "tc/tui", "tc/minifier", "bench", "tests")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the seed of the samples once for all workers, which inherit it."""
+    """Draw the seed of the samples once for all workers, which inherit it; compile our modules.
+
+    As tc has a plugin of pytest's, what this process loads of tc has its assertions rewritten, and
+    is kept apart. Processes that tests start would compile all of it anew, each for most of a
+    second, if the surroundings say that they keep nothing.
+    """
     os.environ.setdefault("TC_TEST_SEED", str(random.SystemRandom().randrange(1 << 20)))
+    if not hasattr(config, "workerinput"):
+        for name in LOADED:
+            folder = config.rootpath / name
+            compileall.compile_dir(folder, maxlevels=0 if name == "tests" else None, quiet=2)
 
 
 def pytest_report_header() -> str:
@@ -108,8 +122,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_sessionfinish() -> None:
-    """Leave nothing to four of the five passes with which pytest ends, each over all there is."""
-    gc.collect()
+    """Leave nothing to the five passes with which pytest ends, each over all there is."""
     gc.freeze()
 
 
@@ -144,9 +157,13 @@ def _lost_events_are_failures() -> None:
 
 @pytest.fixture(autouse=True)
 def _own_numbers(request: pytest.FixtureRequest) -> None:
-    """Draw a test's random tensors alike in each run: of thousands, some would be unlucky."""
+    """Draw a test's random tensors alike in each run: of thousands, some would be unlucky.
+
+    `torch.manual_seed` would write down the stack for each kind of device, in case one is used.
+    """
     if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(zlib.crc32(request.node.nodeid.encode()))
+        generator = sys.modules["torch"].default_generator
+        generator.manual_seed(zlib.crc32(request.node.nodeid.encode()))
 
 
 @pytest.fixture

@@ -43,10 +43,9 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     program = folder / "program.py"
     program.write_text(WARM)
     variables = {"TC_CACHE_DIR": own_cache(folder / "cache"), "TC_FX_GRAPH_CACHE": "1"}
-    # What the first loads of tc and of these parts of torch is no other in a fork that has torch.
+    # What they load of tc and of these parts of torch is no other in a fork that has torch.
     return [
-        succeed(str(program), name, variables=variables, warm=name == "cold")
-        for name in ("cold", "warm")
+        succeed(str(program), name, variables=variables, warm=True) for name in ("cold", "warm")
     ]
 
 

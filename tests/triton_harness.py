@@ -7,6 +7,7 @@ their own (`tests/compiler/codegen/triton/test_interpreted.py`). The interpreter
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -75,6 +76,26 @@ def complete_interpreter() -> None:
     builder.create_dot = multiplied
     interpreter.ReduceOps.generic_reduce = _reduced
     interpreter.ScanOps.generic_scan = _scanned
+    interpreter._patch_builtin = _patched
+
+
+#: package or class of triton's -> names of what it has to have another meaning interpreted
+_BUILTINS: dict[Any, list[str]] = {}
+
+
+def _patched(owner: Any, builder: Any, scope: Any) -> None:
+    """As the interpreter does, which looks through all of the language at each call."""
+    from triton.language.core import is_builtin
+    from triton.runtime import interpreter
+
+    if owner not in _BUILTINS:
+        found = [name for name, one in inspect.getmembers(owner) if is_builtin(one)]
+        if not found:
+            return  # all of them have it already
+        _BUILTINS[owner] = found
+    for name in _BUILTINS[owner]:
+        if is_builtin(member := getattr(owner, name)):
+            interpreter._patch_attr(owner, name, member, builder, scope)
 
 
 def _joined(self: Any, left: list[Any], right: list[Any], kinds: Sequence[Any]) -> list[Any]:

@@ -6,12 +6,14 @@ of it each compile loads, is there already (1.5 s of processor time); a child im
 process does. `support.python` asks one such process for programs that are said to need torch.
 
 What a child shares with the next: the seed of hashes, and what torch read when it was loaded. A
-test that is about other processes, or about what is loaded, starts a new one.
+test that is about other processes, or about what is loaded, starts a new one. A child's objects are
+not taken apart at its end, unless its variables have TC_TEST_END=whole.
 """
 
 from __future__ import annotations
 
 import array
+import atexit
 import json
 import os
 import runpy
@@ -213,9 +215,22 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
     traceback.print_exception(kind, error, trace)
 
 
+def _end(code: int) -> None:
+    """End as a process does, but leave torch's objects as they are: that takes most of a second."""
+    if os.environ.get("TC_TEST_END") == "whole":
+        sys.exit(code)
+    threading._shutdown()  # type: ignore[attr-defined]  # threads that are no daemons end first
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
 def main(descriptor: int) -> None:
     """Load torch, then serve; a child returns once its program has."""
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401
+    # Sizes that are symbols need both; with the second comes most of torch._dynamo.
+    import torch.fx.experimental.symbolic_shapes
+    import torch.fx.experimental.validator  # noqa: F401
 
     early = (str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep))
     base_path = [path for path in sys.path if path and path not in early]
@@ -223,4 +238,11 @@ def main(descriptor: int) -> None:
     sys.excepthook = _show
     kind, rest = _become(request, base_path)
     del sys.modules[__name__]
-    _run(kind, rest)
+    try:
+        _run(kind, rest)
+        code = 0
+    except SystemExit as stop:
+        if not isinstance(stop.code, int | None):
+            raise
+        code = stop.code or 0
+    _end(code)

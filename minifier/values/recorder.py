@@ -13,7 +13,8 @@ three passes over a value and about 300 bytes of text; values never go to disk a
 from __future__ import annotations
 
 import gzip
-import importlib
+import importlib.abc
+import importlib.util
 import json
 import linecache
 import os
@@ -26,6 +27,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
@@ -510,6 +512,26 @@ def facts(how: str) -> dict[str, Any]:
             "python": platform.python_version(), "executable": sys.executable}  # fmt: skip
 
 
+class Eagerly(importlib.abc.MetaPathFinder):
+    """Makes torch's compiler leave programs alone, should one load it: that takes a second."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return where the compiler lies, and how it is loaded; of other modules, nothing."""
+        if name != "torch._dynamo":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.loader is not None
+        load = spec.loader.exec_module
+
+        def load_and_refuse(module: Any) -> None:
+            load(module)
+            module.set_stance("force_eager")
+
+        spec.loader.exec_module = load_and_refuse  # type: ignore[method-assign]
+        return spec
+
+
 def main() -> None:
     """Record the script named on the command line."""
     path, how, by, home, script, *arguments = sys.argv[1:]
@@ -523,7 +545,9 @@ def main() -> None:
         importlib.import_module(by).install(recorder, how)
     else:
         os.environ["TC_DISABLE"] = "1"
-        torch.compiler.set_stance("force_eager")
+        if "torch._dynamo" in sys.modules:
+            torch.compiler.set_stance("force_eager")
+        sys.meta_path.insert(0, Eagerly())
     try:
         with recorder:
             runpy.run_path(script, run_name="__main__")

@@ -18,6 +18,7 @@ def test_prints_both_costs() -> None:
 
 
 def test_a_failing_program_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coldstart, "PROGRAM", "{prepare}")  # it fails before it loads torch
     monkeypatch.setitem(coldstart.COMPILERS, "eager", ("raise OSError", "None"))
     with pytest.raises(SystemExit, match="failed under eager"):
         coldstart.starts("eager")

@@ -22,7 +22,8 @@ def test_prints_costs_by_size() -> None:
     assert all(float(seconds) > 0 for seconds in row)
 
 
-def test_a_failing_program_is_no_measurement() -> None:
+def test_a_failing_program_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "PROGRAM", 'raise OSError("{graph}")')
     with pytest.raises(SystemExit, match="failed under tc"):
         growth.cost("tc", "none", 4)
 

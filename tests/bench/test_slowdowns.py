@@ -53,7 +53,10 @@ def test_a_sound_program_may_have_notes() -> None:
 
 
 def test_a_program_runs_and_its_report_is_read(tmp_path: Path) -> None:
-    text = f"import torch, tc\nf = tc.compile(lambda x: x.sum().item())  {MARK}\nf(torch.ones(3))\n"
+    text = (
+        "import torch, tc\n"
+        f"f = tc.compile(lambda x: x.sum().item(), backend='eager')  {MARK}\nf(torch.ones(3))\n"
+    )
     planted = slowdowns.Planted(text, ("TC1",))
     run(planted, tmp_path / "one", "tc")
     found = findings(tmp_path / "one")

@@ -46,7 +46,7 @@ def test_a_fresh_process_finds_the_identity(program: str, tmp_path: Path) -> Non
 def test_a_hang_says_where(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text("def spin():\n    while True:\n        pass\nspin()\n")
-    answer = Fresh(2).run(path)
+    answer = Fresh(1).run(path)
     assert answer.identity == Identity("hangs")
     assert answer.message.endswith("program.py:3") or answer.message.endswith("program.py:2")
 

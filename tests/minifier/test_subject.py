@@ -90,7 +90,15 @@ def test_what_only_notebooks_have_is_read(cell: str, printed: str | None, tmp_pa
     assert printed is None or ran(text, tmp_path).stdout == f"{printed}\n"
 
 
-def test_a_test_becomes_a_script_that_raises_what_it_raises(tmp_path: Path) -> None:
+@pytest.fixture
+def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep installed plugins out of the processes of pytest that scripts are."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
+def test_a_test_becomes_a_script_that_raises_what_it_raises(
+    tmp_path: Path, no_plugins: None
+) -> None:
     (tmp_path / "conftest.py").write_text(
         "import pytest\n@pytest.fixture\ndef three():\n    return 3\n"
     )
@@ -117,7 +125,7 @@ test_a()
 @pytest.mark.parametrize("named", ["program.py", "sub/program.py", "sub/program.py::test_a",
                                    "-m sub", "-m sub.program", "sub/notes.ipynb"])  # fmt: skip
 def test_what_lies_beside_the_file_is_found_from_its_text(
-    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_plugins: None
 ) -> None:
     user, own = tmp_path / "user", tmp_path / "own"
     for folder in (user, user / "sub"):

@@ -299,7 +299,10 @@ LINES = st.one_of(
 def test_no_input_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, lines: list) -> None:  # type: ignore[type-arg]
     path = tmp_path_factory.mktemp("fuzz") / "x.log"
     path.write_bytes(b"\n".join(lines))
-    read(path)
+    try:
+        read(path)
+    except Unreadable:  # in one sentence, where it begins as a packed log does
+        assert path.read_bytes().startswith(tuple(reader._MAGIC))
 
 
 @settings(max_examples=100, deadline=None)

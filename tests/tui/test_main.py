@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import ROOT, python, succeed
+
+from tc.tui.__main__ import main
 
 
 def test_help_is_short_and_loads_neither_textual_nor_torch() -> None:
@@ -46,35 +47,45 @@ def test_version() -> None:
     ],
 )
 def test_bad_input(
-    arguments: list[str], code: int, words: str, tmp_path: Path, trace: Path
+    arguments: list[str],
+    code: int,
+    words: str,
+    tmp_path: Path,
+    trace: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "garbage.log").write_text("what is this\n" * 50)
     trace.rename(tmp_path / "trace")
-    done = python("-m", "tc.tui", *arguments, cwd=tmp_path)
-    assert done.returncode == code
-    assert words in done.stderr and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("tc-tui")
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == code
+    errors = capsys.readouterr().err
+    assert words in errors and errors.count("\n") == 1
+    assert errors.startswith("tc-tui")
 
 
-def said(*arguments: str, **how: Any) -> str:
-    done = python("-m", "tc.tui", *arguments, **how)
+def test_into_a_pipe_the_findings_are_text(
+    trace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    done = python("-m", "tc.tui", "tc_trace", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
-def test_into_a_pipe_the_findings_are_text(trace: Path, tmp_path: Path) -> None:
-    whole = said("tc_trace", cwd=tmp_path)
+    whole = done.stdout
     assert whole.startswith("torch 2.13.0 · 6 compiles of 4 functions · 45.3 s compiling\n")
     assert whole.count("\n  why  ") == 5 and "  fix  make self.step a 0-d tensor" in whole
-    one = said("tc_trace", "--goto", "TC101", cwd=tmp_path)
-    assert "TC101-" in one and one.count("\n  why  ") == 1
+    monkeypatch.chdir(tmp_path)
+    shown = {}
+    for name in ("TC101", "1/0", "helper", "fn helper"):
+        assert main(["tc_trace", "--goto", name]) == 0
+        shown[name], errors = capsys.readouterr()
+        assert not errors and "TC101-" in shown[name]
+    assert shown["TC101"].count("\n  why  ") == 1
     for name in ("1/0", "helper"):
-        assert "TC101-" in said("tc_trace", "--goto", name, cwd=tmp_path)
-        assert "TC900-" not in said("tc_trace", "--goto", name, cwd=tmp_path)
-    assert said("tc_trace", "--goto", "fn helper", cwd=tmp_path) == said(
-        "tc_trace", "--goto", "helper", cwd=tmp_path
-    )
+        assert "TC900-" not in shown[name]
+    assert shown["fn helper"] == shown["helper"]
 
 
 def test_stdin_into_a_pipe_without_unicode(trace: Path) -> None:

@@ -26,8 +26,8 @@ TERMINAL = frozenset(
 )
 """Opcodes after which the frame does not continue, except at a handler."""
 
-ALWAYSPLAIN_JUMPS = frozenset(PLAIN_JUMPS)
-"""Jumps that never fall through."""
+WITHOUT_NEXT = TERMINAL.union(PLAIN_JUMPS)
+"""Opcodes after which the next instruction in line is not reached."""
 
 
 def _cache_entries() -> dict[str, int]:
@@ -205,7 +205,7 @@ def successors(
 
     def after(instruction: Instruction) -> list[Instruction]:
         out: list[Instruction] = []
-        if instruction.opname not in TERMINAL | ALWAYSPLAIN_JUMPS and instruction in following:
+        if instruction.opname not in WITHOUT_NEXT and instruction in following:
             out.append(following[instruction])
         if instruction.target is not None:
             out.append(instruction.target)
@@ -262,7 +262,7 @@ def stack_depths(instructions: Sequence[Instruction]) -> dict[Instruction, int]:
             todo.append((handler.target, handler.depth + handler.lasti + 1))
         if instruction.target is not None:
             todo.append((instruction.target, depth + stack_effect(instruction, jump=True)))
-        if instruction.opname not in TERMINAL | ALWAYSPLAIN_JUMPS and instruction in following:
+        if instruction.opname not in WITHOUT_NEXT and instruction in following:
             todo.append((following[instruction], depth + stack_effect(instruction, jump=False)))
         if depth < 0:
             raise ValueError(f"{instruction}: the stack is {depth} deep on entry")

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support import succeed
 
 SCRIPT = Path(__file__).with_name("beside_torch.py")
 
 
 def take(part, parts):
     """Run a part of the orders in a process of its own, which may load torch's compiler."""
-    found = subprocess.run(
-        [sys.executable, "-W", "ignore", str(SCRIPT), str(part), str(parts)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert found.stdout.endswith("all orders agree\n"), found.stdout + found.stderr
+    said = succeed(str(SCRIPT), str(part), str(parts), timeout=280, warm=True)
+    assert said.endswith("all orders agree\n"), said
 
 
 def test_some_orders_agree_with_eager():

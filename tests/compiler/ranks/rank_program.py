@@ -250,13 +250,12 @@ def run(world: int, entrance: str, plan: str) -> None:
         work, (world, port, plan, entrance), world, join=False, start_method="fork"
     )
     assert context is not None
-    began = time.monotonic()
-    while any(p.is_alive() for p in context.processes) and time.monotonic() - began < 60:
-        if any(p.exitcode for p in context.processes):
-            time.sleep(2)  # the others may report as well
-            break
+    until, failed = time.monotonic() + 60, False
+    while any(p.is_alive() for p in context.processes) and time.monotonic() < until:
+        if not failed and any(p.exitcode for p in context.processes):
+            until, failed = time.monotonic() + 2, True  # the others may report as well
         time.sleep(0.05)
-    else:
+    if not failed and not any(p.exitcode for p in context.processes):
         hung = any(p.is_alive() for p in context.processes)
         print(f"{plan}: {'hung' if hung else 'ended well'}", flush=True)
     for process in context.processes:

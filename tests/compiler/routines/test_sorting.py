@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
+from support import succeed
 
 from tc.compiler.errors import StageError
 from tc.compiler.routines import row, sorting
@@ -177,4 +176,4 @@ for shape in ((701, 60), (5, 4001), (1, 90000), (2, 3000)):
 
 
 def test_threads_share_rows() -> None:
-    subprocess.run([sys.executable, "-c", THREADS], check=True)
+    succeed("-c", THREADS, warm=True)

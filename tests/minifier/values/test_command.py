@@ -48,6 +48,23 @@ def test_wrong_usage_is_one_sentence(
     assert words in told and told.count("\n") <= 1
 
 
+COMPILED = """\
+import torch
+
+def refuse(gm, inputs):
+    raise AssertionError("compiled")
+
+torch.compile(lambda x: x.sin() + 1, backend=refuse)(torch.ones(3))
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_compiles_is_recorded_eagerly(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(COMPILED)
+    done = tool("tc.minifier.bisect", "record", "script.py", cwd=tmp_path)
+    assert done.returncode == 0 and "script.values: " in done.stderr, done.stderr
+
+
 def test_runs_are_recorded_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

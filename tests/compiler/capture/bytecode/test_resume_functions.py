@@ -375,10 +375,12 @@ def split(code: CodeType, target: Instruction, body: list[Instruction]) -> CodeT
 
 
 def splits(code: CodeType, step: int = 1) -> Iterator[tuple[int, CodeType]]:
-    first = [one.opname for one in disassemble(code)].index("RESUME") + 1
-    for i in range(first, len(disassemble(code)), step):
-        body = disassemble(code)
-        if body[i] in stack_depths(body):
+    whole = disassemble(code)
+    reached = stack_depths(whole)
+    first = [one.opname for one in whole].index("RESUME") + 1
+    for i in range(first, len(whole), step):
+        if whole[i] in reached:
+            body = disassemble(code)  # a cut is made in place
             done = split(code, body[i], body)
             if done is not None:
                 yield i, done

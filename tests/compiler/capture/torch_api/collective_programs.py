@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -245,6 +246,7 @@ def work(rank: int, port: int, entrance: str, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore")
     if sys.argv[1] == "torch":
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))  # loads it before the fork
     with socket.socket() as free:
