@@ -132,7 +132,8 @@ class CodeMap:
         """Return plain values; places are positions in `sources`.
 
         The user's files come first, then those of libraries, then torch's and Python's own; of
-        each, the one that most nodes come from.
+        each, the one that most nodes come from. A kernel's nodes are a position in `sets`: the
+        thousand calls of a kernel have the same ones.
         """
         nodes = Counter(n.place[0] for view in self.views for n in view.nodes if n.place)
         files = sorted(
@@ -143,20 +144,29 @@ class CodeMap:
         return {
             "files": [[file, owner(file)] for file in files],
             "sources": [[files.index(p[0]), p[1], *self.quoted[p]] for p in places],
-            "views": [
-                {
-                    "name": view.name,
-                    "graph": view.graph,
-                    "code": view.code,
-                    "nodes": [[n.line, at[n.place] if n.place else -1, n.name] for n in view.nodes],
-                    "kernels": [
-                        [k.name, k.lines, [at[place] for place in k.places], k.nodes]
-                        for k in view.kernels
-                    ],
-                }
-                for view in self.views
-            ],
+            "views": [_view_to_json(view, at) for view in self.views],
         }
+
+
+def _view_to_json(view: View, at: Mapping[Place, int]) -> dict[str, Any]:
+    sets: dict[tuple[int, ...], int] = {}
+    kernels = [
+        [
+            kernel.name,
+            kernel.lines,
+            [at[place] for place in kernel.places],
+            sets.setdefault(tuple(kernel.nodes), len(sets)),
+        ]
+        for kernel in view.kernels
+    ]
+    return {
+        "name": view.name,
+        "graph": view.graph,
+        "code": view.code,
+        "nodes": [[n.line, at[n.place] if n.place else -1, n.name] for n in view.nodes],
+        "sets": list(sets),
+        "kernels": kernels,
+    }
 
 
 def owner(file: str) -> int:
@@ -288,6 +298,13 @@ def _kernels(
 ) -> list[Kernel]:
     rows = text.split("\n")
     defined, comments = _definitions(rows, made)
+    links = _Links(
+        nodes,
+        {node.name: number for number, node in enumerate(nodes)},
+        {node.name: node.place for node in sources},
+        facts,
+        made,
+    )
     kernels: list[Kernel] = []
     asked: list[_Above] = []
     above: _Above | None = None
@@ -307,12 +324,12 @@ def _kernels(
             lines = [(start, number), *([defined[name]] if name in defined else [])]
             called.add(name)
             mine = comments.get(name) or _Above(number)
-            kernels.append(_link(name, lines, says or mine, mine, nodes, sources, facts, made))
+            kernels.append(links.kernel(name, lines, says or mine, mine))
             asked.append(says or mine)
         above = None
     for name in sorted(defined.keys() - called):
         mine = comments[name]
-        kernels.append(_link(name, [defined[name]], mine, mine, nodes, sources, facts, made))
+        kernels.append(links.kernel(name, [defined[name]], mine, mine))
         asked.append(mine)
     _infer(kernels, asked, nodes)
     return kernels
@@ -364,35 +381,42 @@ def _read_comment(row: str, made: CodeMap, above: _Above) -> bool:
     return True
 
 
-def _link(
-    name: str,
-    lines: list[tuple[int, int]],
-    says: _Above,
-    defined: _Above,
-    nodes: Sequence[Node],
-    sources: Sequence[Node],
-    facts: Mapping[str, Mapping[str, Any]],
-    made: CodeMap,
-) -> Kernel:
-    """Join a kernel with nodes and places: by PyTorch's maps, else by what comments say."""
-    listed = facts["nodes"].get(says.key) if says.key else None
-    names = {str(one) for one in listed} if isinstance(listed, list) else set()
-    names.update(says.nodes or defined.nodes)
-    places = list(dict.fromkeys((*says.places, *defined.places)))
-    stacks = facts["stacks"].get(says.key) if says.key else None
-    for stack in stacks if isinstance(stacks, list) else ():
-        frames = list(_STACK.finditer(str(stack)))
-        if frames:
-            inner = frames[-1]
-            place = inner["file"], int(inner["line"])
-            _quote(made, place, inner["code"].strip(), inner["fn"])
-            places.append(place)
-    if not places:
-        by_name = {node.name: node.place for node in sources}
-        places = [at for one in says.names if (at := by_name.get(one))]
-    wanted = [n for n, node in enumerate(nodes) if node.name in names]
-    places += [at for n in wanted if (at := nodes[n].place)]
-    return Kernel(name, lines, list(dict.fromkeys(places)), wanted)
+@dataclass(slots=True)
+class _Links:
+    """What kernels are joined with: the nodes of their graph, those captured, PyTorch's maps.
+
+    Attributes:
+        numbers: name of a node -> its position.
+        sources: name of a captured node -> the user's line it comes from.
+    """
+
+    nodes: Sequence[Node]
+    numbers: Mapping[str, int]
+    sources: Mapping[str, Place | None]
+    facts: Mapping[str, Mapping[str, Any]]
+    made: CodeMap
+
+    def kernel(
+        self, name: str, lines: list[tuple[int, int]], says: _Above, defined: _Above
+    ) -> Kernel:
+        """Join a kernel with nodes and places: by PyTorch's maps, else by what comments say."""
+        listed = self.facts["nodes"].get(says.key) if says.key else None
+        names = {str(one) for one in listed} if isinstance(listed, list) else set()
+        names.update(says.nodes or defined.nodes)
+        places = list(dict.fromkeys((*says.places, *defined.places)))
+        stacks = self.facts["stacks"].get(says.key) if says.key else None
+        for stack in stacks if isinstance(stacks, list) else ():
+            frames = list(_STACK.finditer(str(stack)))
+            if frames:
+                inner = frames[-1]
+                place = inner["file"], int(inner["line"])
+                _quote(self.made, place, inner["code"].strip(), inner["fn"])
+                places.append(place)
+        if not places:
+            places = [at for one in says.names if (at := self.sources.get(one))]
+        wanted = sorted(self.numbers[one] for one in names if one in self.numbers)
+        places += [at for n in wanted if (at := self.nodes[n].place)]
+        return Kernel(name, lines, list(dict.fromkeys(places)), wanted)
 
 
 def _infer(kernels: Sequence[Kernel], asked: Sequence[_Above], nodes: Sequence[Node]) -> None:

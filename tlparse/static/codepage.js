@@ -4,7 +4,12 @@ const PANES = ["source", "graph", "code"];
 const PANE_WORDS = { source: "your source", graph: "graph", code: "kernels" };
 const MOST_LINES = 6000;
 
-const mapOf = async (one) => JSON.parse((await packedOf(one, "code"))[0]);
+/** The links of a compile, a kernel's nodes in place of their position among the sets. */
+async function mapOf(one) {
+  const map = JSON.parse((await packedOf(one, "code"))[0]);
+  for (const { kernels, sets } of map.views) for (const kernel of kernels) kernel[3] = sets[kernel[3]];
+  return map;
+}
 
 function codePage(slug, wanted) {
   const one = compileBySlug.get(slug);
