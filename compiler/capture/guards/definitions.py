@@ -202,7 +202,8 @@ class Definitions:
         watch = (make or PlainWatch)(names, classes, dicts, functions, abstract)
         labels = [label_of(one) for one in (*classes, *functions)]
         labels += [str(named) for _, named in dicts]
-        key = f"{zlib.crc32(' '.join(sorted((*labels, *self.names))).encode()):08x}"
+        text = " ".join(sorted((*labels, *self.names)))
+        key = f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"  # names may be no UTF-8
         return Unchanged(len(classes), len(dicts), len(functions), watch, key)
 
 
