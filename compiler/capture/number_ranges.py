@@ -21,7 +21,7 @@ LARGE = 62
 LARGEST_FLOAT = torch.finfo(torch.float32).max
 #: nodes of the longest expression, shared ones counted each time. An expression that names its
 #: predecessor twice in each step doubles, and each test of it walks all of its nodes.
-LONGEST = 1024
+LONGEST = 512
 #: functions whose result is no larger than the largest, the first or the last of their arguments
 _LARGEST_ARGUMENT = ("Max", "Min")
 _FIRST_ARGUMENT = ("FloorDiv", "CleanDiv", "Identity", "RShift", "Abs")
