@@ -27,7 +27,12 @@ _LARGEST_ARGUMENT = ("Max", "Min")
 _FIRST_ARGUMENT = ("FloorDiv", "CleanDiv", "Identity", "RShift", "Abs")
 _LAST_ARGUMENT = ("Mod", "PythonMod")
 #: functions whose result is no larger than the sum of their arguments, of whatever sign
-_ALL_ARGUMENTS = ("Add", *(f"BitwiseFn_bitwise_{name}" for name in ("and", "or", "xor")))
+_ALL_ARGUMENTS = (
+    "Add",
+    "BitwiseFn_bitwise_and",
+    "BitwiseFn_bitwise_or",
+    "BitwiseFn_bitwise_xor",
+)
 
 
 def bits_of_symbol(value: int) -> int | None:
@@ -57,8 +62,12 @@ class Ranges:
 
     def _length(self, expr: Any) -> int:
         """Return the number of nodes of an expression, shared ones counted each time."""
-        if (known := self._lengths.get(expr)) is None:
-            known = self._lengths[expr] = 1 + sum(map(self._length, expr.args))
+        known = self._lengths.get(expr)
+        if known is None:
+            known = 1
+            for part in expr.args:
+                known += self._length(part)
+            self._lengths[expr] = known
         return known
 
     def _largest(self, expr: Any) -> float:

@@ -10,7 +10,8 @@ from tc.compiler.codegen.stage import _text
 from tc.compiler.loops.ir import Origin
 
 NAMES = (
-    "<line\nraise X>", "*/ }", "ends in \\", "\r", "\u2028", "tab\t", "{x} %s", "/tmp/\udc80.py", "größe",
+    "<line\nraise X>", "*/ }", "ends in \\", "\r", "\u2028", "tab\t", "{x} %s",
+    "/tmp/\udc80.py", "größe",
 )  # fmt: skip
 
 
@@ -31,7 +32,7 @@ def test_a_program_in_a_file_of_any_name(name: str) -> None:
 
 
 def test_names_that_utf8_does_not_hold() -> None:
-    """Keys of dictionaries, which a compile takes the names of definitions from, may be any text."""
+    """A key of a dictionary may be any text; a compile hashes it among the names it watches."""
     key = "\ud800"
 
     def f(given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
