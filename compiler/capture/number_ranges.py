@@ -19,10 +19,20 @@ SMALL = 48
 LARGE = 62
 #: the largest float that has a symbol: the largest of float32
 LARGEST_FLOAT = torch.finfo(torch.float32).max
+#: nodes of the longest expression, shared ones counted each time. An expression that names its
+#: predecessor twice in each step doubles, and each test of it walks all of its nodes.
+LONGEST = 512
 #: functions whose result is no larger than the largest, the first or the last of their arguments
 _LARGEST_ARGUMENT = ("Max", "Min")
-_FIRST_ARGUMENT = ("FloorDiv", "CleanDiv", "Identity")
+_FIRST_ARGUMENT = ("FloorDiv", "CleanDiv", "Identity", "RShift", "Abs")
 _LAST_ARGUMENT = ("Mod", "PythonMod")
+#: functions whose result is no larger than the sum of their arguments, of whatever sign
+_ALL_ARGUMENTS = (
+    "Add",
+    "BitwiseFn_bitwise_and",
+    "BitwiseFn_bitwise_or",
+    "BitwiseFn_bitwise_xor",
+)
 
 
 def bits_of_symbol(value: int) -> int | None:
@@ -36,6 +46,7 @@ class Ranges:
 
     def __init__(self) -> None:
         self._bits: dict[Any, int] = {}
+        self._lengths: dict[Any, int] = {}
 
     def note(self, number: torch.SymInt, bits: int) -> None:
         """Record how many bits the symbol of an integer input has, by its guard."""
@@ -44,6 +55,20 @@ class Ranges:
     def fits(self, number: torch.SymInt, bits: int = LARGE) -> bool:
         """Return whether an expression is small enough for all values that its symbols may have."""
         return self._largest(number.node.expr) <= 1 << bits
+
+    def is_short(self, number: torch.SymInt | torch.SymFloat) -> bool:
+        """Return whether an expression is short enough to be computed with."""
+        return self._length(number.node.expr) <= LONGEST
+
+    def _length(self, expr: Any) -> int:
+        """Return the number of nodes of an expression, shared ones counted each time."""
+        known = self._lengths.get(expr)
+        if known is None:
+            known = 1
+            for part in expr.args:
+                known += self._length(part)
+            self._lengths[expr] = known
+        return known
 
     def _largest(self, expr: Any) -> float:
         """Return a bound of the absolute value of an expression; infinity if none is known."""
@@ -58,7 +83,7 @@ class Ranges:
             return self._largest(expr.args[0])
         if name in _LAST_ARGUMENT:
             return self._largest(expr.args[-1])
-        if expr.is_Add:
+        if name in _ALL_ARGUMENTS:
             return math.fsum(map(self._largest, expr.args))
         if name in _LARGEST_ARGUMENT:
             return max(map(self._largest, expr.args))

@@ -165,7 +165,13 @@ def origins(kernel: Kernel) -> tuple[str, ...]:
 
 
 def _text(origin: Origin) -> str:
-    return f"{origin.op} ({origin.node})" + (f" {origin.line}" if origin.line else "")
+    """Return an origin as one line of a comment: names of files and functions may be any text."""
+    text = f"{origin.op} ({origin.node})" + (f" {origin.line}" if origin.line else "")
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
 
 
 def lines_of(plan: Plan, program: Program) -> dict[str, dict[str, list[str]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -35,3 +36,37 @@ def test_many_steps_with_a_trace(program: Program) -> None:
         (given,) = torch.autograd.grad(result.sum(), x)
     torch.testing.assert_close(result, program(x))
     torch.testing.assert_close(given, torch.autograd.grad(program(x).sum(), x)[0])
+
+
+def _doubled(size: float, steps: int) -> float:
+    for step in range(steps):
+        size = size // 2 + size % 3 + step
+    return size
+
+
+def _multiplied(size: float, steps: int) -> float:
+    for step in range(steps):
+        size = (size + 0.5) * (size - step) / (size + 2.0)
+    return size
+
+
+def _bits(size: int, steps: int) -> int:
+    for step in range(steps):
+        size = (size ^ step) + (size & 7) - (size >> 1)
+    return size
+
+
+@pytest.mark.parametrize("formula", [_doubled, _multiplied, _bits])
+@pytest.mark.parametrize("steps", [5, 60])
+def test_numbers_that_double_in_each_step(formula: Callable[..., Any], steps: int) -> None:
+    """Sixty steps would have 2**60 nodes: a longer expression is a constant, guarded."""
+
+    def program(x: torch.Tensor, size: float) -> tuple[torch.Tensor, float]:
+        return x * formula(size, steps), formula(x.shape[0], steps)
+
+    compiled = tc.compile(program)
+    for length, size in ((5, 3.25), (9, 7.5), (16, 4.75), (9, 7.5)):
+        given = size if formula is _multiplied else int(size)
+        x = torch.rand(length, dtype=torch.float64)
+        for one, other in zip(compiled(x, given), program(x, given), strict=True):
+            torch.testing.assert_close(one, other)

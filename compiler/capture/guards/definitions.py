@@ -202,7 +202,10 @@ class Definitions:
         watch = (make or PlainWatch)(names, classes, dicts, functions, abstract)
         labels = [label_of(one) for one in (*classes, *functions)]
         labels += [str(named) for _, named in dicts]
-        key = f"{zlib.crc32(' '.join(sorted((*labels, *self.names))).encode()):08x}"
+        labels += self.names
+        text = " ".join(sorted(labels))
+        encoded = text.encode("utf-8", "surrogatepass")  # UTF-8 does not hold every name
+        key = f"{zlib.crc32(encoded):08x}"
         return Unchanged(len(classes), len(dicts), len(functions), watch, key)
 
 

@@ -106,9 +106,13 @@ def apply(t: Interpreter, function: Any, args: Args, record: Callable[[], Value]
         if hint(divisor) is not None:
             t.shapes.guarded(bool, divisor != 0)
     result = record()
-    if not isinstance(result, SymValue) or not isinstance(result.example, torch.SymInt):
+    if not isinstance(result, SymValue) or isinstance(result.example, torch.SymBool):
         return result
     of_data = hint(result.example) is None  # there is nothing to guard
+    if not of_data and not t.shapes.ranges.is_short(result.example):
+        return result.specialise(t)
+    if not isinstance(result.example, torch.SymInt):
+        return result
     if not of_data and not t.shapes.ranges.fits(result.example):
         limit = 2**LARGE
         for condition in (result.example < limit, result.example >= -limit):
