@@ -61,7 +61,7 @@ _IN_PLACE = re.compile(
 )
 
 #: what PyTorch says where a function without a rule for fake tensors reads the data of one
-_NO_DATA: Final = re.compile(r"data is not allocated yet|Cannot access data pointer")
+_NO_DATA: Final = "data is not allocated yet"
 
 #: key of a placeholder's `meta`: whether its input required gradients before the graph
 WANTS_GRAD = "tc_wants_grad"
@@ -335,7 +335,7 @@ class OutputGraph:
                 # The views that a compiled graph returns do not carry what autograd goes by when
                 # it refuses this: after a graph break the write would pass.
                 raise breaks.SkipFrame(f"{text} of a view raised {note}") from error
-            why = breaks.NEEDS_DATA if _NO_DATA.search(str(error)) else breaks.OP_FAILED
+            why = breaks.NEEDS_DATA if _NO_DATA in str(error) else breaks.OP_FAILED
             raise breaks.GraphBreak(why, text, note) from error
 
     def _plain_result(self, result: Any) -> Value | None:
