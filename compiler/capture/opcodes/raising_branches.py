@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.bytecode.instructions import TERMINAL, Instruction
-from tc.compiler.capture.parts.handled_errors import catches_any
-from tc.compiler.capture.parts.repeatable import may_run_again
+from tc.compiler.capture.bytecode.instructions import Instruction
+from tc.compiler.capture.parts.handled_errors import catches_any, may_assume, only_raises
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.tensor import TensorValue
-from tc.compiler.core import levels
 
 if TYPE_CHECKING:
     from tc.compiler.capture.frame import Frame
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 #: how the error of such an assertion begins, which Python's own error replaces
 BRANCH = "tc: a branch that only raises was taken"
-_RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 
 
 def truth(f: Frame, value: Value, jump: Instruction) -> bool:
@@ -57,8 +54,10 @@ def _side_that_raises(f: Frame, jump: Instruction) -> bool | None:
     """Return which truth leads to code that only raises; None if both do, or neither does."""
     assert jump.target is not None
     after = f.program.index[id(jump)] + 1
-    jumping = _only_raises(f, jump.target)
-    staying = _only_raises(f, f.program.instructions[after])
+    jumping, staying = (
+        only_raises(f.program, start, f.current.handler)
+        for start in (jump.target, f.program.instructions[after])
+    )
     if jumping == staying:
         return None
     return jumping == jump.opname.endswith("TRUE")
@@ -78,31 +77,7 @@ def _is_number(value: TensorValue) -> bool:
 
 def _may_assume(f: Frame) -> bool:
     """Return whether the graph may assert here, and Python may run the frame where it raises."""
-    t, chain = f.t, f.chain()
-    if not t.output.may_assume or len(t.output.scopes) > 1 or t.overrides.modes or levels.depth():
-        return False
-    return may_run_again(t.output, chain[0].code) and not any(map(catches_any, chain))
-
-
-def _only_raises(f: Frame, start: Instruction) -> bool:
-    """Return whether all ways from an instruction end in a ``raise``, outside of other blocks."""
-    program, seen, waiting = f.program, set[int](), [start]
-    while waiting:
-        one = waiting.pop()
-        at = program.index[id(one)]
-        if at in seen:
-            continue
-        seen.add(at)
-        if one.handler is not f.current.handler or one.opname.startswith("YIELD"):
-            return False
-        if one.target is not None:
-            waiting.append(one.target)
-        if one.opname in TERMINAL:
-            if one.opname not in _RAISES:
-                return False
-        elif not one.opname.startswith("JUMP_"):
-            waiting.append(program.instructions[at + 1])
-    return True
+    return may_assume(f) and not any(map(catches_any, f.chain()))
 
 
 def _assert(f: Frame, value: TensorValue, wanted: bool) -> None:

@@ -2,8 +2,10 @@
 
 A compiled graph runs as a whole, outside of the ``try`` block that its operations were written in.
 What its kernels refuse would pass by the ``except`` clause. Such a call therefore breaks the graph:
-Python makes it where it stands. Under ``fullgraph`` it stays, and where the graph raises Python
-runs the frame, if it can (`resume/rerun.py`).
+Python makes it where it stands. Where the clause only raises another error it stays, if Python can
+run the frame when the graph raises (`resume/rerun.py`); under ``fullgraph`` it always does. What
+nothing uses may not be computed then, so that its error is not met, as outside of ``try`` blocks;
+a clause that gives another result must not depend on that.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.bytecode.instructions import TERMINAL
 from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.parts.reads import names
+from tc.compiler.capture.parts.repeatable import may_run_again
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import python_method
 from tc.compiler.capture.values.numbers import is_whole
+from tc.compiler.core import levels
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Handler, Instruction
@@ -54,6 +59,9 @@ _OF_INTEGERS = names("""
 _DIVISIONS = names("""
     div div_ divide floor_divide floor_divide_ floordiv fmod fmod_ mod remainder remainder_
 """)
+_RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
+#: functions that refuse values which programs seldom have: they are mistakes
+_SELDOM = _OF_INDICES | _OF_INTEGERS | _DIVISIONS
 #: exceptions that no operation raises for a value
 _OTHER_ERRORS = names("""
     AttributeError AssertionError EOFError FileNotFoundError GeneratorExit ImportError KeyError
@@ -65,18 +73,68 @@ _OTHER_ERRORS = names("""
 def break_where_handled(frame: Any, name: str, args: Iterable[Any]) -> None:
     """Break the graph at a call whose error the frame, or one that calls it, may handle.
 
-    Under ``fullgraph`` it is noted that such a call is in the graph.
+    Where it only raises another, and under ``fullgraph``, it is noted that such a call is in the
+    graph.
 
     Args:
         name: of the function or method of torch.
         args: fake tensors and numbers.
     """
     if any(_is_handled(one) for one in frame.chain()) and _may_fail(name, args):
-        if frame.t.output.whole:
-            frame.t.output.handled = True
+        output = frame.t.output
+        assumes = name in _SELDOM and may_assume(frame) and _only_renames(frame)
+        if assumes or output.whole:
+            output.assumes, output.handled = output.assumes or assumes, True
             return
         why = "it may fail for the values it gets, and the program handles that"
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, name, why)
+
+
+def may_assume(frame: Any) -> bool:
+    """Return whether a graph may hold what may raise, since Python may run the frame then."""
+    t = frame.t
+    if not t.output.may_assume or len(t.output.scopes) > 1 or t.overrides.modes or levels.depth():
+        return False
+    return may_run_again(t.output, frame.chain()[0].code)
+
+
+def _only_renames(frame: Any) -> bool:
+    """Return whether all clauses that handle an error here do no more than to raise another."""
+    for one in frame.chain():
+        handler = one.current.handler
+        while handler is not None:
+            if _catches(one, handler, _OTHER_ERRORS) and not only_raises(
+                one.program, handler.target
+            ):
+                return False
+            handler = handler.target.handler
+    return True
+
+
+def only_raises(program: Any, start: Instruction, within: Any = ...) -> bool:
+    """Return whether all ways from an instruction end in a ``raise``.
+
+    Args:
+        within: the handler of the block that they may not leave before; any, unless given.
+    """
+    seen, waiting = set[int](), [start]
+    while waiting:
+        one = waiting.pop()
+        at = program.index[id(one)]
+        if at in seen:
+            continue
+        seen.add(at)
+        leaves = within is not ... and one.handler is not within
+        if leaves or one.opname.startswith("YIELD"):
+            return False
+        if one.target is not None:
+            waiting.append(one.target)
+        if one.opname in TERMINAL:
+            if one.opname not in _RAISES:
+                return False
+        elif not one.opname.startswith("JUMP_"):
+            waiting.append(program.instructions[at + 1])
+    return True
 
 
 def _may_fail(name: str, args: Iterable[Any]) -> bool:
@@ -84,7 +142,7 @@ def _may_fail(name: str, args: Iterable[Any]) -> bool:
     of_data = any(isinstance(one, torch.SymInt) and free_unbacked_symbols(one) for one in leaves)
     if of_data or name.removeprefix("linalg_") in _OF_VALUES:
         return True
-    if name not in _OF_INDICES | _DIVISIONS | _OF_INTEGERS:
+    if name not in _SELDOM:
         return False
     whole = [is_whole(leaf.dtype) for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if name in _OF_INTEGERS:

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 
 import tc
+from tc.trace.emit import capture_events
+from tc.trace.events import GraphBreak
 
 SEEN: list[str] = []
 
@@ -146,3 +148,121 @@ def test_other_clauses_and_contexts_break_nothing():
     x, i = torch.eye(3) * 2, torch.tensor([0, 2])
     found = tc.compile(unrelated, fullgraph=True)(x, {"scale": 2.0}, i)
     torch.testing.assert_close(found, unrelated(x, {"scale": 2.0}, i))
+
+
+def looked_up(i, table):
+    SEEN.append("before")
+    try:
+        rows = F.embedding(i, table)
+    except IndexError as error:
+        raise IndexError("words are numbers from 0 to 2") from error
+    return rows * 2
+
+
+def raised_again(i, table):
+    SEEN.append("before")
+    try:
+        with contextlib.nullcontext():
+            found = table.gather(0, i[:, None]).sum() / (i // (i + 1)).sum()
+    except (RuntimeError, IndexError):
+        SEEN.append("clause")
+        raise
+    finally:
+        SEEN.append("finally")
+    return found
+
+
+def in_a_call(i, table):
+    def row():
+        return table[i]
+
+    try:
+        found = row().exp()
+    except Exception as error:
+        if isinstance(error, IndexError):
+            raise IndexError("no such row") from None
+        raise
+    return found.sum(0)
+
+
+SELDOM = (looked_up, raised_again, in_a_call)
+
+
+def _outcome(function, *given):
+    SEEN.clear()
+    try:
+        return function(*given), [*SEEN], None
+    except (IndexError, RuntimeError) as error:
+        return None, [*SEEN], (str(error), type(error.__cause__))
+
+
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize("function", SELDOM)
+def test_mistakes_of_indices_break_nothing_and_are_handled(function, trains):
+    """The graph holds the call; where it raises, Python runs the frame from its start."""
+    table = torch.rand(3, 2, requires_grad=trains)
+    compiled = tc.compile(function)
+    with capture_events() as events:
+        for numbers in ([0, 2], [7, 1], [1, 1], [2, 5], [0, 1]):
+            i = torch.tensor(numbers)
+            found, expected = _outcome(compiled, i, table), _outcome(function, i, table)
+            assert found[1:] == expected[1:]
+            torch.testing.assert_close(found[0], expected[0])
+            if trains and expected[0] is not None:
+                given, wanted = (
+                    torch.autograd.grad(one[0].sum(), table) for one in (found, expected)
+                )
+                torch.testing.assert_close(given, wanted)
+    assert not any(isinstance(one, GraphBreak) for one in events)
+
+
+def left_unused(i, table):
+    try:
+        F.embedding(i, table)
+        torch.gather(table, 0, i[:, None])
+    except (RuntimeError, IndexError):
+        return table + 1
+    return table * 2
+
+
+def scattered(i, table):
+    total = torch.zeros(3)
+    try:
+        total = total.scatter(0, i, 1.0)
+        total = total / (i // i).sum()
+    except RuntimeError:
+        SEEN.append("handled")
+        total = total - 1
+    finally:
+        SEEN.append("finally")
+    return table.sum() * total
+
+
+def taken_back(i, table):
+    while True:
+        try:
+            return table[i] + 1
+        except IndexError:
+            i = i - 1
+
+
+def dropped(i, table):
+    x = F.dropout(table, 0.5)
+    try:
+        return x[i] + 1
+    except IndexError:
+        raise IndexError("no such row") from None
+
+
+@pytest.mark.parametrize("function", [left_unused, scattered, taken_back, dropped])
+def test_elsewhere_the_graph_breaks(function):
+    """A clause goes on in another way, or Python would draw other numbers in the second run."""
+    compiled, table = tc.compile(function), torch.rand(3, 2)
+    for numbers in ([0, 2], [3, 1], [1, 1]):
+        i = torch.tensor(numbers)
+        torch.manual_seed(0)
+        expected = _outcome(function, i, table)
+        torch.manual_seed(0)
+        found = _outcome(compiled, i, table)
+        torch.testing.assert_close(found[0], expected[0])
+        assert found[1:] == expected[1:]
