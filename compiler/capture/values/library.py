@@ -29,16 +29,19 @@ def is_unchanging(obj: Any) -> bool:
 
 #: containers whose contents the tracer copies, as `known` does
 _COPIED = (list, tuple, dict, set, frozenset)
+#: descriptors, which hold functions for as long as they exist
+_DESCRIPTORS = (property, classmethod, staticmethod)
 
 
 def may_change(obj: Any) -> bool:
     """Return whether an object has state, as far as its class shows: it is no value by equality.
 
-    Functions, classes, containers that the tracer copies and what `is_unchanging` knows have none.
+    Functions, descriptors, classes, containers that the tracer copies and what `is_unchanging`
+    knows have none.
     """
     hashed: Any = type(obj).__hash__
     by_equality = hashed is not None and hashed is not object.__hash__
-    if by_equality or callable(obj) or isinstance(obj, _COPIED):
+    if by_equality or callable(obj) or isinstance(obj, (*_COPIED, *_DESCRIPTORS)):
         return False
     return not (is_constant_object(obj) or is_unchanging(obj))
 
