@@ -8,14 +8,14 @@ metaclasses may define ``__instancecheck__``, which is traced.
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.rows import Predicate
-from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.base import Args, Kwargs, Raised, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import type_lookup, users_method
+from tc.compiler.capture.values.lookup import python_method, type_lookup, users_method
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import Source
@@ -35,6 +35,8 @@ def _isinstance(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     own = _checked_by_users(t, value, classes)
     if own is not None:
         return own
+    if _reads_as_it_says(value) and not any(map(_has_own_check, _flat(classes))):
+        return ConstValue(_is_of(t, value, _flat(classes)))
     if isinstance(value, TensorValue | ObjectValue) and real is not None:
         return t.python.folded(isinstance, real, classes)
     if isinstance(value, ConstValue):
@@ -53,6 +55,24 @@ def _has_own_check(cls: type) -> bool:
     """Return whether the metaclass of a class overrides ``__instancecheck__``."""
     check = type_lookup(type(cls), "__instancecheck__")
     return check is not PLAIN_CHECK
+
+
+def _reads_as_it_says(value: Value) -> TypeGuard[ObjectValue]:
+    """Return whether the class of an object defines how its attributes are read."""
+    return isinstance(value, ObjectValue) and bool(python_method(value.cls, "__getattribute__"))
+
+
+def _is_of(t: Interpreter, value: ObjectValue, classes: tuple[type, ...]) -> bool:
+    """Ask an object for its class as Python does where its type is none of the classes."""
+    if not set(value.cls.__mro__).isdisjoint(classes):
+        return True
+    try:
+        named = t.python.concrete(value.attr(t, "__class__"))
+    except Raised as raised:
+        if not issubclass(raised.value.python_type(), AttributeError):
+            raise
+        return False
+    return isinstance(named, type) and not set(named.__mro__).isdisjoint(classes)
 
 
 def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | None:
