@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ LIBRARIES = ("mkldnn_", "cudnn_", "miopen_", "fbgemm_", "quantized_", "sparse_",
 NO_SIZES = ("dim", "dim0", "dim1", "dtype", "layout", "reduction", "ignore_index", "diagonal")
 #: types that kernels have code for, if for any
 ORDINARY = frozenset((torch.float32, torch.float64))
+#: types of tensors that select elements where they stand in an index
+MASKS = (torch.bool, torch.uint8)
 #: types that have not all the numbers that symbols have, and which they have
 NARROW: dict[torch.dtype, Any] = {
     **{kind: torch.iinfo(kind) for kind in (torch.uint8, torch.int8, torch.int16, torch.int32)},
@@ -84,8 +87,7 @@ def _check_dim(tensor: torch.Tensor, dim: int, *_: Any) -> None:
 
 def _check_values(tensor: torch.Tensor, indices: Sequence[Any], values: Any, *_: Any) -> None:
     """Check that values can be expanded to the elements that are written."""
-    masks = (torch.bool, torch.uint8)
-    if any(one is not None and one.dtype in masks for one in indices):
+    if any(map(_is_mask, indices)):
         return
     written = aten.index.Tensor(tensor, indices).shape
     if free_unbacked_symbols([*written, *values.shape]):
@@ -169,8 +171,18 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
         RuntimeError, IndexError: eager refuses it.
     """
     _keep_in_range(func, args, kwargs, result)
-    if not _has_no_effect(func):
-        return
+    if _has_no_effect(func):
+        with suppress(NotTried):
+            _ask_eager(func, args, kwargs, result)
+
+
+def _ask_eager(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    """Ask eager about a call.
+
+    Raises:
+        RuntimeError, IndexError: eager refuses it.
+        NotTried: it cannot be asked.
+    """
     pairs = _named(func, args, kwargs)
     tensors = [one for _, value in pairs for one in _leaves(value) if isinstance(one, torch.Tensor)]
     if not _is_small(pairs, tensors):
@@ -183,10 +195,7 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
     if not _can_be_tried(func) or not _needs_trying(func, pairs, tensors, result):
         return
     for sizes in (_few, _real) if _takes_any_sizes(func) else (_real,):
-        try:
-            tried = _refused_or_tried(func, _described(func, args, kwargs, sizes), _settings())
-        except NotTried:
-            return
+        tried = _refused_or_tried(func, _described(func, args, kwargs, sizes), _settings())
         if isinstance(tried, str):
             raise RuntimeError(tried)
         if tried is not None:
@@ -404,6 +413,8 @@ def _form(argument: Any, value: Any, sizes: Sizes) -> Any:
     if isinstance(value, list | tuple):
         if argument.name == "size":
             return (2,) * len(value)
+        if "Optional[Tensor]" in str(argument.type) and any(map(_is_mask, value)):
+            raise NotTried  # how many elements an index selects depends on what the mask holds
         return tuple(_form(argument, item, sizes) for item in value)
     if isinstance(value, SYMBOLIC):
         at_hand = hint(value)
@@ -412,6 +423,10 @@ def _form(argument: Any, value: Any, sizes: Sizes) -> Any:
         raise NotTried
     is_number = _is_number(argument) and value is not None
     return Number(type(value), value) if is_number else value
+
+
+def _is_mask(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in MASKS
 
 
 def _settings() -> Settings:

@@ -402,3 +402,51 @@ def test_a_handler_sees_a_refused_write_to_repeated_elements(name: str, dynamic:
 
     wanted, found = program(torch.ones(2)), tc.compile(program, dynamic=dynamic)(torch.ones(2))
     assert found[0] == wanted[0] and torch.equal(found[1], wanted[1])
+
+
+def put_at(x: T, mask: T, values: T) -> T:
+    return torch.ops.aten.index_put(x, [mask], values)
+
+
+def stored_at(x: T, mask: T, values: T) -> T:
+    y = x.clone()
+    y[mask] = values
+    return y
+
+
+def stored_after_a_slice(x: T, mask: T, values: T) -> T:
+    y = x.clone()
+    y[:, mask[0]] = values[: int(mask[0].sum())]
+    return y
+
+
+def added_at(x: T, mask: T, values: T) -> T:
+    return x.clone().index_put_([mask], values, accumulate=True)
+
+
+def mask_of_bytes(x: T, mask: T, values: T) -> T:
+    y = x.clone()
+    y[mask.byte()] = values
+    return y
+
+
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "write", [put_at, stored_at, stored_after_a_slice, added_at, mask_of_bytes]
+)
+def test_how_many_elements_a_mask_selects_is_not_guessed(
+    write: Callable[[T, T, T], T], dynamic: bool
+) -> None:
+    compiled = tc.compile(write, dynamic=dynamic, fullgraph=write is not stored_after_a_slice)
+    for shape in ((2, 5), (3, 4), (0, 3), (2, 0)):
+        if 0 in shape and write is stored_after_a_slice:
+            continue
+        x = torch.randn(shape)
+        for mask in (x > 0, x > 9, x < 9):
+            values = torch.arange(float(mask.sum()))
+            assert torch.equal(compiled(x, mask, values), write(x, mask, values))
+    x = torch.ones(2, 3)
+    for call in (write, compiled) if write is not stored_after_a_slice else ():
+        with pytest.raises(RuntimeError):
+            call(x, x > 0, torch.ones(4))
