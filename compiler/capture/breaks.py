@@ -152,6 +152,14 @@ UNSUPPORTED_CALL = _row(
     "move the call out of the compiled function",
     "mark it with tc.disable so that it is skipped knowingly",
 )
+HANDLED_CALL = _row(
+    "handled-call",
+    "TC120",
+    "call of {} whose error the program handles",
+    "it may fail for the values it gets, and a graph runs as a whole, outside of the try block",
+    "put the try block around the call of the compiled function",
+    "check the values before, and call it outside of a try block",
+)
 UNSUPPORTED_ATTR = _row(
     "unsupported-attribute",
     "TC121",

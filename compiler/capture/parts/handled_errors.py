@@ -86,8 +86,7 @@ def break_where_handled(frame: Any, name: str, args: Iterable[Any]) -> None:
         if assumes or output.whole:
             output.assumes, output.handled = output.assumes or assumes, True
             return
-        why = "it may fail for the values it gets, and the program handles that"
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, name, why)
+        raise breaks.GraphBreak(breaks.HANDLED_CALL, name)
 
 
 def may_assume(frame: Any) -> bool:
