@@ -227,10 +227,10 @@ def _cut_again(
     parts = _cut(gm, examples, compilers, gate, decompositions)
     if parts.backward is None or compilers.cache is None:
         return None
-    told = _aten("backward", parts.backward)
-    trace.emit_all(told)
+    events = _aten("backward", parts.backward)
+    trace.emit_all(events)
     module = parts.backward.module
-    return parts if compilers.cache.cut_again(found, gm, parts.contract, module, told) else None
+    return parts if compilers.cache.cut_again(found, gm, parts.contract, module, events) else None
 
 
 def _inference(
@@ -298,7 +298,7 @@ def _aten(kind: str, graph: object) -> list[trace.Event]:
 
 @trace.reports(list)
 def _cut_events(parts: Training) -> list[trace.Event]:
-    """Tell how a joint graph was cut, and return what was told."""
+    """Report how a joint graph was cut, and return the events."""
     events: list[trace.Event] = []
     if trace.enabled() and parts.joint is not None and parts.partition is not None:
         events = [*_aten("joint", parts.joint), trace.Partition(parts.partition.facts())]

@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Draw the seed of the samples once for all workers, which inherit it; compile our modules.
 
     As tc has a plugin of pytest's, what this process loads of tc has its assertions rewritten, and
-    is kept apart. Processes that tests start would compile all of it anew, each for most of a
+    is kept apart. Processes that tests start would compile all of it again, each for most of a
     second, if the surroundings say that they keep nothing.
     """
     os.environ.setdefault("TC_TEST_SEED", str(random.SystemRandom().randrange(1 << 20)))

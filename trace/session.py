@@ -52,7 +52,7 @@ class Session(Shown):
     trials: tuple[Trial, ...] = ()
     unowned: dict[str, float] = field(default_factory=dict)
     step_costs: list[tuple[Lane, StepCost]] = field(default_factory=list)
-    _made: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _made: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, make: Callable[[Session], T]) -> T:
         """Return what a function makes of the compiles, which stay as they are: made once."""

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tc.trace.syntax import tree_of
+from tc.trace import syntax
 
 #: what CPython raises for trees and texts that mean nothing; deep nesting and odd values included
 REFUSALS: Final = (
-    SyntaxError, ValueError, TypeError, AttributeError, KeyError, IndexError, AssertionError,
-    RecursionError, MemoryError, OverflowError, SystemError, NotImplementedError,
-)  # fmt: skip
+    *syntax.REFUSALS,
+    *(AttributeError, KeyError, IndexError, AssertionError, SystemError, NotImplementedError),
+)
 PRINTS: Final = 3  # after which a text that still changes is no candidate
 CONVERSIONS: Final = {-1: "", ord("s"): "!s", ord("r"): "!r", ord("a"): "!a"}
 
@@ -55,7 +55,7 @@ def parsed(text: str) -> ast.Module | None:
     """Return the tree of a text, or None if it is no Python program, or too deep to be walked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return tree_of(text)
+        return syntax.tree_of(text)
 
 
 def is_program(text: str) -> bool:

@@ -11,7 +11,7 @@ a clause that gives another result must not depend on that.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -99,15 +99,12 @@ def may_assume(frame: Any) -> bool:
 
 def _only_renames(frame: Any) -> bool:
     """Return whether all clauses that handle an error here do no more than to raise another."""
-    for one in frame.chain():
-        handler = one.current.handler
-        while handler is not None:
-            if _catches(one, handler, _OTHER_ERRORS) and not only_raises(
-                one.program, handler.target
-            ):
-                return False
-            handler = handler.target.handler
-    return True
+    return all(
+        only_raises(one.program, handler.target)
+        for one in frame.chain()
+        for handler in _handlers(one)
+        if _catches(one, handler, _OTHER_ERRORS)
+    )
 
 
 def only_raises(program: Any, start: Instruction, within: Any = ...) -> bool:
@@ -155,12 +152,15 @@ def catches_any(frame: Any) -> bool:
 
 
 def _is_handled(frame: Any, others: frozenset[str] = _OTHER_ERRORS) -> bool:
+    return any(_catches(frame, handler, others) for handler in _handlers(frame))
+
+
+def _handlers(frame: Any) -> Iterator[Handler]:
+    """Yield the handlers around the current instruction of a frame, the innermost first."""
     handler = frame.current.handler
     while handler is not None:
-        if _catches(frame, handler, others):
-            return True
+        yield handler
         handler = handler.target.handler
-    return False
 
 
 def _catches(frame: Any, handler: Handler, others: frozenset[str]) -> bool:

@@ -59,7 +59,7 @@ def test_what_the_trace_lacks_costs_the_program_nothing(
         return y.exp()
 
     def fails(*_args: object, **_options: object) -> object:
-        raise RecursionError("nothing can be told")
+        raise RecursionError("no event can be made")
 
     lost: list[str] = []
     emit = sys.modules["tc.trace.emit"]

@@ -256,7 +256,7 @@ def dropped(i, table):
 
 @pytest.mark.parametrize("function", [left_unused, scattered, taken_back, dropped])
 def test_elsewhere_the_graph_breaks(function):
-    """A clause goes on in another way, or Python would draw other numbers in the second run."""
+    """A clause gives another result, or Python would draw other numbers in the second run."""
     compiled, table = tc.compile(function), torch.rand(3, 2)
     for numbers in ([0, 2], [3, 1], [1, 1]):
         i = torch.tensor(numbers)
