@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import FrameType
 from typing import Any, TypeVar, overload
 
 import torch
@@ -387,9 +388,14 @@ def reset() -> None:
     A compile of another thread is waited for; calls under way end with the code they have found.
     """
     if trace.enabled():
-        asked = (callers(sys._getframe(1)) or [trace.StackFrame("", 0, "")])[-1]
-        trace.emit(trace.Reset(asked.name, asked.file, asked.line))
+        _report_reset(sys._getframe(1))
     alone(_reset, _reset)
+
+
+@trace.reports(trace.nothing)
+def _report_reset(caller: FrameType) -> None:
+    asked = (callers(caller) or [trace.StackFrame("", 0, "")])[-1]
+    trace.emit(trace.Reset(asked.name, asked.file, asked.line))
 
 
 def _reset() -> None:

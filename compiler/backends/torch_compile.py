@@ -108,6 +108,11 @@ def _warn_of_freezing() -> None:
     )
 
 
+@trace.reports(trace.nothing)
+def _report_start(place: trace.StackFrame) -> None:
+    trace.emit(trace.FrameStart((place,)))
+
+
 def _compiled(
     gm: fx.GraphModule, example_inputs: Sequence[Any], settings: InductorOptions
 ) -> Compiled:
@@ -120,7 +125,7 @@ def _compiled(
     if (compile_id := trace.current_compile()) is not None:
         programs.facts(compile_id, place)
     captured.meta[UNREPORTED] = "captured"  # the backend may find its text on disk
-    trace.emit(trace.FrameStart((place,)))
+    _report_start(place)
     PROCESS.graphs += 1
     for listener in tuple(PROCESS.on_graph):
         listener(shown(captured))

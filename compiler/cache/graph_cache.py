@@ -392,12 +392,17 @@ class GraphCache:
                 kept = Kept(plain, constants, contract, (), pair, operations, asked)
                 content, told = dumps(kept), b""
                 if self.settings["traced"]:
-                    told = trace.packed((*events, trace.OutputCode(str(program), "")))
+                    told = _packed(events, program)
             except (NotPlain, Uncached) as why:
                 _report_bypass(f"not kept: {why}")
                 return
             store.write(KIND, key.digest, content, told)
             _note(key, gm)
+
+
+@trace.reports(bytes)
+def _packed(events: Sequence[trace.Event], program: Program) -> bytes:
+    return trace.packed((*events, trace.OutputCode(str(program), "")))
 
 
 def _fitting(later: Key, pair: str) -> Kept | None:
@@ -408,12 +413,23 @@ def _fitting(later: Key, pair: str) -> Kept | None:
 
 def _report_lookup(found: bool, key: Key, gm: fx.GraphModule, waited: bool) -> None:
     if trace.enabled():
-        trace.emit(trace.Cache(found, key.digest, key.parts, found and waited))
+        _emit_lookup(found, key, waited)
     if (noted := ahead.noted()) is not None:
         noted.lookups.append(found)
     if found:
         _note(key, gm)
-        return
+    else:
+        _warn_of_near(key, gm)
+
+
+@trace.reports(trace.nothing)
+def _emit_lookup(found: bool, key: Key, waited: bool) -> None:
+    trace.emit(trace.Cache(found, key.digest, key.parts, found and waited))
+
+
+@trace.reports(trace.nothing)
+def _warn_of_near(key: Key, gm: fx.GraphModule) -> None:
+    """Say which entry of a saved file was nearly the one."""
     place = gm.meta.get(PLACE)
     near = None if place is None else carried.differing(key.carried_parts, place.name)
     if near is not None:
@@ -438,10 +454,15 @@ def run(program: Program, code: trace.Remembered | None = None) -> Boxed:
         call = load_gpu(program) if isinstance(program, GpuProgram) else load(program)
     if trace.enabled():
         path = inspect.unwrap(call).__code__.co_filename
-        again = None if code is None else replace(code, filename=path)
-        trace.emit(again or trace.OutputCode(str(program), path))
+        _emit_code(program, path, code)
         call = programs.add(call, program)
     return hook.never_trace(call)  # backward may be called where frames are captured
+
+
+@trace.reports(trace.nothing)
+def _emit_code(program: Program, path: str, code: trace.Remembered | None) -> None:
+    again = None if code is None else replace(code, filename=path)
+    trace.emit(again or trace.OutputCode(str(program), path))
 
 
 def run_kept(kept: Kept, gm: fx.GraphModule) -> Boxed:

@@ -87,6 +87,7 @@ class Notes:
     place: tuple[str, str] = ("", "")
     _last: tuple[fx.Graph | None, _State | None] = (None, None)
 
+    @trace.reports(trace.nothing)
     def step(self, number: int, kind: str, allowed: bool, at: str | Callable[[], str]) -> None:
         """Write down that the gate was asked."""
         row = self.kinds.get(kind)
@@ -102,6 +103,7 @@ class Notes:
             if place:
                 row.at[place] = None
 
+    @trace.reports(trace.nothing)
     def firing(self, rule: str, before: str, after: str) -> None:
         """Write down that a rule fired; its step was the last."""
         self.fired += 1
@@ -121,6 +123,10 @@ class Notes:
         # What happens between two passes over a graph is recorded with the second.
         before = known if seen is graph and known is not None else _State.of(graph)
         yield
+        self._note_pass(name, graph, kind, before)
+
+    @trace.reports(trace.nothing)
+    def _note_pass(self, name: str, graph: fx.Graph, kind: str, before: _State) -> None:
         after = _State.of(graph)
         self._last = graph, after
         edits, left_out = _edits(before, after)
@@ -130,6 +136,7 @@ class Notes:
         ran = trace.PassRan(name, first, last, False, changed, *sizes, tuple(edits), left_out)
         self.passes.append((kind, ran))
 
+    @trace.reports(trace.nothing)
     def refused_pass(self, name: str, kind: str = "") -> None:
         """Write down a pass that the gate did not let run."""
         self.passes.append((kind, trace.PassRan(name, self.total, self.total, refused=True)))
@@ -146,9 +153,13 @@ class Notes:
         """
         self.since, after = 0, [before]
         yield after
+        self._note_other_pass(name, before, after[-1])
+
+    @trace.reports(trace.nothing)
+    def _note_other_pass(self, name: str, before: int, after: int) -> None:
         first, last = self._numbers()
-        changed = after[-1] != before or last > 0
-        ran = trace.PassRan(name, first, last, changed=changed, before=before, after=after[-1])
+        changed = after != before or last > 0
+        ran = trace.PassRan(name, first, last, changed=changed, before=before, after=after)
         self.passes.append(("", ran))
 
     def _numbers(self) -> tuple[int, int]:

@@ -102,10 +102,14 @@ class Tuner:
         first = next(iter(seconds))
         if seconds[first] < MARGIN * seconds[best]:
             best = first
+        self._report(question, seconds, best, known)
+        return best
+
+    @trace.reports(trace.nothing)
+    def _report(self, question: str, seconds: dict[str, float], best: str, known: bool) -> None:
         event = trace.Autotune(question, seconds, best, known)
         trace.emit(event)
         self.events.append(replace(event, known=True))
-        return best
 
     def _kept(self, key: str) -> dict[str, float] | None:
         content = self.store.read(KIND, key)

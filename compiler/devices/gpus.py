@@ -119,6 +119,7 @@ def _parts(nodes: Sequence[fx.Node]) -> tuple[dict[fx.Node, int], list[torch.dev
     return part_of, gpus
 
 
+@trace.reports(trace.nothing)
 def report_limits(kind: str, cached: bool, replayed: bool) -> None:
     """Report what was asked for and is not done for a graph in parts."""
     if cached:

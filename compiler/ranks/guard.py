@@ -367,6 +367,7 @@ class Guard:
         mine = self.decisions.rows()
         return decisions.first_difference(mine, theirs, self._rank, rank, at.functions)
 
+    @trace.reports(trace.nothing)
     def _emit(
         self, kind: str, ours: Collective, rank: int, other: Collective | None, message: str,
         cause: str,

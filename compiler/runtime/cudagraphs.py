@@ -270,11 +270,17 @@ class Replayed:
         self.recordings.pop(key, None)
         self._report("refused", cause, why)
 
+    @trace.reports(trace.nothing)
     def _report(self, action: str, cause: str, why: str) -> None:
         if action != "recorded" and why in self.reported:
             return
         self.reported.add(why)
         trace.emit(trace.CudaGraph(action, cause, why, self.name), self.compile_id)
+
+
+@trace.reports(trace.nothing)
+def _report_refusal(cause: str, why: str, kind: str) -> None:
+    trace.emit(trace.CudaGraph("refused", cause, why, kind))
 
 
 def replayed(launch: Launch, program: GpuProgram) -> Launch:
@@ -283,7 +289,7 @@ def replayed(launch: Launch, program: GpuProgram) -> Launch:
     if device.type not in RECORDERS:
         return launch
     if program.unreplayable:
-        trace.emit(trace.CudaGraph("refused", *program.unreplayable, program.kind))
+        _report_refusal(*program.unreplayable, program.kind)
         return launch
     runner = Replayed(launch, RECORDERS[device.type](device), program.written, program.kind)
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,20 +104,25 @@ def _blamed(graph: Graph, folder: Path) -> None:
         verdict = _verdict(folder)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         verdict = {"verdict": "inconclusive", "title": f"tc-bisect did not finish: {error}"}
-    title = str(verdict.get("title", ""))
+    seconds = round(time.monotonic() - began, 2)
+    _report(graph, folder, verdict, seconds)
+    trace.warn(f"sentinel: {verdict.get('title', '')} ({command(folder)})")
+
+
+@trace.reports(trace.nothing)
+def _report(graph: Graph, folder: Path, verdict: Mapping[str, Any], seconds: float) -> None:
     graph.emit(
         trace.SentinelVerdict(
             repro=str(folder / SCRIPT),
             verdict=str(verdict.get("verdict", "")),
-            title=title,
+            title=str(verdict.get("title", "")),
             stage=str(verdict.get("stage", "") or ""),
             step=str(verdict.get("step", "") or ""),
             lines=tuple(_own_lines(folder, verdict.get("lines", ()))),
             works_if=str(verdict.get("workaround", "") or ""),
-            seconds=round(time.monotonic() - began, 2),
+            seconds=seconds,
         )
     )
-    trace.warn(f"sentinel: {title} ({command(folder)})")
 
 
 def _own_lines(folder: Path, lines: Sequence[str]) -> list[str]:

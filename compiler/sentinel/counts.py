@@ -36,6 +36,7 @@ class _Counts:
         """Count a call that was not compared."""
         self.add(f"{SKIPPED}{reason}")
 
+    @trace.reports(trace.nothing)
     def report(self) -> None:
         """Emit the counts, if there is anything new."""
         with self.lock:

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from torch.utils._pytree import tree_leaves
@@ -225,11 +226,24 @@ class Watch:
             why = str(error)
         script = str(folder / repro.SCRIPT) if folder is not None else ""
         bisects = folder is not None and graph.compile_call != "" and self.setting.bisect
+        self._emit(difference, number, backward is not None, folder, why)
+        text = self._sentence(difference, number, backward is not None, script, why)
+        trace.warn(text)
+        if bisects and folder is not None:
+            blame.blame(graph, folder)
+        if action == "raise":
+            raise SentinelError("sentinel", text)
+
+    @trace.reports(trace.nothing)
+    def _emit(
+        self, difference: Difference, number: int, gradients: bool, folder: Path | None, why: str
+    ) -> None:
+        graph = self.graph
         graph.emit(
             trace.SentinelDifference(
                 kind=difference.kind,
                 message=difference.message,
-                gradients=backward is not None,
+                gradients=gradients,
                 function=graph.place.name,
                 file=graph.place.file,
                 line=graph.place.line,
@@ -237,18 +251,12 @@ class Watch:
                 call=number,
                 repeats=str(difference.detail.get("repeats", "")),
                 step=str(difference.detail.get("step", "")),
-                repro=script,
+                repro=str(folder / repro.SCRIPT) if folder is not None else "",
                 no_repro=why,
                 command=blame.command(folder) if folder is not None else "",
-                action=action,
+                action=self.setting.action,
             )
         )
-        text = self._sentence(difference, number, backward is not None, script, why)
-        trace.warn(text)
-        if bisects and folder is not None:
-            blame.blame(graph, folder)
-        if action == "raise":
-            raise SentinelError("sentinel", text)
 
     def _sentence(
         self, difference: Difference, number: int, gradients: bool, script: str, why: str

@@ -75,6 +75,7 @@ class _Counted:
             atexit.register(self.report)
         self.graphs.append(counts)
 
+    @trace.reports(trace.nothing)
     def report(self) -> None:
         """Tell the counts, if there is anything new."""
         self.reported_at = time.monotonic()

@@ -396,6 +396,7 @@ class _Programs:
         for one in self.all:
             one.start_over()
 
+    @trace.reports(trace.nothing)
     def report(self) -> None:
         """Tell what was measured, if there is anything new and somebody still listens."""
         if not trace.enabled():

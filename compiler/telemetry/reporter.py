@@ -285,15 +285,17 @@ def report_failure(error: Exception, stage: str, place: StackFrame, part: str = 
     """
     found = error_context(error)
     line = found.place if found is not None else place
-    trace.emit(
-        trace.CompileError(
-            stage, type(error).__name__, str(error), line.file, line.line, minify_command()
-        )
-    )
+    _emit_error(error, stage, line)
     where = f"{place.name} ({cells.place(place.file, place.line)})"
     met = cells.place(line.file, line.line)
     at = f" at {met}, in {found.callee or found.opcode}" if found else ""
     return f"compiling {part}{where} failed in {stage}{at}: {error}"
+
+
+@trace.reports(trace.nothing)
+def _emit_error(error: Exception, stage: str, line: StackFrame) -> None:
+    kind, text, command = type(error).__name__, str(error), minify_command()
+    trace.emit(trace.CompileError(stage, kind, text, line.file, line.line, command))
 
 
 def as_failure(error: Exception, stage: str, text: str) -> TcError:
