@@ -7,7 +7,6 @@ the first `Shapes` of a process makes torch load `torch._dynamo` (about a second
 from __future__ import annotations
 
 import functools
-import re
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -25,9 +24,15 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.array_memory import as_number, as_tensor
 from tc.compiler.capture.contexts import Dynamic, Sizes, plain_context, wrapper_context
 from tc.compiler.capture.dynamism import Mark
+from tc.compiler.capture.guards.shape_guards import (
+    Operand,
+    ShapeGuard,
+    ShapeGuards,
+    UserLine,
+    operands_in,
+)
 from tc.compiler.capture.number_ranges import LARGEST_FLOAT, Ranges
 from tc.compiler.capture.questions import asking
 from tc.compiler.core import ahead
@@ -37,105 +42,10 @@ from tc.compiler.core.sources import (
     CallSource,
     GlobalSource,
     ItemSource,
-    Scope,
     Source,
 )
 from tc.compiler.core.symbolic import scalars_allowed
 from tc.compiler.errors import ConstraintViolationError
-
-UserLine = tuple[str, int]
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A size, stride or number that a shape guard reads, with its value at compile time."""
-
-    text: str
-    pretty: str
-    hint: Any
-
-
-@dataclass(frozen=True)
-class ShapeGuard:
-    """One condition on sizes, as Python over ``L`` and ``G``."""
-
-    text: str
-    operands: tuple[Operand, ...]
-    user_line: UserLine | None = None
-
-    @property
-    def pretty(self) -> str:
-        """The condition as the user would write it."""
-        text = self.text
-        for operand in sorted(self.operands, key=lambda o: -len(o.text)):
-            text = text.replace(operand.text, operand.pretty)
-        return text
-
-    def __str__(self) -> str:
-        place = f"  # {self.user_line[0]}:{self.user_line[1]}" if self.user_line else ""
-        return self.text + place
-
-
-@dataclass(frozen=True)
-class ShapeGuards:
-    """All shape guards of a frame, checked by one Python function.
-
-    Attributes:
-        derived: there are classes or modes whose ``__torch_function__`` must not be asked.
-    """
-
-    guards: tuple[ShapeGuard, ...] = ()
-    derived: bool = False
-
-    @property
-    def text(self) -> str:
-        """All conditions as one expression."""
-        return " and ".join(f"({guard.text})" for guard in self.guards) or "True"
-
-    def bind(self, globals: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
-        """Compile the conditions to a function of the frame's locals."""
-        names = self._names()
-        body = self.text
-        if "G[" in body:
-            names["G"] = globals
-        lines = ["def check(L):"]
-        for i, call in enumerate(self._calls()):  # read each tensor's sizes once
-            lines.append(f"    v{i} = {call}")
-            body = body.replace(call, f"v{i}")
-        exec("\n".join([*lines, f"    return {body}"]), names)
-        check: Callable[[dict[str, Any]], bool] = names["check"]
-        return _unasked(check) if self.derived else check
-
-    def _calls(self) -> list[str]:
-        """Return the calls ``L['x'].size()`` and the like in all guards, longest first."""
-        texts = {operand.text for guard in self.guards for operand in guard.operands}
-        calls = {text[: text.rindex(")") + 1] for text in texts if _READ.search(text)}
-        return sorted(calls, key=lambda call: (-len(call), call))
-
-    def failures(self, scope: Scope) -> Iterator[tuple[str, str, str, str, UserLine | None]]:
-        """Yield (what, guard, old, new, user line) of each condition that fails. Never raises."""
-        names = {**self._names(), "L": scope.locals, "G": scope.globals}
-        read = _unasked(lambda text: eval(text, names))
-        for guard in self.guards:
-            try:
-                if read(guard.text):
-                    continue
-                new = ", ".join(str(read(operand.text)) for operand in guard.operands)
-            except Exception as error:
-                new = f"cannot be read: {type(error).__name__}: {error}"
-            what = ", ".join(operand.pretty for operand in guard.operands) or guard.pretty
-            old = ", ".join(str(operand.hint) for operand in guard.operands)
-            yield what, guard.pretty, old, new, guard.user_line
-
-    def _names(self) -> dict[str, Any]:
-        if not self.guards:
-            return {}
-        from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
-
-        return {**SYMPY_INTERP, "as_tensor": as_tensor, "as_number": as_number}
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.guards))
 
 
 @dataclass(frozen=True)
@@ -438,38 +348,34 @@ class Shapes:
                 raise UnreadableSize(text)
         return texts
 
-    def _guard(self, text: str, operands: dict[str, tuple[Operand, frozenset[str]]]) -> ShapeGuard:
-        found = {m for m in _PROPERTY.findall(text) if m in operands}
-        found |= {name for name in operands if name in self._inputs and name in text}
-        whole = {name for name in found if not any(name != o and name in o for o in found)}
-        used = [operands[name] for name in sorted(whole, key=text.index)]
-        symbols: frozenset[str] = frozenset().union(*(names for _, names in used))
-        line = self._lines.get(symbols)
-        return ShapeGuard(text, tuple(operand for operand, _ in used), line)
+    def _guard(self, text: str, operands: Mapping[str, Operand]) -> ShapeGuard:
+        numbers = {name for name in operands if name in self._inputs}
+        used = [operands[name] for name in operands_in(text, operands, numbers)]
+        line = self._lines.get(frozenset().union(*map(self._symbols_of, used)))
+        hints = (replace(operand, hint=_hint(operand.hint)) for operand in used)
+        return ShapeGuard(text, tuple(hints), line)
 
-    def _operands(self) -> dict[str, tuple[Operand, frozenset[str]]]:
-        """Return everything that a guard may read, by the text it is read with."""
-        found: dict[str, tuple[Operand, frozenset[str]]] = {}
+    def _operands(self) -> dict[str, Operand]:
+        """Return everything that a guard may read, by the text it is read with.
+
+        The hints are the symbolic numbers.
+        """
+        found: list[Operand] = []
         for value, _, source in self._inputs.values():
             if isinstance(value, torch.SymInt | torch.SymFloat):
-                found[source.name] = self._operand(source.name, source.pretty, value)
+                found.append(Operand(source, value))
                 continue
-            for i, size in enumerate(value.shape):
-                text, pretty = f"{source.name}.size()[{i}]", f"{source.pretty}.shape[{i}]"
-                found[text] = self._operand(text, pretty, size)
-            for i, stride in enumerate(_strides(value)):
-                text, pretty = f"{source.name}.stride()[{i}]", f"{source.pretty}.stride({i})"
-                found[text] = self._operand(text, pretty, stride)
-            text = f"{source.name}.storage_offset()"
-            offset = value.storage_offset()
-            found[text] = self._operand(text, f"{source.pretty}.storage_offset()", offset)
-        return found
+            for method, numbers in ("size", value.shape), ("stride", _strides(value)):
+                found += (Operand(source, n, method, i) for i, n in enumerate(numbers))
+            found.append(Operand(source, value.storage_offset(), "storage_offset"))
+        return {operand.text: operand for operand in found}
 
-    def _operand(self, text: str, pretty: str, value: Any) -> tuple[Operand, frozenset[str]]:
-        if not isinstance(value, torch.SymInt | torch.SymFloat):
-            return Operand(text, pretty, value), frozenset()
-        symbols = frozenset(map(str, value.node._expr.free_symbols))
-        return Operand(text, pretty, value.node.hint), symbols
+    @staticmethod
+    def _symbols_of(operand: Operand) -> frozenset[str]:
+        number = operand.hint
+        if not isinstance(number, torch.SymInt | torch.SymFloat):
+            return frozenset()
+        return frozenset(map(str, number.node._expr.free_symbols))
 
     def _specialised(self) -> Iterator[str]:
         """Yield equalities for symbols that became numbers: tensor guards leave them open."""
@@ -513,18 +419,9 @@ class Shapes:
         return int(self._value(symbol))
 
 
-def _unasked(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that leaves ``__torch_function__`` of classes and modes aside."""
-
-    def run(given: Any) -> Any:
-        with torch._C.DisableTorchFunction():
-            return read(given)
-
-    return run
-
-
-_READ = re.compile(r"\.(size|stride|storage_offset)\(\)(\[\d+\])?$")
-_PROPERTY = re.compile(r"[LG]\[.*?(?:\.size\(\)\[\d+\]|\.stride\(\)\[\d+\]|\.storage_offset\(\))")
+def _hint(number: Any) -> Any:
+    symbolic = isinstance(number, torch.SymInt | torch.SymFloat)
+    return number.node.hint if symbolic else number
 
 
 def _name(source: Any) -> str:

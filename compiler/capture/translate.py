@@ -29,12 +29,13 @@ from tc.compiler.capture.guards.facts import PROCESS
 from tc.compiler.capture.guards.filter import GuardFilter, filtered
 from tc.compiler.capture.guards.guard_list import CheckedGuards, build
 from tc.compiler.capture.guards.memo import WORTHWHILE, MakeMemo
+from tc.compiler.capture.guards.shape_guards import ShapeGuards
 from tc.compiler.capture.parts.identity import lasting
 from tc.compiler.capture.parts.repeatable import may_run_again
 from tc.compiler.capture.resume.breaking import breakable, finish_at_break, looks_back
 from tc.compiler.capture.resume.looks import called_object, code_may_look, may_look
 from tc.compiler.capture.resume.residual import Residual
-from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
+from tc.compiler.capture.shapes import UnreadableSize
 from tc.compiler.capture.skips import is_packages_without_tensors
 from tc.compiler.capture.torch_api.optimizers import make_state
 from tc.compiler.capture.tracer import Tracer

@@ -1,11 +1,15 @@
 """Sources: where a value of a frame came from, as an expression over the frame.
 
-A source prints as Python (``L['self'].layers[0]``), evaluates against a live frame, and is the
-address under which guards and residual code reach the value again.
+A source prints much as Python (``L['self'].layers[0]``), evaluates against a live frame, and is the
+address under which guards and residual code reach the value again. It is known by its name, which
+no other source of a frame has.
 """
 
 from __future__ import annotations
 
+import enum
+import keyword
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +48,14 @@ class Source:
         """Return the value this source has in a live frame. Raises what the access raises."""
         raise NotImplementedError
 
+    def code(self, hold: Callable[[Any], str]) -> str:
+        """Return Python over ``L`` and ``G`` that does what `evaluate` does.
+
+        Args:
+            hold: takes an object, and returns the name that it has in the code.
+        """
+        raise NotImplementedError
+
     @property
     def parent(self) -> Source | None:
         """The source this one is reached through."""
@@ -67,13 +79,16 @@ class LocalSource(Source):
     cell: bool = False
 
     def _name(self) -> str:
-        return f"L['{self.local}']"
+        return f"L[{self.local!r}]"
 
     def _pretty(self) -> str:
         return self.local
 
     def evaluate(self, scope: Scope) -> Any:
         return scope.locals[self.local]
+
+    def code(self, hold: Callable[[Any], str]) -> str:
+        return f"L[{self.local!r}]"
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,9 @@ class LocalsSource(Source):
     def evaluate(self, scope: Scope) -> Any:
         return scope.locals
 
+    def code(self, hold: Callable[[Any], str]) -> str:
+        return "L"
+
 
 @dataclass(frozen=True)
 class GlobalSource(Source):
@@ -97,7 +115,7 @@ class GlobalSource(Source):
     global_name: str
 
     def _name(self) -> str:
-        return f"G['{self.global_name}']"
+        return f"G[{self.global_name!r}]"
 
     def _pretty(self) -> str:
         return self.global_name
@@ -109,6 +127,9 @@ class GlobalSource(Source):
         table = builtins if isinstance(builtins, dict) else vars(builtins)
         return table[self.global_name]
 
+    def code(self, hold: Callable[[Any], str]) -> str:
+        return f"G[{self.global_name!r}]"
+
 
 @dataclass(frozen=True)
 class AttrSource(Source):
@@ -118,13 +139,42 @@ class AttrSource(Source):
     attr: str
 
     def _name(self) -> str:
-        return f"{self.base.name}.{self.attr}"
+        return _attribute(self.base.name, self.attr)
 
     def _pretty(self) -> str:
-        return f"{self.base.pretty}.{self.attr}"
+        return _attribute(self.base.pretty, self.attr)
 
     def evaluate(self, scope: Scope) -> Any:
         return getattr(self.base.evaluate(scope), self.attr)
+
+    def code(self, hold: Callable[[Any], str]) -> str:
+        return _attribute(self.base.code(hold), self.attr)
+
+
+def _attribute(base: str, attr: str) -> str:
+    """Return the expression; any string may name an attribute, one with a dot in it as well."""
+    plain = attr.isidentifier() and not keyword.iskeyword(attr)
+    if plain and unicodedata.is_normalized("NFKC", attr):  # Python's parser normalizes others
+        return f"{base}.{attr}"
+    return f"getattr({base}, {attr!r})"
+
+
+#: keys that are not known by their text, by the text that several may share
+_ALIKE: dict[str, list[object]] = {}
+
+
+def _key_text(key: object) -> str:
+    """Return a text for a key that no other key has: sources are known by their names."""
+    if type(key) in (int, str, bool, bytes, type(None)):
+        return repr(key)
+    text = repr(key)
+    if isinstance(key, enum.Enum) and isinstance(key._name_, str):
+        text = f"{type(key).__qualname__}.{key._name_}"
+    alike = _ALIKE.setdefault(text, [])
+    place = next((i for i, other in enumerate(alike) if other is key or other == key), len(alike))
+    if place == len(alike):
+        alike.append(key)
+    return f"{text}#{place + 1}" if place else text
 
 
 @dataclass(frozen=True)
@@ -135,16 +185,20 @@ class ItemSource(Source):
     key: Any
 
     def _name(self) -> str:
-        return f"{self.base.name}[{self.key!r}]"
+        return f"{self.base.name}[{_key_text(self.key)}]"
 
     def _pretty(self) -> str:
-        return f"{self.base.pretty}[{self.key!r}]"
+        return f"{self.base.pretty}[{_key_text(self.key)}]"
 
     def evaluate(self, scope: Scope) -> Any:
         container = self.base.evaluate(scope)
         if isinstance(container, dict) and not dict.__contains__(container, self.key):
             raise KeyError(self.key)  # a look at it must not run `__missing__`, which may write
         return container[self.key]
+
+    def code(self, hold: Callable[[Any], str]) -> str:
+        key = repr(self.key) if type(self.key) in (int, str) else hold(self.key)
+        return f"{self.base.code(hold)}[{key}]"
 
 
 @dataclass(frozen=True)
@@ -162,6 +216,9 @@ class DictSource(Source):
     def evaluate(self, scope: Scope) -> Any:
         return self.base.evaluate(scope).__dict__
 
+    def code(self, hold: Callable[[Any], str]) -> str:
+        return f"{self.base.code(hold)}.__dict__"
+
 
 @dataclass(frozen=True)
 class TypeSource(Source):
@@ -177,6 +234,9 @@ class TypeSource(Source):
 
     def evaluate(self, scope: Scope) -> Any:
         return type(self.base.evaluate(scope))
+
+    def code(self, hold: Callable[[Any], str]) -> str:
+        return f"type({self.base.code(hold)})"
 
 
 @dataclass(frozen=True)
@@ -198,3 +258,6 @@ class CallSource(Source):
 
     def evaluate(self, scope: Scope) -> Any:
         return self.function(self.base.evaluate(scope))
+
+    def code(self, hold: Callable[[Any], str]) -> str:
+        return f"{hold(self.function)}({self.base.code(hold)})"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tc.compiler.capture.guards.guard_list import Guard, GuardList
-from tc.compiler.capture.shapes import ShapeGuards
+from tc.compiler.capture.guards.shape_guards import ShapeGuards
 from tc.compiler.core.sources import GlobalSource, Scope, Source
 from tc.compiler.errors import OptionError
 

@@ -22,8 +22,8 @@ from tc.compiler.capture.bytecode.resume_functions import inner_names
 from tc.compiler.capture.guards.facts import PROCESS, ObjectRef, TensorSpec
 from tc.compiler.capture.guards.memo import MakeMemo, groups
 from tc.compiler.capture.guards.rows import GUARDS, Guard, Predicate
+from tc.compiler.capture.guards.shape_guards import ShapeGuards
 from tc.compiler.capture.guards.tree import GuardTree
-from tc.compiler.capture.shapes import ShapeGuards
 from tc.compiler.core.levels import dispatch_keys_of_program
 from tc.compiler.core.sources import Scope, Source
 from tc.compiler.errors import StageError
