@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import tc
+from tc.compiler.errors import UserError
 from tc.trace.emit import capture_events
 
 STEPS = 700  # a recursion of one Python frame for each would end at a thousand
@@ -70,3 +71,21 @@ def test_numbers_that_double_in_each_step(formula: Callable[..., Any], steps: in
         x = torch.rand(length, dtype=torch.float64)
         for one, other in zip(compiled(x, given), program(x, given), strict=True):
             torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("formula", [_doubled, _multiplied, _bits])
+def test_numbers_of_data_that_double_in_each_step(formula: Callable[..., Any]) -> None:
+    """No constant can be guarded: the graph breaks where an expression gets too long."""
+
+    def program(x: torch.Tensor, number: torch.Tensor, steps: int) -> torch.Tensor:
+        return x * formula(number.item(), steps)
+
+    kind = torch.float64 if formula is _multiplied else torch.int64
+    compiled = tc.compile(program)
+    with tc.config.patch(capture_scalar_outputs=True):
+        for value, steps in ((7, 5), (9, 60), (12, 60)):
+            given = torch.ones(3, dtype=torch.float64), torch.tensor(value, dtype=kind), steps
+            torch.testing.assert_close(compiled(*given), program(*given))
+        if formula is _doubled:
+            with pytest.raises(UserError, match="has over"):
+                tc.compile(program, fullgraph=True)(*given)

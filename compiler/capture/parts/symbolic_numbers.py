@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.capture.number_ranges import LARGE, bits_of_symbol
+from tc.compiler.capture import breaks
+from tc.compiler.capture.number_ranges import LARGE, LONGEST, bits_of_symbol
 from tc.compiler.capture.values.base import Args, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.conversions import symbolic_float
@@ -109,7 +110,9 @@ def apply(t: Interpreter, function: Any, args: Args, record: Callable[[], Value]
     if not isinstance(result, SymValue) or isinstance(result.example, torch.SymBool):
         return result
     of_data = hint(result.example) is None  # there is nothing to guard
-    if not of_data and not t.shapes.ranges.is_short(result.example):
+    if not t.shapes.ranges.is_short(result.example):
+        if of_data:
+            raise breaks.GraphBreak(breaks.DATA_GUARD, f"its expression has over {LONGEST} parts")
         return result.specialise(t)
     if not isinstance(result.example, torch.SymInt):
         return result
