@@ -18,10 +18,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Scope:
-    """The live names of a frame that sources are evaluated against."""
+    """The live names of a frame that sources are evaluated against.
+
+    Attributes:
+        seen: values by the names of their sources, where none of them changes in the meantime.
+    """
 
     locals: dict[str, Any]
     globals: dict[str, Any]
+    seen: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,14 @@ class Source:
 
     def evaluate(self, scope: Scope) -> Any:
         """Return the value this source has in a live frame. Raises what the access raises."""
+        if scope.seen is None:
+            return self._evaluate(scope)
+        found = scope.seen.get(self.name, scope)  # which is no value
+        if found is scope:
+            found = scope.seen[self.name] = self._evaluate(scope)
+        return found
+
+    def _evaluate(self, scope: Scope) -> Any:
         raise NotImplementedError
 
     def code(self, hold: Callable[[Any], str]) -> str:
@@ -84,7 +97,7 @@ class LocalSource(Source):
     def _pretty(self) -> str:
         return self.local
 
-    def evaluate(self, scope: Scope) -> Any:
+    def _evaluate(self, scope: Scope) -> Any:
         return scope.locals[self.local]
 
     def code(self, hold: Callable[[Any], str]) -> str:
@@ -101,7 +114,7 @@ class LocalsSource(Source):
     def _pretty(self) -> str:
         return "locals()"
 
-    def evaluate(self, scope: Scope) -> Any:
+    def _evaluate(self, scope: Scope) -> Any:
         return scope.locals
 
     def code(self, hold: Callable[[Any], str]) -> str:
@@ -120,7 +133,7 @@ class GlobalSource(Source):
     def _pretty(self) -> str:
         return self.global_name
 
-    def evaluate(self, scope: Scope) -> Any:
+    def _evaluate(self, scope: Scope) -> Any:
         if self.global_name in scope.globals:
             return scope.globals[self.global_name]
         builtins = scope.globals["__builtins__"]
@@ -144,7 +157,7 @@ class AttrSource(Source):
     def _pretty(self) -> str:
         return _attribute(self.base.pretty, self.attr)
 
-    def evaluate(self, scope: Scope) -> Any:
+    def _evaluate(self, scope: Scope) -> Any:
         return getattr(self.base.evaluate(scope), self.attr)
 
     def code(self, hold: Callable[[Any], str]) -> str:
@@ -190,7 +203,7 @@ class ItemSource(Source):
     def _pretty(self) -> str:
         return f"{self.base.pretty}[{_key_text(self.key)}]"
 
-    def evaluate(self, scope: Scope) -> Any:
+    def _evaluate(self, scope: Scope) -> Any:
         container = self.base.evaluate(scope)
         if isinstance(container, dict) and not dict.__contains__(container, self.key):
             raise KeyError(self.key)  # a look at it must not run `__missing__`, which may write
@@ -213,7 +226,7 @@ class DictSource(Source):
     def _pretty(self) -> str:
         return f"vars({self.base.pretty})"
 
-    def evaluate(self, scope: Scope) -> Any:
+    def _evaluate(self, scope: Scope) -> Any:
         return self.base.evaluate(scope).__dict__
 
     def code(self, hold: Callable[[Any], str]) -> str:
@@ -232,7 +245,7 @@ class TypeSource(Source):
     def _pretty(self) -> str:
         return f"type({self.base.pretty})"
 
-    def evaluate(self, scope: Scope) -> Any:
+    def _evaluate(self, scope: Scope) -> Any:
         return type(self.base.evaluate(scope))
 
     def code(self, hold: Callable[[Any], str]) -> str:
@@ -256,7 +269,7 @@ class CallSource(Source):
     def _pretty(self) -> str:
         return self.text.format(self.base.pretty)
 
-    def evaluate(self, scope: Scope) -> Any:
+    def _evaluate(self, scope: Scope) -> Any:
         return self.function(self.base.evaluate(scope))
 
     def code(self, hold: Callable[[Any], str]) -> str:

@@ -8,12 +8,13 @@ nothing is fused across it: gradients of some parts can be sent while others are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc.compiler.aot_dispatch import EAGER_MARKS
 from tc.compiler.capture.parts.output_graph import writes_first
@@ -54,11 +55,14 @@ class Part:
         return len(self.module.graph.nodes) - len(self.takes) - 1
 
 
-def parts_of(gm: fx.GraphModule, numbers: Mapping[fx.Node, int]) -> tuple[Part, ...]:
+def parts_of(
+    gm: fx.GraphModule, numbers: Mapping[fx.Node, int], unnamed: Container[int] = ()
+) -> tuple[Part, ...]:
     """Return a graph as parts in order; empty if it has to stay whole.
 
     Args:
         numbers: operation -> number of its part; each takes only what those before it give.
+        unnamed: parts whose names follow from their operations and the order of these alone.
     """
     if why_whole(gm) or not _writes_stay_inside(gm.graph, numbers) or not _modes_end(numbers):
         return ()
@@ -66,7 +70,7 @@ def parts_of(gm: fx.GraphModule, numbers: Mapping[fx.Node, int]) -> tuple[Part, 
     for node in gm.graph.nodes:
         if node in numbers:
             groups.setdefault(numbers[node], []).append(node)
-    parts = [_part(gm, groups[number]) for number in sorted(groups)]
+    parts = [_part(gm, groups[number], number not in unnamed) for number in sorted(groups)]
     crossing = [node for part in parts for node in part.gives]
     if len(parts) < 2 or not all(map(_may_cross, crossing)):
         return ()
@@ -117,19 +121,24 @@ def _outputs(graph: fx.Graph) -> list[Any]:
     return list(given) if isinstance(given, (tuple, list)) else [given]
 
 
-def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Part:
+def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], named: bool) -> Part:
     inside, graph = set(nodes), fx.Graph()
     used = [one for node in nodes for one in node.all_input_nodes if one not in inside]
     takes = tuple(dict.fromkeys(used))
     gives = tuple(node for node in nodes if any(user not in inside for user in node.users))
     copies: dict[fx.Node, fx.Node] = {}
     for node in takes:
-        copies[node] = copy = graph.placeholder(node.name)
+        copies[node] = copy = graph.placeholder(node.name if named else f"arg{len(copies)}")
         copy.meta = {**node.meta, "example_value": _as_input(node.meta.get("example_value"))}
     for node in nodes:
-        copies[node] = graph.node_copy(node, copies.__getitem__)
+        if named:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        else:
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), copies.__getitem__)
+            copies[node] = copy = graph.create_node(node.op, node.target, args, kwargs)
+            copy.meta = dict(node.meta)
     graph.output(tuple(copies[node] for node in gives))
-    module = fx.GraphModule(torch.nn.Module(), graph)
+    module = _LazyGraphModule(torch.nn.Module(), graph)
     module.meta = {PLACE: gm.meta[PLACE]} if PLACE in gm.meta else {}
     if any(node.meta.get(SETS_MODES) for node in nodes):
         module.meta[SETS_MODES] = True

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import fx
 
 from tc import trace
@@ -75,7 +74,8 @@ def _cut(gm: fx.GraphModule, calls: Mapping[fx.Node, RegionCall]) -> tuple[Regio
         if not owners or call is not owners[-1]:
             owners.append(call)
         numbers[node] = len(owners) - 1
-    parts = parts_of(gm, numbers)
+    unnamed = {number for number, call in enumerate(owners) if call is not None}
+    parts = parts_of(gm, numbers, unnamed)
     return tuple(
         Region(part) if call is None else _keyed(part, call)
         for part, call in zip(parts, owners, strict=bool(parts))
@@ -83,33 +83,12 @@ def _cut(gm: fx.GraphModule, calls: Mapping[fx.Node, RegionCall]) -> tuple[Regio
 
 
 def _keyed(part: Part, call: RegionCall) -> Region:
-    part = replace(part, module=without_names(part.module))
     settings: dict[str, Any] = {}  # one graph has one set of them
     try:
         key = key_of(part.module, graph_examples(part.module, ()), settings)
     except (Uncached, NotPlain) as why:
         return Region(part, call, why=str(why))
     return Region(replace(part, digest=key.portable), call, key)
-
-
-def without_names(module: fx.GraphModule) -> fx.GraphModule:
-    """Return a copy of a graph whose names follow from its operations and their order alone."""
-    graph = fx.Graph()
-    copies: dict[fx.Node, Any] = {}
-    for node in module.graph.nodes:
-        if node.op == "output":
-            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
-            continue
-        if node.op == "placeholder":
-            copy = graph.placeholder(f"arg{len(copies)}")
-        else:
-            args, kwargs = fx.node.map_arg((node.args, node.kwargs), copies.__getitem__)
-            copy = graph.create_node(node.op, node.target, args, kwargs)
-        copy.meta = dict(node.meta)
-        copies[node] = copy
-    made = fx.GraphModule(torch.nn.Module(), graph)
-    made.meta = dict(module.meta)
-    return made
 
 
 def _graphs(parts: Sequence[Region]) -> Iterator[str]:

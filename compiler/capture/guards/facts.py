@@ -38,7 +38,7 @@ class Process(Source):
     def _pretty(self) -> str:
         return "global state"
 
-    def evaluate(self, scope: Scope) -> None:
+    def _evaluate(self, scope: Scope) -> None:
         """Return None: guards on the process read its state themselves."""
 
 

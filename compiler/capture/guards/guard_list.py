@@ -193,7 +193,7 @@ class CheckedGuards:
         Nothing is read out of an object of another type than the guards fix, as in C++: there, an
         attribute of the same name may be a property of the user, which runs code.
         """
-        scope = Scope(locals, globals)
+        scope = Scope(locals, globals, {})
         readable = _Readable(self._at, scope)
         failures = [
             f for guard in self.guards if readable.allows(guard) for f in _failures(guard, scope)
@@ -277,7 +277,7 @@ def refusals(
     """
     found = [guards.refuse(locals, globals) for guards in entries[:EXPLAINED]]
     if len(entries) > EXPLAINED:
-        scope = Scope(locals, globals)
+        scope = Scope(locals, globals, {})
         names = [f.guard.source.name for failures in found for f in failures if f.guard is not None]
         known = [name for name, _ in Counter(names).most_common()]
         for guards in entries[EXPLAINED:]:
@@ -406,7 +406,7 @@ def build(
     Raises:
         StageError: a guard cannot be installed, or does not hold.
     """
-    scope = Scope(locals, globals)
+    scope = Scope(locals, globals, {})
     tree = GuardTree(code, scope)
     grouped = groups(guards, scope)
     memo = make_memo() if grouped else None
