@@ -216,8 +216,12 @@ class DynamicSizes:
         varied = {dim for dim, stride in enumerate(seen) if stride is None}
         return frozenset(varied - {dim for dim, mark in marks.items() if mark.kind == "static"})
 
-    def number(self, source: Source, number: float) -> bool:
-        """Return whether a number input gets a symbol."""
+    def number(self, source: Source, number: float, held: bool = False) -> bool:
+        """Return whether a number input gets a symbol.
+
+        Args:
+            held: by an object or a global: it gets one only if it differed between two calls.
+        """
         seen = self.memory.see_number(source, number)
         if self.specified is not None:
             return self.specified.number(source, number)
@@ -225,6 +229,6 @@ class DynamicSizes:
             return True
         if self.fixed_floats if isinstance(number, float) else self.fixed_numbers:
             return False
-        if self.dynamic is not None:
+        if self.dynamic is not None and not (self.dynamic and held):
             return self.dynamic and number not in (0, 1)
-        return self.automatic and seen is None
+        return (self.automatic or self.dynamic is True) and seen is None

@@ -129,7 +129,7 @@ def _operands_followed(t: Interpreter, function: Any, args: Args) -> bool:
     kinds = [arg.python_type() for arg in args]
     if bool in kinds or not set(kinds) <= {int, float}:
         return False
-    if function in POWERS and isinstance(args[1], SymValue):
+    if function in POWERS and isinstance(args[1], SymValue) and not _decays(t, function, *args):
         return False
     if function in WITH_REST and float in kinds:
         return False
@@ -145,6 +145,20 @@ def _operands_followed(t: Interpreter, function: Any, args: Args) -> bool:
         if not followed:
             return False
     return True
+
+
+def _decays(t: Interpreter, function: Any, base: Value, exponent: Value) -> bool:
+    """Return whether a power with a symbolic exponent has a result whatever the exponent is.
+
+    That of a constant between 0 and 1 and of an integer that is not negative, as optimizers have
+    it: Python refuses a result that is too large, and makes one complex. Guards the exponent.
+    """
+    if function is not operator.pow or not isinstance(exponent, SymValue):
+        return False
+    if not isinstance(base, ConstValue) or not 0.0 < base.obj < 1.0:
+        return False
+    whole = isinstance(exponent.example, torch.SymInt) and hint(exponent.example) is not None
+    return whole and bool(t.shapes.guarded(bool, exponent.example >= 0))
 
 
 def _result_followed(function: Any, args: Args) -> bool:

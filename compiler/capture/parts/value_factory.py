@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,14 +31,19 @@ from tc.compiler.capture.values.tuple_objects import tuple_of
 from tc.compiler.core.sources import (
     AttrSource,
     CallSource,
+    DictSource,
     GlobalSource,
     ItemSource,
     LocalSource,
+    Scope,
     Source,
 )
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
+
+#: accesses that lead to numbers which may differ from call to call
+_PATHS = (LocalSource, GlobalSource, AttrSource, DictSource, ItemSource)
 
 
 class ValueFactory:
@@ -62,6 +67,7 @@ class ValueFactory:
             set()
         )  # the frame's own cells whose content is being wrapped
         self._globals: dict[tuple[int, str], Value] = {}
+        self._seen: dict[str, Any] = {}  # what lies between the frame and its numbers
 
     # -- new values ----------------------------------------------------------------------------
     def new_tuple(self, values: Iterable[Value]) -> TupleValue:
@@ -86,21 +92,29 @@ class ValueFactory:
         return set_of(self.t, values, kind)
 
     def number_is_dynamic(self, obj: float, source: Source) -> bool:
-        """Return whether a number gets a symbol; attributes and defaults stay constants."""
+        """Return whether a number gets a symbol.
+
+        One that is held by an object or a global gets one if it differed between two calls; an
+        integer of a module, of what a module leads to, or of a global configures, and is constant.
+        """
         specified = self.t.sizes.specified
         if specified is not None and specified.says(source):
             return self.t.sizes.number(source, obj)
         if isinstance(source, CallSource) and source.function is as_number:
             source = source.base
-        if not isinstance(source, LocalSource | ItemSource) or isinstance(
-            source.root, GlobalSource
-        ):
+        steps = _chain(source)
+        if not all(isinstance(step, _PATHS) for step in steps):
             return False
-        if isinstance(source, ItemSource) and any(
-            isinstance(step, AttrSource) for step in _chain(source)
-        ):
+        held = any(isinstance(step, GlobalSource | AttrSource | DictSource) for step in steps)
+        if held and type(obj) is int and self._configures(steps):
             return False
-        return self.t.sizes.number(source, obj)
+        return self.t.sizes.number(source, obj, held)
+
+    def _configures(self, steps: Sequence[Source]) -> bool:
+        if isinstance(steps[-1], GlobalSource):
+            return True
+        scope = Scope(self.t.frame.locals, self.t.frame.globals, self._seen)
+        return any(isinstance(step.evaluate(scope), torch.nn.Module) for step in steps)
 
     # -- wrapping ------------------------------------------------------------------------------
     def wrap(self, obj: Any, source: Source) -> Value:

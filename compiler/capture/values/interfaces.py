@@ -335,7 +335,7 @@ class ValueInterface(Protocol):
         """Return the value of a real cell."""
 
     def number_is_dynamic(self, obj: float, source: Source) -> bool:
-        """Return whether a number gets a symbol; attributes and defaults stay constants."""
+        """Return whether a number gets a symbol."""
 
     def object_source(self, obj: Any) -> Source:
         """Return a source for an object that was not reached from the frame."""
