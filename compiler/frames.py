@@ -262,9 +262,10 @@ class FrameCompiler:
 
     def _dynamic_now(self, memory: Memory, failures: Sequence[Failure]) -> set[str]:
         """Return the sources among the failures that the compile to come makes dynamic."""
-        if self.options.dynamic is not None or not self.config.automatic_dynamic_shapes:
+        dynamic = self.options.dynamic
+        if dynamic is False or not (dynamic or self.config.automatic_dynamic_shapes):
             return set()
-        sizes = {f.source for f in failures if ".shape[" in f.source}
+        sizes = {f.source for f in failures if not dynamic and ".shape[" in f.source}
         numbers = {
             f.source
             for f in failures
