@@ -61,19 +61,22 @@ def crash(error: BaseException) -> Outcome:
     """Return the outcome of an exception that the compiler or its code raised."""
     cause = list(identity.causes(error))[-1]
     found = identity.of_exception(error)
-    first = next(iter(str(cause).strip().splitlines()), "")
+    first = next(iter(identity.text_of(cause).strip().splitlines()), "")
     return Outcome(
         "crash", found, f"{type(cause).__name__} in {found.stage}: {first[:200]}",
         {"stage": found.stage, "type": type(cause).__name__, **captured_at(error),
-         "text": f"{error}\n{cause}"[:ERROR_TEXT]},
+         "text": "\n".join(map(identity.text_of, (error, cause)))[:ERROR_TEXT]},
     )  # fmt: skip
 
 
-def script_error(error: Exception) -> Outcome:
+def script_error(error: BaseException) -> Outcome:
     """Return the outcome of an exception that left a script, and not from a graph."""
+    if isinstance(error, SystemExit):
+        text = f"the script ends with exit code {error.code}"
+        return Outcome("exit", identity.of_exception(error), text)
     found = crash(error)
     of_compiler = type(error).__module__.startswith(("tc.", "torch._dynamo"))
-    first = next(iter(str(error).splitlines()), "")[:200]
+    first = next(iter(identity.text_of(error).splitlines()), "")[:200]
     text = found.message if of_compiler else f"{type(error).__name__}: {first}"
     return dataclasses.replace(found, kind="outside" if of_compiler else "script", message=text)
 
@@ -86,7 +89,7 @@ def captured_at(error: BaseException) -> dict[str, Any]:
         line = f"{place.file}:{place.line}\t{place.loc or ''}"
         return {"opcode": found.opcode, "callee": found.callee, "line": line, "code": found.code}
     places = re.findall(
-        r'File "(.+)", line (\d+), in .+\n +(.+)', str(error).partition(USER_LINES)[2]
+        r'File "(.+)", line (\d+), in .+\n +(.+)', identity.text_of(error).partition(USER_LINES)[2]
     )
     if not places:
         return {}
@@ -280,7 +283,7 @@ def _attempt(work: Callable[[], Any], eager: bool = False) -> tuple[Any, Outcome
     except Exception as error:
         if not eager:
             return None, crash(error)
-        first = next(iter(str(error).splitlines()), "")
+        first = next(iter(identity.text_of(error).splitlines()), "")
         text = f"eager raises {type(error).__name__}: {first[:200]}"
         return None, Outcome("invalid", message=text, detail={"type": type(error).__name__})
     return True if made is None else made, Outcome("ok")

@@ -16,13 +16,12 @@ import functools
 import json
 import os
 import re
-import runpy
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import fx
@@ -198,6 +197,29 @@ class Recorder:
             died = Outcome("died", identity.of_death("?"), "the process died")
             self.write("used.json", problem_of(died, self))
 
+    def end(self, outcome: Outcome) -> int:
+        """Write how the script ended, unless a process that it forked has found a problem.
+
+        Returns:
+            The exit code of this process.
+        """
+        if (self.folder / "problem.json").exists():
+            return FAILED
+        self.write("problem.json", problem_of(outcome, self))
+        return 0
+
+    def watch_exit(self) -> None:
+        """Write how the script ended also where it ends itself by `os._exit`."""
+        real, own = os._exit, os.getpid()
+
+        def leave(status: int) -> NoReturn:
+            if os.getpid() == own:
+                stop = SystemExit(status)
+                self.end(judge.script_error(stop) if status else Outcome("ok"))
+            real(status)
+
+        os._exit = leave
+
     def write(self, name: str, problem: dict[str, Any]) -> None:
         """Write a file whole or not at all."""
         path = self.folder / name
@@ -327,8 +349,7 @@ class Watched:
         if self.recorder.raises:
             raise Differs(outcome)
         self._save("problem.json", outcome, inputs)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        identity.flush()
         os._exit(FAILED)
 
     def _save(self, name: str, outcome: Outcome, inputs: Sequence[Any]) -> None:
@@ -469,27 +490,18 @@ def run_recorded(
     recorder = Recorder(Path(folder), Path(script), limit, sequence)
     install(recorder)
     sys.argv = [script, *arguments]
-    outcome = Outcome("ok")
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as stop:
-        if stop.code not in (None, 0):
-            text = f"the script ends with exit code {stop.code}"
-            outcome = Outcome("exit", identity.of_exception(stop), text)
-    except Exception as error:
-        outcome = judge.script_error(error)
-    recorder.write("problem.json", problem_of(outcome, recorder))
-    return 0
+    recorder.watch_exit()
+    with identity.as_process():
+        error = identity.run_program(script)
+        outcome = judge.script_error(error) if error is not None else Outcome("ok")
+    return recorder.end(outcome)
 
 
 def main() -> None:
     """Run the script named on the command line, and end the process."""
     folder, home, script, *arguments = sys.argv[1:]
     identity.watch(str(Path(folder) / "stack.json"))
-    status = run_recorded(folder, script, arguments, home=home)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    os._exit(run_recorded(folder, script, arguments, home=home))
 
 
 if __name__ == "__main__":

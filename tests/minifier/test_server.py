@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tc.minifier.answer import Answer
 from tc.minifier.case import Case, Input, Step
 from tc.minifier.oracle import Oracle, Server
 from tc.minifier.problem import Run, compiler_of, recorded
@@ -125,3 +127,52 @@ def test_a_script_runs_in_a_fork_as_it_would_alone(tmp_path: Path) -> None:
 )
 def test_the_compiler_of_a_script_is_guessed(text: str, compiler: str) -> None:
     assert compiler_of(text) == compiler
+
+
+COMPILED = "import atexit, os, signal, sys, threading, time, torch, tc\n"
+CALL = "tc.compile(lambda x: x + 1)(torch.ones(3))\n"
+LATE = f"def late():\n    time.sleep(0.2)\n    {CALL}"
+#: how a program may end -> what follows the imports, the kind of its end, graphs, what is said
+ENDINGS = {
+    "its streams are closed": (f"{CALL}sys.stdout.close(); sys.stderr.close()", "ok", 1, ""),
+    "it has no streams": (f"{CALL}sys.stdout = sys.stderr = None; os.close(1)", "ok", 1, ""),
+    "it leaves at once": (f"{CALL}os._exit(0)", "ok", 1, ""),
+    "it fails at once": (f"{CALL}os._exit(3)", "exit", 1, "exit code 3"),
+    "a child leaves at once": (f"os.fork() or os._exit(3)\nos.wait()\n{CALL}", "ok", 1, ""),
+    "an interrupt": (f"{CALL}os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)", "script", 1,
+                     "KeyboardInterrupt"),
+    "no Exception": (f"class Stop(BaseException): pass\n{CALL}raise Stop('here')", "script", 1,
+                     "Stop: here"),
+    "no message": (f"class Odd(Exception):\n    def __str__(self): return 1 / 0\n{CALL}raise Odd()",
+                   "script", 1, "Odd"),
+    "a thread goes on": (f"{LATE}threading.Thread(target=late).start()", "ok", 1, ""),
+    "at its exit": (f"{LATE}atexit.register(late)", "ok", 1, ""),
+    "it closes what it does not know": (f"{CALL}os.closerange(3, 99)", "ok", 1, ""),
+    "it leaves a child behind": (f"{CALL}os.fork() or (os.setsid(), time.sleep(60))", "ok", 1, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_a_program_ends_as_python_ends_it(how: str, server: Server, tmp_path: Path) -> None:
+    body, kind, graphs, said = ENDINGS[how]
+    (tmp_path / "script.py").write_text(COMPILED + body + "\n")
+    begun = time.monotonic()
+    problem = recorded(server, Run(tmp_path / "script.py", seconds=30))
+    assert (problem.kind, problem.facts["graphs"]) == (kind, graphs), problem
+    assert said in problem.message
+    assert time.monotonic() - begun < 30
+    row = server.ask(
+        {"do": "rerun", "path": str(tmp_path / "script.py"), "folder": str(tmp_path), "seconds": 30}
+    )
+    answer = Answer.of(row)
+    assert answer.kind == kind and said in answer.message, answer
+    assert answer.identity == problem.identity
+    assert time.monotonic() - begun < 60
+
+
+def test_a_graph_that_goes_wrong_in_a_forked_process_counts(server: Server, tmp_path: Path) -> None:
+    own = "import torch\ndef doubled(gm, inputs):\n    return lambda *a: (gm(*a)[0] * 2,)\n"
+    call = "tc.compile(torch.sin, backend=doubled)(torch.ones(3))"
+    body = f"{own}os.fork() or {call}\nos.wait()\n{CALL}"
+    (tmp_path / "script.py").write_text(COMPILED + body)
+    assert recorded(server, Run(tmp_path / "script.py", seconds=60)).kind == "wrong"
