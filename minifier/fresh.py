@@ -116,6 +116,6 @@ def ended(status: int, folder: Path) -> Answer:
         return Answer("ok")
     found = Identity.of_json(row["identity"])
     lines = (folder / "errors").read_text(errors="replace").strip().splitlines()
-    last = lines[-1][:200] if lines else str(found)
+    last = identity.first_line(lines[-1])[:200] if lines else str(found)
     kinds = {"wrong": "wrong", "nan": "nan", "accepts": "accepts", "exit": "exit"}
     return Answer(kinds.get(found.kind, "script"), found, last)

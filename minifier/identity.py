@@ -108,7 +108,7 @@ def of_exception(error: BaseException) -> Identity:
     chain = list(causes(error))
     root = chain[-1]
     if isinstance(root, SystemExit):
-        return Identity("exit", message=f"exit code {root.code}"[:WORDS])
+        return Identity("exit", message=f"exit code {text_of(root)}"[:WORDS])
     held = getattr(root, "tc_identity", None)  # of `tc.minifier.runner.Differs`
     found = Identity.of_json(held.as_json()) if held else accepted(error) or difference(root)
     if found is not None:
@@ -126,6 +126,12 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except Exception:
         return ""
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text; what cannot be printed, or be in a program, is escaped."""
+    line = next(iter(text.strip().splitlines()), "")
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -30,6 +30,7 @@ PATIENCE = 8.0
 SURE = runs_for(0.5)  # looks that miss a failure in half of the runs as good as never
 LONG = 60.0  # seconds that these may take
 APART = (2,)  # looks that are no forks: strings hash in another way, addresses differ
+TAIL = 1 << 16  # bytes of what a script printed that its last line is looked for in
 HASH_SEED = "PYTHONHASHSEED"
 REDUCIBLE = ("crash", "wrong", "nan", "accepts", "died", "timeout")
 
@@ -239,6 +240,8 @@ def _read(folder: Path, status: int | None, hang: Answer | None) -> Problem:
     elif status is not None and status < 0:
         name = signal.Signals(-status).name
         answer = Answer("died", identity.of_death(name), f"the process died: {name}")
+    elif status == 0:  # another program took the place of this one (`os.execv`)
+        answer = Answer("ok")
     else:
         text = f"the process ended with exit code {status}: {last_line(folder)}"
         return Problem("exit", Identity("exit", message=f"exit code {status}"), text)
@@ -251,8 +254,10 @@ def _read(folder: Path, status: int | None, hang: Answer | None) -> Problem:
 
 def last_line(folder: Path) -> str:
     """Return the last line that a script printed."""
-    lines = (folder / "script.log").read_text(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else "it printed nothing"
+    with (folder / "script.log").open("rb") as log:
+        log.seek(max(log.seek(0, os.SEEK_END) - TAIL, 0))
+        lines = log.read().decode(errors="replace").strip().splitlines()
+    return identity.first_line(lines[-1])[:200] if lines else "it printed nothing"
 
 
 def problem_of_row(row: Mapping[str, Any]) -> Problem:

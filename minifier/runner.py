@@ -197,13 +197,18 @@ class Recorder:
             died = Outcome("died", identity.of_death("?"), "the process died")
             self.write("used.json", problem_of(died, self))
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the problem is known already; a process that the script forked may have it."""
+        return (self.folder / "problem.json").exists()
+
     def end(self, outcome: Outcome) -> int:
         """Write how the script ended, unless a process that it forked has found a problem.
 
         Returns:
             The exit code of this process.
         """
-        if (self.folder / "problem.json").exists():
+        if self.is_over:
             return FAILED
         self.write("problem.json", problem_of(outcome, self))
         return 0
@@ -353,6 +358,8 @@ class Watched:
         os._exit(FAILED)
 
     def _save(self, name: str, outcome: Outcome, inputs: Sequence[Any]) -> None:
+        if self.recorder.is_over:
+            return
         problem = problem_of(outcome, self.recorder)
         problem["graph"] = self.number
         problem["grad"] = self.grad

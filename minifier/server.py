@@ -421,7 +421,7 @@ def _outcome(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return work()
     except BaseException as error:
-        first = next(iter(identity.text_of(error).splitlines()), "")
+        first = identity.first_line(identity.text_of(error))
         return {"kind": "invalid", "identity": None,
                 "message": f"{type(error).__name__}: {first[:300]}",
                 "detail": {"traceback": traceback.format_exc()[-3000:]}}  # fmt: skip

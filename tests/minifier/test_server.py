@@ -172,7 +172,9 @@ def test_a_program_ends_as_python_ends_it(how: str, server: Server, tmp_path: Pa
 
 def test_a_graph_that_goes_wrong_in_a_forked_process_counts(server: Server, tmp_path: Path) -> None:
     own = "import torch\ndef doubled(gm, inputs):\n    return lambda *a: (gm(*a)[0] * 2,)\n"
-    call = "tc.compile(torch.sin, backend=doubled)(torch.ones(3))"
+    call = "tc.compile(torch.sin, backend=doubled)(torch.ones(2, 2))"
     body = f"{own}os.fork() or {call}\nos.wait()\n{CALL}"
     (tmp_path / "script.py").write_text(COMPILED + body)
-    assert recorded(server, Run(tmp_path / "script.py", seconds=60)).kind == "wrong"
+    problem = recorded(server, Run(tmp_path / "script.py", seconds=60))
+    assert problem.kind == "wrong" and problem.case is not None
+    assert Oracle(server=server).judge(problem.case).kind == "wrong"
