@@ -225,6 +225,21 @@ class Recorder:
 
         os._exit = leave
 
+    def watch_exec(self, script: str) -> None:
+        """Record also where the script puts itself in its place, with another environment."""
+        real = os.execve
+
+        def begin_again(path: Any, argv: Sequence[Any], env: Any) -> NoReturn:
+            words = [os.fsdecode(word) for word in argv]
+            own = os.path.realpath(os.fsdecode(path)) == os.path.realpath(sys.executable)
+            if own and len(words) > 1 and os.path.realpath(words[1]) == os.path.realpath(script):
+                recorded = [str(self.folder), str(self.home), *words[1:]]
+                words = [words[0], "-m", "tc.minifier.runner", *recorded]
+            real(path, words, env)
+
+        os.execve = begin_again
+        os.execv = lambda path, argv: begin_again(path, argv, os.environ)
+
     def write(self, name: str, problem: dict[str, Any]) -> None:
         """Write a file whole or not at all."""
         path = self.folder / name
@@ -498,6 +513,7 @@ def run_recorded(
     install(recorder)
     sys.argv = [script, *arguments]
     recorder.watch_exit()
+    recorder.watch_exec(script)
     with identity.as_process():
         error = identity.run_program(script)
         outcome = judge.script_error(error) if error is not None else Outcome("ok")

@@ -170,6 +170,15 @@ def test_a_program_ends_as_python_ends_it(how: str, server: Server, tmp_path: Pa
     assert time.monotonic() - begun < 60
 
 
+def test_a_script_that_puts_itself_in_its_place_is_recorded(server: Server, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    again = "os.environ['AGAIN'] = '1'\n    os.execv(sys.executable, [sys.executable, *sys.argv])"
+    script.write_text(f"{COMPILED}if 'AGAIN' not in os.environ:\n    {again}\n{CALL}sys.exit(7)\n")
+    problem = recorded(server, Run(script, seconds=60))
+    assert (problem.kind, problem.facts["graphs"]) == ("exit", 1), problem
+    assert "exit code 7" in problem.message
+
+
 def test_a_graph_that_goes_wrong_in_a_forked_process_counts(server: Server, tmp_path: Path) -> None:
     own = "import torch\ndef doubled(gm, inputs):\n    return lambda *a: (gm(*a)[0] * 2,)\n"
     call = "tc.compile(torch.sin, backend=doubled)(torch.ones(2, 2))"
