@@ -39,8 +39,14 @@ WORDS: Final = 200  # characters of a message that count
 
 LIBRARY: Final = ("/torch/", "/tc/", "/lib/python", "/minifier/", "/compiler/", "<")
 ASK: Final = signal.SIGUSR2  # asks a process what it is doing
-BOOT: Final = (
-    "import sys; del sys.argv[0]; own = {'__name__': '__main__', '__file__': sys.argv[0]}; "
+#: how a process starts in which no file of the folder that it runs in takes a library's place; the
+#: first entry of its path is no folder, and is replaced by that of the script
+ALONE: Final = (
+    "import sys; getattr(sys.flags, 'safe_path', 0) or sys.path.pop(0); "
+    "sys.path.insert(0, sys.executable); "
+)
+BOOT: Final = ALONE + (
+    "del sys.argv[0]; own = {'__name__': '__main__', '__file__': sys.argv[0]}; "
     "exec(compile(open(sys.argv[0], 'rb').read(), sys.argv[0], 'exec'), own)"
 )
 

@@ -22,7 +22,7 @@ from tc.minifier.case import Case, from_json, to_json
 from tc.minifier.identity import Identity
 from tc.minifier.limits import TimeLimit
 from tc.minifier.odds import runs_for
-from tc.minifier.oracle import OracleError, Server
+from tc.minifier.oracle import WITH_TC, OracleError, Server
 from tc.minifier.passes import rendering
 
 LOOKS = 20  # at a script that does not fail at once, as long as they take `PATIENCE` seconds
@@ -30,6 +30,7 @@ PATIENCE = 8.0
 SURE = runs_for(0.5)  # looks that miss a failure in half of the runs as good as never
 LONG = 60.0  # seconds that these may take
 APART = (2,)  # looks that are no forks: strings hash in another way, addresses differ
+RUNNER = f"{WITH_TC}from tc.minifier.runner import main; main()"
 TAIL = 1 << 16  # bytes of what a script printed that its last line is looked for in
 HASH_SEED = "PYTHONHASHSEED"
 REDUCIBLE = ("crash", "wrong", "nan", "accepts", "died", "timeout")
@@ -202,7 +203,7 @@ def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None)
     stack = folder / "stack.json"
     stack.unlink(missing_ok=True)
     command = [
-        sys.executable, "-m", "tc.minifier.runner", str(folder), run.folder, run.file,
+        sys.executable, "-c", RUNNER, str(folder), run.folder, run.file,
         *run.arguments,
     ]  # fmt: skip
     hang: Answer | None = None

@@ -1,6 +1,6 @@
 """Runs a user's script and records the first graph that its compiler gets wrong.
 
-    python -m tc.minifier.runner FOLDER HOME SCRIPT [ARG ...]
+    python -c RUNNER FOLDER HOME SCRIPT [ARG ...]    (`tc.minifier.problem.RUNNER`)
 
 or, in a fork of the warm process, `run_recorded`.
 
@@ -33,6 +33,7 @@ from tc.minifier.case import Call, to_json
 from tc.minifier.judge import Outcome
 from tc.minifier.own_backend import WITHOUT_OWN, OwnBackend
 from tc.minifier.passes import rendering
+from tc.minifier.problem import RUNNER
 from tc.minifier.setup_code import joined, setup_for
 
 SEQUENCE = 50  # calls of graphs that are kept in order
@@ -234,7 +235,7 @@ class Recorder:
             own = os.path.realpath(os.fsdecode(path)) == os.path.realpath(sys.executable)
             if own and len(words) > 1 and os.path.realpath(words[1]) == os.path.realpath(script):
                 recorded = [str(self.folder), str(self.home), *words[1:]]
-                words = [words[0], "-m", "tc.minifier.runner", *recorded]
+                words = [words[0], "-c", RUNNER, *recorded]
             real(path, words, env)
 
         os.execve = begin_again

@@ -397,8 +397,7 @@ def _answer(answer: bytes, status: int, request: Request) -> dict[str, Any]:
 
 def _child(work: Callable[[], dict[str, Any]], request: Request, path: Path) -> None:
     try:
-        _as_new_process(request)
-        path.write_text(json.dumps(_outcome(work)))
+        path.write_text(json.dumps(_outcome(work, request)))
         os._exit(0)
     finally:  # not even a process without memory goes on as the server that it is a fork of
         os._exit(UNABLE)
@@ -413,12 +412,15 @@ def _as_new_process(request: Request) -> None:
     memory = int(request.get("memory") or 0)
     if memory:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most = used + memory if hard == resource.RLIM_INFINITY else min(used + memory, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _outcome(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _outcome(work: Callable[[], dict[str, Any]], request: Request) -> dict[str, Any]:
     try:
+        _as_new_process(request)
         return work()
     except BaseException as error:
         first = identity.first_line(identity.text_of(error))

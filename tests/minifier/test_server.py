@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from support import python
 
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case, Input, Step
+from tc.minifier.fresh import Fresh
+from tc.minifier.identity import Identity
 from tc.minifier.oracle import Oracle, Server
-from tc.minifier.problem import Run, compiler_of, recorded
+from tc.minifier.problem import Run, compiler_of, record, recorded
 from tc.minifier.writer import with_data
 
 SETTING = """\
@@ -177,6 +180,36 @@ def test_a_script_that_puts_itself_in_its_place_is_recorded(server: Server, tmp_
     problem = recorded(server, Run(script, seconds=60))
     assert (problem.kind, problem.facts["graphs"]) == ("exit", 1), problem
     assert "exit code 7" in problem.message
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_file_where_the_user_is_takes_no_librarys_place(
+    apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pickle", "json", "dataclasses", "sympy"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not the one')\n")
+    (tmp_path / "home").mkdir()
+    script = tmp_path / "home" / "script.py"
+    script.write_text(f"{COMPILED}{CALL}sys.exit(7)\n")
+    monkeypatch.chdir(tmp_path)
+    if apart:
+        assert record(Run(script, seconds=60), tmp_path).message.startswith("the script ends with")
+        assert Fresh(60).run(script, tmp_path).identity == Identity("exit", message="exit code 7")
+        return
+    own = Server(tmp_path)
+    try:
+        assert recorded(own, Run(script, seconds=60)).facts["graphs"] == 1
+    finally:
+        own.close()
+
+
+def test_a_limit_of_memory_that_the_user_set_is_kept(tmp_path: Path) -> None:
+    code = (
+        "import resource as r; r.setrlimit(r.RLIMIT_AS, (64 << 30, 64 << 30))\n"
+        "from tc.minifier import server; server._as_new_process({'memory': 1 << 40})\n"
+        "print(r.getrlimit(r.RLIMIT_AS)[1] >> 30)\n"
+    )
+    assert python("-c", code, cwd=tmp_path).stdout.split() == ["64"]
 
 
 def test_a_graph_that_goes_wrong_in_a_forked_process_counts(server: Server, tmp_path: Path) -> None:
