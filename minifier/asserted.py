@@ -27,11 +27,7 @@ WAYS: Final[dict[str, Callable[[], contextlib.AbstractContextManager[Any]]]] = {
 
 
 class _Reached(BaseException):
-    """The assertion that is looked for; no program catches it."""
-
-    def __init__(self, values: list[Any]) -> None:
-        super().__init__()
-        self.values = values
+    """Ends a program at the assertion that is looked for."""
 
 
 @contextlib.contextmanager
@@ -92,22 +88,18 @@ def is_rounding(folder: Path, way: str, run: Callable[[], Any]) -> bool:
 def _values_at(number: int, way: str, run: Callable[[], Any]) -> list[Any] | None:
     """Return what eager has at the assertion of this number; None: it does not come there."""
     reached = 0
+    values: list[Any] | None = None
 
     def counting(real: Callable[..., Any], actual: Any, expected: Any, **options: Any) -> None:
-        nonlocal reached
+        nonlocal reached, values
         reached += 1
         if reached == number:
-            raise _Reached(_plain(expected))
+            values = _plain(expected)
+            raise _Reached
 
-    with _patched(counting):
-        try:
-            with WAYS[way]():
-                run()
-        except _Reached as found:
-            return found.values
-        except Exception:
-            return None
-    return None
+    with _patched(counting), contextlib.suppress(Exception, _Reached), WAYS[way]():
+        run()
+    return values
 
 
 def _plain(value: Any) -> list[Any]:

@@ -110,7 +110,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     for name in ("--json", "--issue", "--own-caches"):
         parser.add_argument(name, action="store_true")
     parser.add_argument("--seconds", type=seconds)
-    parser.add_argument("--runs", type=whole_number(0), default=0)
+    parser.add_argument("--runs", type=whole_number(1))
     options: argparse.Namespace = parser.parse_args(own)
     if options.json and options.issue:
         raise Usage("--json and --issue are two forms of one output; give one")
@@ -124,7 +124,7 @@ def _run(options: argparse.Namespace) -> int:
     require_torch()
     subject = subject_of(options.script, options.rest, options.module)
     with Workplace("tc-bisect", options.own_caches) as place:
-        verdict = searched(subject, place, options.seconds, options.runs)
+        verdict = searched(subject, place, options.seconds, options.runs or 0)
     verdict.facts["seconds"] = round(time.monotonic() - start, 2)
     if options.issue:
         show(issue.of_verdict(verdict, subject.label, subject.text), end="")

@@ -44,6 +44,8 @@ def existing_script(name: str) -> Path:
     Raises:
         Usage: there is none.
     """
+    if not name:
+        raise Usage("name a script")
     script = Path(name)
     if script.is_dir():
         raise Usage(f"{name} is a folder, not a script")

@@ -97,6 +97,12 @@ def hang(doing: Mapping[str, Any]) -> Answer:
     return Answer("timeout", found, where, {"line": doing.get("line", ""), "text": found.operation})
 
 
+def left_with(status: int) -> Answer:
+    """Return the answer of a process that ended itself without a word of how (`os._exit`)."""
+    text = f"exit code {status}"
+    return Answer("exit", Identity("exit", message=text), text) if status else Answer("ok")
+
+
 def ended(status: int, folder: Path) -> Answer:
     """Return the answer of a process that ended by itself."""
     if status < 0:
@@ -105,12 +111,11 @@ def ended(status: int, folder: Path) -> Answer:
     try:
         row = json.loads((folder / "result.json").read_text())
     except (OSError, ValueError):
-        text = f"exit code {status}"
-        return Answer("exit", Identity("exit", message=text), text)
+        return left_with(status)
     if row["identity"] is None:
         return Answer("ok")
     found = Identity.of_json(row["identity"])
     lines = (folder / "errors").read_text(errors="replace").strip().splitlines()
-    last = lines[-1][:200] if lines else str(found)
+    last = identity.first_line(lines[-1])[:200] if lines else str(found)
     kinds = {"wrong": "wrong", "nan": "nan", "accepts": "accepts", "exit": "exit"}
     return Answer(kinds.get(found.kind, "script"), found, last)

@@ -8,14 +8,16 @@ Only the standard library is imported here: any Python can run it, with torch an
 
 from __future__ import annotations
 
+import atexit
+import builtins
 import contextlib
 import faulthandler
 import json
 import os
 import re
-import runpy
 import signal
 import sys
+import threading
 import traceback
 import types
 from collections.abc import Iterator, Mapping
@@ -37,8 +39,14 @@ WORDS: Final = 200  # characters of a message that count
 
 LIBRARY: Final = ("/torch/", "/tc/", "/lib/python", "/minifier/", "/compiler/", "<")
 ASK: Final = signal.SIGUSR2  # asks a process what it is doing
-BOOT: Final = (
-    "import sys; del sys.argv[0]; own = {'__name__': '__main__', '__file__': sys.argv[0]}; "
+#: how a process starts in which no file of the folder that it runs in takes a library's place; the
+#: first entry of its path is no folder, and is replaced by that of the script
+ALONE: Final = (
+    "import sys; getattr(sys.flags, 'safe_path', 0) or sys.path.pop(0); "
+    "sys.path.insert(0, sys.executable); "
+)
+BOOT: Final = ALONE + (
+    "del sys.argv[0]; own = {'__name__': '__main__', '__file__': sys.argv[0]}; "
     "exec(compile(open(sys.argv[0], 'rb').read(), sys.argv[0], 'exec'), own)"
 )
 
@@ -106,16 +114,30 @@ def of_exception(error: BaseException) -> Identity:
     chain = list(causes(error))
     root = chain[-1]
     if isinstance(root, SystemExit):
-        return Identity("exit", message=f"exit code {root.code}"[:WORDS])
+        return Identity("exit", message=f"exit code {text_of(root)}"[:WORDS])
     held = getattr(root, "tc_identity", None)  # of `tc.minifier.runner.Differs`
     found = Identity.of_json(held.as_json()) if held else accepted(error) or difference(root)
     if found is not None:
         return found
-    name, text = plain_message(type(root).__name__, normalised(str(root)))
+    name, text = plain_message(type(root).__name__, normalised(text_of(root)))
     names = [type(one).__name__ for one in chain]
     if names[-1] != name:
         names.append(name)
     return Identity("raises", stage_of(error), tuple(names), text, operation_of(root))
+
+
+def text_of(error: BaseException) -> str:
+    """Return an exception's message; nothing, where its class cannot make one."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text; what cannot be printed, or be in a program, is escaped."""
+    line = next(iter(text.strip().splitlines()), "")
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -200,7 +222,11 @@ def normalised(message: str) -> str:
 # -- of values ---------------------------------------------------------------------------------
 def accepted(error: BaseException) -> Identity | None:
     """Return the identity of what a repro raises where compiled code accepts and eager raises."""
-    if not isinstance(error, AssertionError) or str(error) != ACCEPTS or error.__cause__ is None:
+    if (
+        not isinstance(error, AssertionError)
+        or text_of(error) != ACCEPTS
+        or error.__cause__ is None
+    ):
         return None
     return Identity("accepts", types=(type(error.__cause__).__name__,))
 
@@ -319,20 +345,59 @@ def asked(path: str) -> dict[str, Any]:
 
 
 # -- a script of its own -----------------------------------------------------------------------
+def run_program(path: str) -> BaseException | None:
+    """Run a file as a program; returns the exception that it ends with, if it does not end well.
+
+    Its module stays ``__main__``: threads and functions registered with `atexit` need it later.
+    """
+    module = types.ModuleType("__main__")
+    vars(module).update(__file__=path, __cached__=None, __builtins__=builtins)
+    sys.modules["__main__"] = module
+    try:
+        with open(path, "rb") as file:
+            code = compile(file.read(), path, "exec", dont_inherit=True)
+        exec(code, vars(module))
+    except SystemExit as stop:
+        return stop if stop.code not in (None, 0) else None
+    except BaseException as error:
+        return error
+    return None
+
+
+@contextlib.contextmanager
+def as_process() -> Iterator[None]:
+    """Give the program that runs in this block the end that Python gives a process.
+
+    Its threads are joined, and the functions that it registered with `atexit` are called. Those
+    that were registered before belong to the process that this one is a fork of.
+    """
+    atexit._clear()
+    if (util := sys.modules.get("multiprocessing.util")) is not None:
+        atexit.register(util._exit_function)
+    yield
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    flush()
+
+
+def flush() -> None:
+    """Write out what the program has printed, unless it has closed or replaced its streams."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
 def main() -> None:
     """Run the script named on the command line, and write how it ended."""
     result, home, script, *arguments = sys.argv[1:]
     watch(f"{result}.stack")
     sys.argv = [script, *arguments]
     sys.path[0] = home
-    found: Identity | None = None
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as stop:
-        found = of_exception(stop) if stop.code not in (None, 0) else None
-    except BaseException as error:
-        traceback.print_exc()
-        found = of_exception(error)
+    error = run_program(script)
+    if error is not None and not isinstance(error, SystemExit):
+        with contextlib.suppress(Exception):  # the program may have closed the stream
+            traceback.print_exception(error)
+    found = of_exception(error) if error is not None else None
     with open(f"{result}.part", "w") as file:
         json.dump({"identity": found.as_json() if found else None}, file)
     os.replace(f"{result}.part", result)

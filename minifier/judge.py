@@ -61,19 +61,24 @@ def crash(error: BaseException) -> Outcome:
     """Return the outcome of an exception that the compiler or its code raised."""
     cause = list(identity.causes(error))[-1]
     found = identity.of_exception(error)
-    first = next(iter(str(cause).strip().splitlines()), "")
+    first = identity.first_line(identity.text_of(cause))
     return Outcome(
         "crash", found, f"{type(cause).__name__} in {found.stage}: {first[:200]}",
         {"stage": found.stage, "type": type(cause).__name__, **captured_at(error),
-         "text": f"{error}\n{cause}"[:ERROR_TEXT]},
+         "text": "\n".join(map(identity.text_of, (error, cause)))[:ERROR_TEXT]},
     )  # fmt: skip
 
 
-def script_error(error: Exception) -> Outcome:
+def script_error(error: BaseException) -> Outcome:
     """Return the outcome of an exception that left a script, and not from a graph."""
+    if isinstance(error, SystemExit):
+        code = identity.first_line(identity.text_of(error))[:200]
+        return Outcome(
+            "exit", identity.of_exception(error), f"the script ends with exit code {code}"
+        )
     found = crash(error)
     of_compiler = type(error).__module__.startswith(("tc.", "torch._dynamo"))
-    first = next(iter(str(error).splitlines()), "")[:200]
+    first = identity.first_line(identity.text_of(error))[:200]
     text = found.message if of_compiler else f"{type(error).__name__}: {first}"
     return dataclasses.replace(found, kind="outside" if of_compiler else "script", message=text)
 
@@ -86,7 +91,7 @@ def captured_at(error: BaseException) -> dict[str, Any]:
         line = f"{place.file}:{place.line}\t{place.loc or ''}"
         return {"opcode": found.opcode, "callee": found.callee, "line": line, "code": found.code}
     places = re.findall(
-        r'File "(.+)", line (\d+), in .+\n +(.+)', str(error).partition(USER_LINES)[2]
+        r'File "(.+)", line (\d+), in .+\n +(.+)', identity.text_of(error).partition(USER_LINES)[2]
     )
     if not places:
         return {}
@@ -280,7 +285,7 @@ def _attempt(work: Callable[[], Any], eager: bool = False) -> tuple[Any, Outcome
     except Exception as error:
         if not eager:
             return None, crash(error)
-        first = next(iter(str(error).splitlines()), "")
+        first = identity.first_line(identity.text_of(error))
         text = f"eager raises {type(error).__name__}: {first[:200]}"
         return None, Outcome("invalid", message=text, detail={"type": type(error).__name__})
     return True if made is None else made, Outcome("ok")

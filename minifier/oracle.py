@@ -18,7 +18,7 @@ from typing import Any
 
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case, fact_from_json
-from tc.minifier.identity import ROUNDING, Identity
+from tc.minifier.identity import ALONE, ROUNDING, Identity
 from tc.minifier.journal import Journal
 from tc.minifier.odds import Rule, rule_for, summary
 
@@ -28,8 +28,10 @@ MEMORY = 8 << 30  # what a child may take beyond what the server has
 SETTINGS = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
+ROOT = str(Path(__file__).parents[2])  # of this tc, which may be found by the current folder alone
+WITH_TC = f"{ALONE}{ROOT!r} in sys.path or sys.path.insert(1, {ROOT!r})\n"
 #: nothing that is loaded becomes garbage, and children need not look at what was there before them
-START = """import gc
+START = f"""{WITH_TC}import gc
 gc.disable()
 from tc.minifier.server import main
 gc.enable()

@@ -22,7 +22,7 @@ from tc.minifier.case import Case, from_json, to_json
 from tc.minifier.identity import Identity
 from tc.minifier.limits import TimeLimit
 from tc.minifier.odds import runs_for
-from tc.minifier.oracle import OracleError, Server
+from tc.minifier.oracle import WITH_TC, OracleError, Server
 from tc.minifier.passes import rendering
 
 LOOKS = 20  # at a script that does not fail at once, as long as they take `PATIENCE` seconds
@@ -30,6 +30,8 @@ PATIENCE = 8.0
 SURE = runs_for(0.5)  # looks that miss a failure in half of the runs as good as never
 LONG = 60.0  # seconds that these may take
 APART = (2,)  # looks that are no forks: strings hash in another way, addresses differ
+RUNNER = f"{WITH_TC}from tc.minifier.runner import main; main()"
+TAIL = 1 << 16  # bytes of what a script printed that its last line is looked for in
 HASH_SEED = "PYTHONHASHSEED"
 REDUCIBLE = ("crash", "wrong", "nan", "accepts", "died", "timeout")
 
@@ -201,7 +203,7 @@ def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None)
     stack = folder / "stack.json"
     stack.unlink(missing_ok=True)
     command = [
-        sys.executable, "-m", "tc.minifier.runner", str(folder), run.folder, run.file,
+        sys.executable, "-c", RUNNER, str(folder), run.folder, run.file,
         *run.arguments,
     ]  # fmt: skip
     hang: Answer | None = None
@@ -239,6 +241,8 @@ def _read(folder: Path, status: int | None, hang: Answer | None) -> Problem:
     elif status is not None and status < 0:
         name = signal.Signals(-status).name
         answer = Answer("died", identity.of_death(name), f"the process died: {name}")
+    elif status == 0:  # another program took the place of this one (`os.execv`)
+        answer = Answer("ok")
     else:
         text = f"the process ended with exit code {status}: {last_line(folder)}"
         return Problem("exit", Identity("exit", message=f"exit code {status}"), text)
@@ -251,8 +255,10 @@ def _read(folder: Path, status: int | None, hang: Answer | None) -> Problem:
 
 def last_line(folder: Path) -> str:
     """Return the last line that a script printed."""
-    lines = (folder / "script.log").read_text(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else "it printed nothing"
+    with (folder / "script.log").open("rb") as log:
+        log.seek(max(log.seek(0, os.SEEK_END) - TAIL, 0))
+        lines = log.read().decode(errors="replace").strip().splitlines()
+    return identity.first_line(lines[-1])[:200] if lines else "it printed nothing"
 
 
 def problem_of_row(row: Mapping[str, Any]) -> Problem:

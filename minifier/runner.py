@@ -1,6 +1,6 @@
 """Runs a user's script and records the first graph that its compiler gets wrong.
 
-    python -m tc.minifier.runner FOLDER HOME SCRIPT [ARG ...]
+    python -c RUNNER FOLDER HOME SCRIPT [ARG ...]    (`tc.minifier.problem.RUNNER`)
 
 or, in a fork of the warm process, `run_recorded`.
 
@@ -16,13 +16,12 @@ import functools
 import json
 import os
 import re
-import runpy
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import fx
@@ -34,6 +33,7 @@ from tc.minifier.case import Call, to_json
 from tc.minifier.judge import Outcome
 from tc.minifier.own_backend import WITHOUT_OWN, OwnBackend
 from tc.minifier.passes import rendering
+from tc.minifier.problem import RUNNER
 from tc.minifier.setup_code import joined, setup_for
 
 SEQUENCE = 50  # calls of graphs that are kept in order
@@ -198,6 +198,49 @@ class Recorder:
             died = Outcome("died", identity.of_death("?"), "the process died")
             self.write("used.json", problem_of(died, self))
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the problem is known already; a process that the script forked may have it."""
+        return (self.folder / "problem.json").exists()
+
+    def end(self, outcome: Outcome) -> int:
+        """Write how the script ended, unless a process that it forked has found a problem.
+
+        Returns:
+            The exit code of this process.
+        """
+        if self.is_over:
+            return FAILED
+        self.write("problem.json", problem_of(outcome, self))
+        return 0
+
+    def watch_exit(self) -> None:
+        """Write how the script ended also where it ends itself by `os._exit`."""
+        real, own = os._exit, os.getpid()
+
+        def leave(status: int) -> NoReturn:
+            if os.getpid() == own:
+                stop = SystemExit(status)
+                self.end(judge.script_error(stop) if status else Outcome("ok"))
+            real(status)
+
+        os._exit = leave
+
+    def watch_exec(self, script: str) -> None:
+        """Record also where the script puts itself in its place, with another environment."""
+        real = os.execve
+
+        def begin_again(path: Any, argv: Sequence[Any], env: Any) -> NoReturn:
+            words = [os.fsdecode(word) for word in argv]
+            own = os.path.realpath(os.fsdecode(path)) == os.path.realpath(sys.executable)
+            if own and len(words) > 1 and os.path.realpath(words[1]) == os.path.realpath(script):
+                recorded = [str(self.folder), str(self.home), *words[1:]]
+                words = [words[0], "-c", RUNNER, *recorded]
+            real(path, words, env)
+
+        os.execve = begin_again
+        os.execv = lambda path, argv: begin_again(path, argv, os.environ)
+
     def write(self, name: str, problem: dict[str, Any]) -> None:
         """Write a file whole or not at all."""
         path = self.folder / name
@@ -327,11 +370,12 @@ class Watched:
         if self.recorder.raises:
             raise Differs(outcome)
         self._save("problem.json", outcome, inputs)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        identity.flush()
         os._exit(FAILED)
 
     def _save(self, name: str, outcome: Outcome, inputs: Sequence[Any]) -> None:
+        if self.recorder.is_over:
+            return
         problem = problem_of(outcome, self.recorder)
         problem["graph"] = self.number
         problem["grad"] = self.grad
@@ -469,27 +513,19 @@ def run_recorded(
     recorder = Recorder(Path(folder), Path(script), limit, sequence)
     install(recorder)
     sys.argv = [script, *arguments]
-    outcome = Outcome("ok")
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as stop:
-        if stop.code not in (None, 0):
-            text = f"the script ends with exit code {stop.code}"
-            outcome = Outcome("exit", identity.of_exception(stop), text)
-    except Exception as error:
-        outcome = judge.script_error(error)
-    recorder.write("problem.json", problem_of(outcome, recorder))
-    return 0
+    recorder.watch_exit()
+    recorder.watch_exec(script)
+    with identity.as_process():
+        error = identity.run_program(script)
+        outcome = judge.script_error(error) if error is not None else Outcome("ok")
+    return recorder.end(outcome)
 
 
 def main() -> None:
     """Run the script named on the command line, and end the process."""
     folder, home, script, *arguments = sys.argv[1:]
     identity.watch(str(Path(folder) / "stack.json"))
-    status = run_recorded(folder, script, arguments, home=home)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    os._exit(run_recorded(folder, script, arguments, home=home))
 
 
 if __name__ == "__main__":

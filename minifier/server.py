@@ -17,7 +17,6 @@ import json
 import os
 import random
 import resource
-import runpy
 import select
 import signal
 import sys
@@ -43,6 +42,9 @@ Request = dict[str, Any]
 LITERAL = 16  # elements that are written as numbers
 EMBEDDED = 64 << 10  # bytes that are written as base64
 WARM_UP = 120  # seconds
+POLL = 0.002  # seconds between looks at a child, where the system cannot wait for one
+UNABLE = 70  # exit code of a child that cannot write its answer
+PROGRAMS = ("script", "rerun")  # requests that run a whole program, which may end its process
 THREADS = torch.get_num_threads()  # what a process has that does not ask for others
 
 
@@ -206,7 +208,6 @@ class Server:
         log = os.open(self.folder / "script.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.chdir(request["cwd"])
         draw_as_a_new_process()
         limit = runner.Limit(*request["limit"]) if request.get("limit") else None
@@ -214,8 +215,6 @@ class Server:
             str(self.folder), request["script"], request["arguments"], limit, request.get("home"),
             request.get("sequence", False),
         )  # fmt: skip
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(status)
 
     def script(self, request: Request) -> dict[str, Any]:
@@ -289,14 +288,9 @@ class Server:
 
 def run_script(path: str) -> Outcome:
     """Run a file as a program; returns how it ended."""
-    try:
-        runpy.run_path(path, run_name="__main__")
-    except SystemExit as stop:
-        if stop.code not in (None, 0):
-            return Outcome("exit", identity.of_exception(stop), f"exit code {stop.code}")
-    except Exception as error:
-        return judge.script_error(error)
-    return Outcome("ok")
+    with identity.as_process():
+        error = identity.run_program(path)
+        return judge.script_error(error) if error is not None else Outcome("ok")
 
 
 # -- children ----------------------------------------------------------------------------------
@@ -327,39 +321,44 @@ def forked(work: Callable[[], dict[str, Any]], request: Request, stack: str) -> 
     start = time.monotonic()
     for left in (stack, f"{stack}.c"):
         Path(left).unlink(missing_ok=True)
-    reader, writer = os.pipe()
+    answer = Path(stack).with_name("answer.json")
+    answer.write_bytes(b"")
     pid = os.fork()
     if pid == 0:
-        os.close(reader)
         identity.watch(stack)
-        _child(work, request, writer)
-    os.close(writer)
+        _child(work, request, answer)
     signal.signal(signal.SIGUSR1, lambda number, frame: _kill(pid))
-    answer = b""
     limit = TimeLimit(float(request.get("seconds") or 120), start)
     late = False
-    while True:
-        ready, _, _ = select.select([reader], [], [], limit.next_look)
-        if not ready:
-            late = limit.has_passed(pid)
-            if late:
-                break
-            continue
-        piece = os.read(reader, 1 << 16)
-        if not piece:
-            break
-        answer += piece
-    os.close(reader)
+    while not late and not has_ended(pid, limit.next_look):
+        late = limit.has_passed(pid)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     hang = fresh.hang(doing(pid, stack)).as_json() if late else None
     if late:
         _kill(pid)
     _, status, usage = os.wait4(pid, 0)
     _kill_group(pid)
-    found = {**hang, "status": None} if hang else _answer(answer, status)
+    found = {**hang, "status": None} if hang else _answer(answer.read_bytes(), status, request)
     found["cpu"] = usage.ru_utime + usage.ru_stime
     found["wall"] = time.monotonic() - start
     return found
+
+
+def has_ended(pid: int, seconds: float) -> bool:
+    """Wait for the end of a child, for so long at most; it is not reaped.
+
+    A pipe would not do: programs close descriptors that they know nothing of, and what they leave
+    running keeps them.
+    """
+    if hasattr(os, "pidfd_open"):
+        with open(os.pidfd_open(pid)) as file:
+            return bool(select.select([file], [], [], seconds)[0])
+    deadline = time.monotonic() + seconds
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL)
+    return True
 
 
 def doing(pid: int, stack: str) -> dict[str, Any]:
@@ -383,10 +382,12 @@ def _kill_group(child: int) -> None:
         os.killpg(child, signal.SIGKILL)
 
 
-def _answer(answer: bytes, status: int) -> dict[str, Any]:
+def _answer(answer: bytes, status: int, request: Request) -> dict[str, Any]:
     if answer and status == 0:
         found: dict[str, Any] = json.loads(answer)
         return found
+    if request["do"] in PROGRAMS and os.WIFEXITED(status):
+        return fresh.left_with(os.WEXITSTATUS(status)).as_json()
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     name = signal.Signals(number).name if number else f"exit code {os.WEXITSTATUS(status)}"
     died = identity.of_death(name).as_json()
@@ -394,24 +395,38 @@ def _answer(answer: bytes, status: int) -> dict[str, Any]:
             "status": os.waitstatus_to_exitcode(status)}  # fmt: skip
 
 
-def _child(work: Callable[[], dict[str, Any]], request: Request, writer: int) -> None:
+def _child(work: Callable[[], dict[str, Any]], request: Request, path: Path) -> None:
+    try:
+        path.write_text(json.dumps(_outcome(work, request)))
+        os._exit(0)
+    finally:  # not even a process without memory goes on as the server that it is a fork of
+        os._exit(UNABLE)
+
+
+def _as_new_process(request: Request) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
     os.setpgid(0, 0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # requests are not for programs to read
     sys.stdin = open(0)  # noqa: SIM115
     memory = int(request.get("memory") or 0)
     if memory:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most = used + memory if hard == resource.RLIM_INFINITY else min(used + memory, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _outcome(work: Callable[[], dict[str, Any]], request: Request) -> dict[str, Any]:
     try:
-        answer = work()
+        _as_new_process(request)
+        return work()
     except BaseException as error:
-        first = next(iter(str(error).splitlines()), "")
-        answer = {"kind": "invalid", "identity": None,
-                  "message": f"{type(error).__name__}: {first[:300]}",
-                  "detail": {"traceback": traceback.format_exc()[-3000:]}}  # fmt: skip
-    os.write(writer, json.dumps(answer).encode())
-    os._exit(0)
+        first = identity.first_line(identity.text_of(error))
+        return {"kind": "invalid", "identity": None,
+                "message": f"{type(error).__name__}: {first[:300]}",
+                "detail": {"traceback": traceback.format_exc()[-3000:]}}  # fmt: skip
 
 
 def warm(compiler: str) -> None:

@@ -84,8 +84,12 @@ def upgrade(
     words = list(command[1:] if _PYTHON.match(command[0]) else command)
     if not words:
         raise Usage("name the program after --: tc-report upgrade PY_A PY_B -- train.py")
+    programs = [_program(python) for python in pythons]
     where = fresh(folder, "tc_upgrade")
-    a, b = (_run(python, words, where / side) for python, side in zip(pythons, "ab", strict=True))
+    a, b = (
+        _run(python, [program, *words], where / side)
+        for python, program, side in zip(pythons, programs, "ab", strict=True)
+    )
     comparison = compare(a.diagnosis, b.diagnosis)
     stages = list(_stages(a, b, comparison))
     if html:
@@ -99,11 +103,20 @@ def upgrade(
     return GATE_FAILED if any(one.difference for one in stages if one.name != "speed") else OK
 
 
-def _run(python: str, words: list[str], folder: Path) -> Side:
-    """Run the program under one Python, its output kept in a file."""
+def _program(python: str) -> str:
+    """Return the path of a Python.
+
+    Raises:
+        Usage: there is none.
+    """
     program = shutil.which(python)
     if program is None:
         raise Usage(f"{python} is no program; name a Python, such as env/bin/python")
+    return program
+
+
+def _run(python: str, command: list[str], folder: Path) -> Side:
+    """Run a command of one Python, its output kept in a file."""
     trace, caches = folder / "trace", folder / "caches"
     for one in (trace, caches):
         one.mkdir(parents=True)
@@ -119,7 +132,7 @@ def _run(python: str, words: list[str], folder: Path) -> Side:
     began = time.monotonic()
     try:
         with open(folder / "output.txt", "wb") as output:
-            code = call([program, *words], environment, stdout=output, stdin=subprocess.DEVNULL)
+            code = call(command, environment, stdout=output, stdin=subprocess.DEVNULL)
     except OSError as error:
         raise Usage(f"cannot run {python}: {error.strerror}") from error
     seconds = time.monotonic() - began

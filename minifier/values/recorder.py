@@ -12,6 +12,7 @@ three passes over a value and about 300 bytes of text; values never go to disk a
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.abc
 import importlib.util
@@ -554,12 +555,21 @@ def main() -> None:
     except SystemExit as stop:
         error = f"exit code {stop.code}" if stop.code not in (None, 0) else ""
     except BaseException as raised:
-        error = f"{type(raised).__name__}: {next(iter(str(raised).splitlines()), '')}"
+        error = f"{type(raised).__name__}: {first_line(raised)}"
     log.close(error)
-    sys.stdout.flush()
-    if error:
-        print(f"the script ended with {error}", file=sys.stderr)
+    with contextlib.suppress(Exception):  # the script may have closed or replaced its streams
+        sys.stdout.flush()
+        if error:
+            print(f"the script ended with {error}", file=sys.stderr)
     sys.exit(1 if error else 0)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's message; nothing, where its class cannot make one."""
+    try:
+        return next(iter(str(error).splitlines()), "")
+    except Exception:
+        return ""
 
 
 if __name__ == "__main__":

@@ -27,10 +27,13 @@ from tc.minifier.verdict import Verdict
 def test_wrong_usage_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert main(["nowhere.py"]) == 2
+    assert main(["nowhere.py", "--runs", "0"]) == 2
     reported = capsys.readouterr().err
     assert reported.splitlines() == [
         "tc-bisect: name a script; try tc-bisect --help",
         "tc-bisect: there is no script nowhere.py; try tc-bisect --help",
+        "tc-bisect: argument --runs: a whole number from 1 on is needed, not '0'; "
+        "try tc-bisect --help",
     ]
 
 

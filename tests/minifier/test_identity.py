@@ -19,6 +19,13 @@ PROGRAMS: dict[str, Identity | None] = {
     "import sys; sys.exit(0)": None,
     "import sys; sys.exit(3)": Identity("exit", message="exit code 3"),
     "import os; os._exit(7)": Identity("exit", message="exit code 7"),
+    "import os; os._exit(0)": None,
+    "import sys; sys.stderr.close(); {}['a']": Identity(
+        "raises", "compiled code", ("KeyError",), "'a'"
+    ),
+    "class Odd(Exception):\n    def __str__(self): return 1 / 0\nraise Odd()": Identity(
+        "raises", "compiled code", ("Odd",)
+    ),
     "import os; os.abort()": Identity("died", types=("SIGABRT",)),
     "raise ValueError('no buf12 in /a/b.py')": Identity(
         "raises", "compiled code", ("ValueError",), "no buf in PATH"

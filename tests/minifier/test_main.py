@@ -41,6 +41,7 @@ from tc.minifier.__main__ import main
         (["SCRIPT", "--resume", "-o", "SCRIPT2"], "there is nothing to continue"),
         (["-m", "no.such.module"], "there is no module no.such.module"),
         (["nowhere.py::test_a"], "there is no script nowhere.py"),
+        (["::test_a"], "name a script"),
         (["SCRIPT", "-o", "FOLDER"], "is a folder"),
         (["SCRIPT", "-o", "MINE"], "not of tc-minify's"),
         (["SCRIPT", "-o", "FOLDER/a.py"], "not of tc-minify's"),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from support import python
 
+from tc.minifier.answer import Answer
 from tc.minifier.case import Case, Input, Step
+from tc.minifier.fresh import Fresh
+from tc.minifier.identity import Identity
 from tc.minifier.oracle import Oracle, Server
-from tc.minifier.problem import Run, compiler_of, recorded
+from tc.minifier.problem import Run, compiler_of, record, recorded
 from tc.minifier.writer import with_data
 
 SETTING = """\
@@ -125,3 +130,93 @@ def test_a_script_runs_in_a_fork_as_it_would_alone(tmp_path: Path) -> None:
 )
 def test_the_compiler_of_a_script_is_guessed(text: str, compiler: str) -> None:
     assert compiler_of(text) == compiler
+
+
+COMPILED = "import atexit, os, signal, sys, threading, time, torch, tc\n"
+CALL = "tc.compile(lambda x: x + 1)(torch.ones(3))\n"
+LATE = f"def late():\n    time.sleep(0.2)\n    {CALL}"
+#: how a program may end -> what follows the imports, the kind of its end, graphs, what is said
+ENDINGS = {
+    "its streams are closed": (f"{CALL}sys.stdout.close(); sys.stderr.close()", "ok", 1, ""),
+    "it has no streams": (f"{CALL}sys.stdout = sys.stderr = None; os.close(1)", "ok", 1, ""),
+    "it leaves at once": (f"{CALL}os._exit(0)", "ok", 1, ""),
+    "it fails at once": (f"{CALL}os._exit(3)", "exit", 1, "exit code 3"),
+    "a child leaves at once": (f"os.fork() or os._exit(3)\nos.wait()\n{CALL}", "ok", 1, ""),
+    "an interrupt": (f"{CALL}os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)", "script", 1,
+                     "KeyboardInterrupt"),
+    "no Exception": (f"class Stop(BaseException): pass\n{CALL}raise Stop('here')", "script", 1,
+                     "Stop: here"),
+    "no message": (f"class Odd(Exception):\n    def __str__(self): return 1 / 0\n{CALL}raise Odd()",
+                   "script", 1, "Odd"),
+    "a thread goes on": (f"{LATE}threading.Thread(target=late).start()", "ok", 1, ""),
+    "at its exit": (f"{LATE}atexit.register(late)", "ok", 1, ""),
+    "it closes what it does not know": (f"{CALL}os.closerange(3, 99)", "ok", 1, ""),
+    "it leaves a child behind": (f"{CALL}os.fork() or (os.setsid(), time.sleep(60))", "ok", 1, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_a_program_ends_as_python_ends_it(how: str, server: Server, tmp_path: Path) -> None:
+    body, kind, graphs, said = ENDINGS[how]
+    (tmp_path / "script.py").write_text(COMPILED + body + "\n")
+    begun = time.monotonic()
+    problem = recorded(server, Run(tmp_path / "script.py", seconds=30))
+    assert (problem.kind, problem.facts["graphs"]) == (kind, graphs), problem
+    assert said in problem.message
+    assert time.monotonic() - begun < 30
+    row = server.ask(
+        {"do": "rerun", "path": str(tmp_path / "script.py"), "folder": str(tmp_path), "seconds": 30}
+    )
+    answer = Answer.of(row)
+    assert answer.kind == kind and said in answer.message, answer
+    assert answer.identity == problem.identity
+    assert time.monotonic() - begun < 60
+
+
+def test_a_script_that_puts_itself_in_its_place_is_recorded(server: Server, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    again = "os.environ['AGAIN'] = '1'\n    os.execv(sys.executable, [sys.executable, *sys.argv])"
+    script.write_text(f"{COMPILED}if 'AGAIN' not in os.environ:\n    {again}\n{CALL}sys.exit(7)\n")
+    problem = recorded(server, Run(script, seconds=60))
+    assert (problem.kind, problem.facts["graphs"]) == ("exit", 1), problem
+    assert "exit code 7" in problem.message
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_file_where_the_user_is_takes_no_librarys_place(
+    apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pickle", "json", "dataclasses", "sympy"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not the one')\n")
+    (tmp_path / "home").mkdir()
+    script = tmp_path / "home" / "script.py"
+    script.write_text(f"{COMPILED}{CALL}sys.exit(7)\n")
+    monkeypatch.chdir(tmp_path)
+    if apart:
+        assert record(Run(script, seconds=60), tmp_path).message.startswith("the script ends with")
+        assert Fresh(60).run(script, tmp_path).identity == Identity("exit", message="exit code 7")
+        return
+    own = Server(tmp_path)
+    try:
+        assert recorded(own, Run(script, seconds=60)).facts["graphs"] == 1
+    finally:
+        own.close()
+
+
+def test_a_limit_of_memory_that_the_user_set_is_kept(tmp_path: Path) -> None:
+    code = (
+        "import resource as r; r.setrlimit(r.RLIMIT_AS, (64 << 30, 64 << 30))\n"
+        "from tc.minifier import server; server._as_new_process({'memory': 1 << 40})\n"
+        "print(r.getrlimit(r.RLIMIT_AS)[1] >> 30)\n"
+    )
+    assert python("-c", code, cwd=tmp_path).stdout.split() == ["64"]
+
+
+def test_a_graph_that_goes_wrong_in_a_forked_process_counts(server: Server, tmp_path: Path) -> None:
+    own = "import torch\ndef doubled(gm, inputs):\n    return lambda *a: (gm(*a)[0] * 2,)\n"
+    call = "tc.compile(torch.sin, backend=doubled)(torch.ones(2, 2))"
+    body = f"{own}os.fork() or {call}\nos.wait()\n{CALL}"
+    (tmp_path / "script.py").write_text(COMPILED + body)
+    problem = recorded(server, Run(tmp_path / "script.py", seconds=60))
+    assert problem.kind == "wrong" and problem.case is not None
+    assert Oracle(server=server).judge(problem.case).kind == "wrong"

@@ -114,3 +114,5 @@ def test_what_cannot_be_compared_is_said_in_a_sentence(
     assert main(["upgrade", *words]) == 2
     error = capfd.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("tc-report: ") and reported in error
+    has_run = reported.startswith("under ")
+    assert Path("tc_upgrade").exists() is has_run
