@@ -84,14 +84,22 @@ def the(id_: int, label: str) -> ObjectRef:
 
 def label_of(value: Any) -> str:
     """Return a readable label of an object: its kind and full name."""
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    name = _named(value, "__qualname__") or _named(value, "__name__")
     if isinstance(value, enum.Enum):
         return f"{type(value).__qualname__}.{value.name}"
     if not isinstance(name, str):
         return f"a {type(value).__qualname__}"
-    module = getattr(value, "__module__", None)
+    module = _named(value, "__module__")
     full = f"{module}.{name}" if isinstance(module, str) and module != "builtins" else name
     return full if isinstance(value, type) else f"{type(value).__name__} {full}"
+
+
+def _named(value: Any, name: str) -> Any:
+    """Return one of an object's names, or None; no `__getattr__` of the program is asked for it."""
+    falls_back = isinstance(value, types.ModuleType) or hasattr(type(value), "__getattr__")
+    if isinstance(value, type) or not falls_back:
+        return getattr(value, name, None)
+    return getattr(value, "__dict__", {}).get(name)
 
 
 @dataclass(frozen=True)

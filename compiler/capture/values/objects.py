@@ -565,7 +565,16 @@ class PythonModuleValue(Value):
         pending = t.effects.global_value(vars(self.obj), name)
         if pending is not None:
             return pending
-        source = AttrSource(t.values.source_of(self), name)
+        source: Source = AttrSource(t.values.source_of(self), name)
+        fallback = vars(self.obj).get("__getattr__")
+        if is_users_function(fallback) and not hasattr(types.ModuleType, name):
+            # Neither a capture nor a guard may run it.
+            source = ItemSource(DictSource(t.values.source_of(self)), name)
+            t.guards.look_up(vars(self.obj), name, source)
+            if name not in vars(self.obj):
+                t.guards.add("NOT_CONTAINS", source.base, name)
+                return t.inline_object(fallback, [ConstValue(name)])
+            return t.values.wrap(vars(self.obj)[name], source)
         t.guards.look_up(vars(self.obj), name, source)
         try:
             found = getattr(self.obj, name)

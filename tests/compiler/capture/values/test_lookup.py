@@ -6,6 +6,7 @@ import decimal
 import functools
 import io
 import operator
+import types
 from typing import Any
 
 import pytest
@@ -251,3 +252,42 @@ def test_no_guard_makes_an_attribute_that_is_kept(kind, asked):
         return seen
 
     assert calls(tc.compile(grown)) == calls(grown)
+
+
+class Falls(type):
+    def __getattr__(cls, name: str) -> int:
+        LOG.append(name)
+        return len(LOG)
+
+
+def lazy_class() -> Any:
+    return Falls("Lazy", (), {})
+
+
+def lazy_module() -> Any:
+    module = types.ModuleType("lazy_module")
+
+    def fall(name: str) -> int:
+        LOG.append(name)
+        return len(LOG)
+
+    module.__getattr__ = fall
+    return module
+
+
+@pytest.mark.parametrize("make", (lazy_class, lazy_module))
+def test_no_guard_runs_the_fallback_of_a_namespace(make):
+    def calls(compile):
+        LOG.clear()
+        namespace, seen = make(), []
+        function = compile(lambda x: (x + namespace.given, namespace.stored))
+        for i in range(6):
+            total, stored = function(X)
+            seen.append((total.tolist(), stored, list(LOG)))
+            if i == 1:
+                namespace.stored = 10
+            elif i == 3:
+                del namespace.stored
+        return seen
+
+    assert calls(tc.compile) == calls(lambda function: function)
