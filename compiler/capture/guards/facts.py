@@ -432,8 +432,8 @@ class _Short(reprlib.Repr):
             with torch._C.DisableTorchFunction():
                 dtype, shape = str(x.dtype).removeprefix("torch."), list(x.shape)
             return f"{type(x).__name__} {dtype}{shape}"
-        if isinstance(x, type) or callable(x) or isinstance(x, torch.nn.Module):
-            return label_of(x)
+        if isinstance(x, type | types.ModuleType | torch.nn.Module) or callable(x):
+            return label_of(x)  # of Python modules, `repr` asks a `__getattr__` for the file
         if _writes_itself(type(x)):
             return f"<{type(x).__qualname__} object>"
         return _LINES.sub(" ", super().repr1(x, level))
