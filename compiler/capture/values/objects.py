@@ -114,6 +114,8 @@ class Attributed(Value):
         what an empty slot leads to is code of the program.
         """
         source = self.source or Source()
+        value: Any
+        place: AttrSource | CallSource
         if python_method(self.cls, "__getattr__") is None:
             value, place = getattr(self.obj, name, MISSING), AttrSource(source, name)
         else:
@@ -567,7 +569,7 @@ class PythonModuleValue(Value):
             return pending
         source: Source = AttrSource(t.values.source_of(self), name)
         fallback = vars(self.obj).get("__getattr__")
-        if is_users_function(fallback) and not hasattr(types.ModuleType, name):
+        if self._runs_program(fallback) and not hasattr(types.ModuleType, name):
             # Neither a capture nor a guard may run it.
             source = ItemSource(DictSource(t.values.source_of(self)), name)
             t.guards.look_up(vars(self.obj), name, source)
@@ -581,6 +583,11 @@ class PythonModuleValue(Value):
         except AttributeError as error:
             return t.python.raise_(AttributeError, str(error))
         return t.values.wrap(found, source)
+
+    @staticmethod
+    def _runs_program(fallback: Any) -> bool:
+        """Return whether the `__getattr__` of a module is code of the program, not of tc."""
+        return is_users_function(fallback) and (fallback.__module__ or "").partition(".")[0] != "tc"
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         t.effects.store_global(vars(self.obj), name, value)
