@@ -569,7 +569,7 @@ class PythonModuleValue(Value):
             return pending
         source: Source = AttrSource(t.values.source_of(self), name)
         fallback = vars(self.obj).get("__getattr__")
-        if self._runs_program(fallback) and not hasattr(types.ModuleType, name):
+        if self._runs_program(fallback) and name not in dir(types.ModuleType):
             # Neither a capture nor a guard may run it.
             source = ItemSource(DictSource(t.values.source_of(self)), name)
             t.guards.look_up(vars(self.obj), name, source)
