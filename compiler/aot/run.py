@@ -287,6 +287,21 @@ class Made:
     item: int | None
 
 
+def count_writes_to_list(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Increment the versions of the tensors that a call of ``_foreach_*_`` has written to.
+
+    Autograd leaves that to the kernels, which do not run under a dispatch mode. Without it, a write
+    to a value that backward needs would pass, where eager refuses it, with wrong gradients.
+    """
+    if isinstance(target, torch._ops.OpOverload):
+        target = target.overloadpacket
+    name = getattr(target, "__name__", "")
+    if name.startswith("_foreach_") and name.endswith("_"):
+        written = args[0] if args else kwargs["self"]
+        counted = [one for one in written if not one.is_inference()]
+        torch.autograd.graph.increment_version(counted)
+
+
 class Runner(fx.Interpreter):
     """Runs a captured graph, and sets for the watcher the node whose ops run.
 
@@ -419,6 +434,7 @@ class Runner(fx.Interpreter):
         if target is aten._assert_scalar.default and isinstance(args[0], SYMBOLIC):
             return None  # the environment has the assumption: see `aot.checks`
         result = super().call_function(STAND_INS.get(target) or target, args, kwargs)
+        count_writes_to_list(target, args, kwargs)
         if target is _enter_inference_mode:
             self._inference.append(result)
         elif target is _exit_inference_mode:

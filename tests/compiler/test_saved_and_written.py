@@ -167,3 +167,67 @@ def test_where_nothing_is_watched_nothing_is_done():
     x = torch.randn(4, requires_grad=True)
     y = tc.compile(lambda x: x.sin())(x)
     assert not hasattr(y.grad_fn, "watched")
+
+
+def _saves_its_result(x):
+    made = x.exp()
+    return made, [made]
+
+
+def _saves_its_input(x):
+    held = x * 1
+    return held.sum() * held, [held, torch.ones(2)]
+
+
+def _saves_its_base(x):
+    held = x * 1
+    return held.sin(), [held[1:]]
+
+
+def _saves_nothing(x):
+    made = x * 2
+    return made, [made]
+
+
+LIST_WRITES = {
+    "add": lambda tensors: torch._foreach_add_(tensors, 1.0),
+    "mul by name": lambda tensors: torch._foreach_mul_(self=tensors, scalar=2.0),
+    "overload": lambda tensors: torch.ops.aten._foreach_mul_.Scalar(tensors, 2.0),
+    "lerp": lambda tensors: torch._foreach_lerp_(
+        tensors, [torch.ones_like(one) for one in tensors], 0.25
+    ),
+    "zero": lambda tensors: torch._foreach_zero_(tensors),
+    "exp": lambda tensors: torch._foreach_exp_(tensors),
+    "not written": lambda tensors: torch._foreach_add_([torch.ones_like(tensors[0])], tensors[:1]),
+}
+
+
+@pytest.mark.parametrize("write", LIST_WRITES.values(), ids=list(LIST_WRITES))
+@pytest.mark.parametrize(
+    "save", (_saves_its_result, _saves_its_input, _saves_its_base, _saves_nothing)
+)
+def test_write_to_lists_in_a_graph_is_refused_where_eager_refuses_it(save, write):
+    def program(x):
+        made, written = save(x)
+        write(written)
+        return made
+
+    def outcome(function, n):
+        x = torch.arange(float(n)).requires_grad_()
+        try:
+            made = function(x)
+            made.sum().backward()
+        except RuntimeError as error:
+            return str(error)[:50]
+        return [value.detach().round(decimals=4).tolist() for value in (made, x.grad)]
+
+    compiled = tc.compile(program)
+    for n in (3, 3, 4):
+        assert outcome(compiled, n) == outcome(program, n)
+
+
+@torch.inference_mode()
+def test_write_to_lists_of_inference_tensors():
+    x = torch.ones(3)
+    tc.compile(lambda x: torch._foreach_add_([x], 1.0))(x)
+    assert x.tolist() == [2.0, 2.0, 2.0]

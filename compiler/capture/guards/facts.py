@@ -84,14 +84,22 @@ def the(id_: int, label: str) -> ObjectRef:
 
 def label_of(value: Any) -> str:
     """Return a readable label of an object: its kind and full name."""
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    name = _named(value, "__qualname__") or _named(value, "__name__")
     if isinstance(value, enum.Enum):
         return f"{type(value).__qualname__}.{value.name}"
     if not isinstance(name, str):
         return f"a {type(value).__qualname__}"
-    module = getattr(value, "__module__", None)
+    module = _named(value, "__module__")
     full = f"{module}.{name}" if isinstance(module, str) and module != "builtins" else name
     return full if isinstance(value, type) else f"{type(value).__name__} {full}"
+
+
+def _named(value: Any, name: str) -> Any:
+    """Return one of an object's names, or None; no `__getattr__` of the program is asked for it."""
+    falls_back = isinstance(value, types.ModuleType) or hasattr(type(value), "__getattr__")
+    if isinstance(value, type) or not falls_back:
+        return getattr(value, name, None)
+    return getattr(value, "__dict__", {}).get(name)
 
 
 @dataclass(frozen=True)
@@ -424,8 +432,8 @@ class _Short(reprlib.Repr):
             with torch._C.DisableTorchFunction():
                 dtype, shape = str(x.dtype).removeprefix("torch."), list(x.shape)
             return f"{type(x).__name__} {dtype}{shape}"
-        if isinstance(x, type) or callable(x) or isinstance(x, torch.nn.Module):
-            return label_of(x)
+        if isinstance(x, type | types.ModuleType | torch.nn.Module) or callable(x):
+            return label_of(x)  # of Python modules, `repr` asks a `__getattr__` for the file
         if _writes_itself(type(x)):
             return f"<{type(x).__qualname__} object>"
         return _LINES.sub(" ", super().repr1(x, level))

@@ -14,7 +14,7 @@ from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
 from tc.compiler.capture.values.objects import Attributed, ClassValue
 from tc.compiler.capture.values.tensor import TensorValue
-from tc.compiler.core.sources import AttrSource, Source
+from tc.compiler.core.sources import AttrSource, CallSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -104,4 +104,9 @@ def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> V
         found = raw.__get__(None, owner.obj)
     if type_lookup(owner.obj, name) is not raw:
         return t.values.known(found)  # super() finds it in a base
-    return t.values.wrap(found, AttrSource(t.values.source_of(owner), name))
+    source = t.values.source_of(owner)
+    if found is raw and python_method(type(owner.obj), "__getattr__") is not None:
+        # Where the attribute is gone, a guard must not run the fallback.
+        look = functools.partial(type_lookup, name=name)
+        return t.values.wrap(found, CallSource(source, look, f"type_lookup({{}}, {name!r})"))
+    return t.values.wrap(found, AttrSource(source, name))

@@ -13,6 +13,8 @@ from tc.compiler.capture.guards.facts import is_heap_type, is_library
 MISSING: Any = object()
 #: methods one of which the class of an iterable has
 ITERABLE = ("__iter__", "__getitem__")
+#: what a class has for an attribute that C code holds, which may be empty
+SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 #: what PyTorch's own modules define: the tracer knows what it does
 _MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
 #: what the class of a named tuple that is written in Python has for each field
@@ -74,6 +76,15 @@ def is_data_descriptor(raw: Any) -> bool:
     return hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__")
 
 
+def is_unset(slot: Any, obj: Any) -> bool:
+    """Return whether an object has no value in a slot of its class."""
+    try:
+        slot.__get__(obj)
+    except AttributeError:
+        return True
+    return False
+
+
 def read_runs_python(obj: Any, name: str) -> bool:
     """Return whether ``obj.name`` may run functions that are written in Python.
 
@@ -83,7 +94,7 @@ def read_runs_python(obj: Any, name: str) -> bool:
     if python_method(cls, "__getattribute__") is not None:
         return True
     raw = type_lookup(cls, name)
-    if raw is MISSING:
+    if raw is MISSING or isinstance(raw, SLOT_TYPES):
         fallback = type_lookup(cls, "__getattr__")
         return isinstance(fallback, types.FunctionType) and fallback is not _MODULE_GETATTR
     getter = type_lookup(type(raw), "__get__")

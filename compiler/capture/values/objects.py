@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,16 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.lookup import (
     MISSING,
+    SLOT_TYPES,
     is_data_descriptor,
+    is_unset,
     is_users_function,
     python_method,
     read_runs_python,
     type_lookup,
     users_method,
 )
-from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source
+from tc.compiler.core.sources import AttrSource, CallSource, DictSource, ItemSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -38,7 +41,6 @@ GLOBAL_HOOKS = (
 )  # fmt: skip
 #: classes whose instances a module keeps in a table when they are stored to an attribute
 REGISTERED = (torch.nn.Parameter, torch.nn.Buffer, torch.nn.Module)
-SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 class Attributed(Value):
@@ -102,13 +104,32 @@ class Attributed(Value):
             gone = t.effects.attribute(self, name) is UNBOUND
             if stored is not None or self.obj is None or gone:
                 return stored
-            value = getattr(self.obj, name, MISSING)
-            if value is not MISSING:
-                return t.values.wrap(value, AttrSource(self.source or Source(), name))
-            if self.source is not None:
-                t.guards.add("NO_ATTR", self.source, name)
-            return None
+            return self._held_in_slot(t, raw, name)
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
+
+    def _held_in_slot(self, t: Interpreter, slot: Any, name: str) -> Value | None:
+        """Return what C code holds for an existing object, or None.
+
+        Where the class has a `__getattr__` in Python, only the descriptor itself may be asked:
+        what an empty slot leads to is code of the program.
+        """
+        source = self.source or Source()
+        value: Any
+        place: AttrSource | CallSource
+        if python_method(self.cls, "__getattr__") is None:
+            value, place = getattr(self.obj, name, MISSING), AttrSource(source, name)
+        else:
+            text = f"{self.cls.__name__}.{name}"
+            value = MISSING if is_unset(slot, self.obj) else slot.__get__(self.obj)
+            place = CallSource(source, slot.__get__, f"{text}.__get__({{}})")
+        if value is not MISSING:
+            return t.values.wrap(value, place)
+        if self.source is not None and isinstance(place, CallSource):
+            empty = CallSource(source, functools.partial(is_unset, slot), f"is_unset({text}, {{}})")
+            t.guards.add("BOOL", empty, True)
+        elif self.source is not None:
+            t.guards.add("NO_ATTR", self.source, name)
+        return None
 
     def stored(self, t: Interpreter, name: str) -> Value | None:
         """Return an attribute that the instance itself holds, or None."""
@@ -123,10 +144,13 @@ class Attributed(Value):
         return None
 
     def _attr_source(self, name: str) -> Source:
-        """Return the source of an instance attribute, bypassing descriptors of the class."""
+        """Return the source of an instance attribute, bypassing descriptors of the class.
+
+        Where the attribute is gone, a guard must not run what computes it in the program.
+        """
         source = self.source or Source()
         hidden = is_data_descriptor(type_lookup(self.cls, name))
-        if hidden or python_method(self.cls, "__getattribute__") is not None:
+        if hidden or read_runs_python(self.obj, name):
             return ItemSource(DictSource(source), name)
         return AttrSource(source, name)
 
@@ -543,13 +567,27 @@ class PythonModuleValue(Value):
         pending = t.effects.global_value(vars(self.obj), name)
         if pending is not None:
             return pending
-        source = AttrSource(t.values.source_of(self), name)
+        source: Source = AttrSource(t.values.source_of(self), name)
+        fallback = vars(self.obj).get("__getattr__")
+        if self._runs_program(fallback) and name not in dir(types.ModuleType):
+            # Neither a capture nor a guard may run it.
+            source = ItemSource(DictSource(t.values.source_of(self)), name)
+            t.guards.look_up(vars(self.obj), name, source)
+            if name not in vars(self.obj):
+                t.guards.add("NOT_CONTAINS", source.base, name)
+                return t.inline_object(fallback, [ConstValue(name)])
+            return t.values.wrap(vars(self.obj)[name], source)
         t.guards.look_up(vars(self.obj), name, source)
         try:
             found = getattr(self.obj, name)
         except AttributeError as error:
             return t.python.raise_(AttributeError, str(error))
         return t.values.wrap(found, source)
+
+    @staticmethod
+    def _runs_program(fallback: Any) -> bool:
+        """Return whether the `__getattr__` of a module is code of the program, not of tc."""
+        return is_users_function(fallback) and (fallback.__module__ or "").partition(".")[0] != "tc"
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         t.effects.store_global(vars(self.obj), name, value)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import decimal
+import functools
 import io
 import operator
+import types
 from typing import Any
 
 import pytest
@@ -167,3 +169,125 @@ def test_the_largest_number_keeps_its_type() -> None:
     for size, limit in ((4, 2.5), (7, 2.5), (5, 5.0), (3, 9.0)):
         x = torch.ones(size)
         assert str(compiled(x, limit)) == str(largest(x, limit))
+
+
+class Kept:
+    """Has an attribute that is made of what the object holds when it is first read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[int] = []
+
+    def make(self) -> int:
+        LOG.append("made")
+        return len(self.held)
+
+
+class KeptByFallback(Kept):
+    def __getattr__(self, name: str) -> int:
+        if name != "made":
+            raise AttributeError(name)
+        self.made = self.make()
+        return self.made
+
+
+class KeptInSlot(KeptByFallback):
+    __slots__ = ("made",)
+
+
+class KeptInModule(Kept, torch.nn.Module):
+    def __getattr__(self, name: str) -> Any:
+        if name != "made":
+            return super().__getattr__(name)
+        self.made = self.make()
+        return self.made
+
+
+class KeptByProperty(Kept):
+    @functools.cached_property
+    def made(self) -> int:
+        return self.make()
+
+
+class KeptByPropertyOfModule(KeptByProperty, torch.nn.Module):
+    pass
+
+
+class Keeping:
+    def __get__(self, owner: Any, cls: type) -> int:
+        owner.__dict__["made"] = owner.make()
+        return owner.__dict__["made"]
+
+
+class KeptByDescriptor(Kept):
+    made = Keeping()
+
+
+KEPT = (
+    KeptByFallback,
+    KeptInSlot,
+    KeptInModule,
+    KeptByProperty,
+    KeptByPropertyOfModule,
+    KeptByDescriptor,
+)
+
+
+@pytest.mark.parametrize("kind", KEPT, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("asked", (False, True))
+def test_no_guard_makes_an_attribute_that_is_kept(kind, asked):
+    def grown(x, given):
+        given.held.append(1)
+        if asked and not hasattr(given, "made"):
+            return x
+        return x + given.made
+
+    def calls(function):
+        given, seen = kind(), []
+        LOG.clear()
+        for i in range(5):
+            seen.append((function(X, given).tolist(), list(LOG)))
+            if i in (1, 2):
+                del given.made
+        return seen
+
+    assert calls(tc.compile(grown)) == calls(grown)
+
+
+class Falls(type):
+    def __getattr__(cls, name: str) -> int:
+        LOG.append(name)
+        return len(LOG)
+
+
+def lazy_class() -> Any:
+    return Falls("Lazy", (), {})
+
+
+def lazy_module() -> Any:
+    module = types.ModuleType("lazy_module")
+
+    def fall(name: str) -> int:
+        LOG.append(name)
+        return len(LOG)
+
+    module.__getattr__ = fall
+    return module
+
+
+@pytest.mark.parametrize("make", (lazy_class, lazy_module))
+def test_no_guard_runs_the_fallback_of_a_namespace(make):
+    def calls(compile):
+        LOG.clear()
+        namespace, seen = make(), []
+        function = compile(lambda x: (x + namespace.given, namespace.stored))
+        for i in range(6):
+            total, stored = function(X)
+            seen.append((total.tolist(), stored, list(LOG)))
+            if i == 1:
+                namespace.stored = 10
+            elif i == 3:
+                del namespace.stored
+        return seen
+
+    assert calls(tc.compile) == calls(lambda function: function)
