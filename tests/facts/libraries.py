@@ -290,7 +290,7 @@ _patched(
     "module_getattr",
     "x * other.z",
     "patch(other, '__getattr__', lambda name: 5)",
-    "other = module('fact_other', 'def __getattr__(name): return 2')",
+    "other = module('fact_other', 'def __getattr__(name): return 2 if name == \"z\" else None')",
 )
 _patched(
     "module_replaced",

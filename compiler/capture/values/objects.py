@@ -571,12 +571,14 @@ class PythonModuleValue(Value):
         fallback = vars(self.obj).get("__getattr__")
         if self._runs_program(fallback) and name not in dir(types.ModuleType):
             # Neither a capture nor a guard may run it.
-            source = ItemSource(DictSource(t.values.source_of(self)), name)
+            held = DictSource(t.values.source_of(self))
+            source = ItemSource(held, name)
             t.guards.look_up(vars(self.obj), name, source)
-            if name not in vars(self.obj):
-                t.guards.add("NOT_CONTAINS", source.base, name)
-                return t.inline_object(fallback, [ConstValue(name)])
-            return t.values.wrap(vars(self.obj)[name], source)
+            if name in vars(self.obj):
+                return t.values.wrap(vars(self.obj)[name], source)
+            t.guards.add("NOT_CONTAINS", held, name)
+            function = t.values.wrap(fallback, ItemSource(held, "__getattr__"))
+            return function.call(t, [ConstValue(name)], {})
         t.guards.look_up(vars(self.obj), name, source)
         try:
             found = getattr(self.obj, name)
