@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -104,3 +106,33 @@ def test_gradients_and_sizes_that_follow() -> None:
         torch.testing.assert_close(ours, theirs)
         mine, eagers = (torch.autograd.grad(y.square().sum(), x) for y in (ours[0], theirs[0]))
         torch.testing.assert_close(mine, eagers)
+
+
+MODES = [
+    ("nearest", 1), ("nearest", 2), ("nearest", 3), ("nearest-exact", 1), ("nearest-exact", 2),
+    ("nearest-exact", 3), ("linear", 1), ("bilinear", 2), ("trilinear", 3), ("bicubic", 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "dims"), MODES)
+@pytest.mark.parametrize("turn", range(6))
+def test_sizes_that_a_factor_keeps_or_doubles(mode: str, dims: int, turn: int) -> None:
+    """ATen's kernels copy, or have indices of their own, there; in backward not always the same."""
+    draw = random.Random(f"{mode}{dims}{turn}")
+    factors = tuple(draw.choice([1.0, 1.04, 1.1, 0.95, 2.0, 2.1, 1.9, 0.5]) for _ in range(dims))
+    sizes = [draw.choice([5, 6, 9] if dims > 1 else [6, 80]) for _ in range(dims)]
+    if turn % 2:
+        factors, sizes = (draw.choice([1.04, 1.1, 2.1]),) * dims, [draw.choice([6, 9])] * dims
+
+    def resampled(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=factors, mode=mode)
+
+    x = torch.randn(1, draw.choice([2, 5]), *sizes, dtype=torch.float64)
+    if dims > 1 and draw.random() < 0.5:
+        x = x.contiguous(memory_format=LAYOUTS[dims])
+    x.requires_grad_()
+    expected, found = resampled(x), tc.compile(resampled, backend="aot_eager")(x)
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn_like(expected)
+    (wanted,) = torch.autograd.grad(expected, x, weights)
+    torch.testing.assert_close(torch.autograd.grad(found, x, weights)[0], wanted)
