@@ -15,7 +15,9 @@ import torch
 from tc.compiler.aot.observe import Observation
 from tc.compiler.aot.run import storage_key
 
-PREFIX = "_saved_"
+#: begins the name of each tensor that a node of autograd has saved; without ``_raw`` it is the name
+#: of numbers as well, which must not be read: a symbolic one would become a constant
+RAW = "_raw_saved_"
 
 
 def saved_by_eager(
@@ -72,5 +74,5 @@ def saved_tensors(roots: Iterable[Any]) -> Iterator[torch.Tensor]:
 @functools.cache
 def _names(kind: type) -> tuple[str, ...]:
     """Return the attributes of a kind of node that may hold saved tensors."""
-    names = [name for name in dir(kind) if name.startswith(PREFIX)]
+    names = [name.removeprefix("_raw") for name in dir(kind) if name.startswith(RAW)]
     return (*names, "saved_tensors") if hasattr(kind, "saved_tensors") else tuple(names)

@@ -22,6 +22,7 @@ from torch._guards import Source as TorchSource
 from torch._subclasses.fake_tensor import UnsupportedFakeTensorException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._sympy.functions import Identity
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.contexts import Dynamic, Sizes, plain_context, wrapper_context
@@ -249,7 +250,6 @@ class Shapes:
     def add_assertions(self, module: fx.GraphModule) -> None:
         """Add to a graph the checks of data that its sizes rest on."""
         from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
-        from torch.utils._sympy.functions import Identity
 
         for some in self.env.deferred_runtime_asserts.values():  # fx cannot write an `Identity`
             plain = [a.expr.replace(Identity, lambda x: x) for a in some]
@@ -483,6 +483,13 @@ def _env_class() -> Any:
             if (report := self._on_guard()) is not None:
                 report(g)
             super()._log_guard(prefix, g, forcing_spec)
+
+        def evaluate_expr(self, orig_expr: Any, hint: Any = None, *args: Any, **kwargs: Any) -> Any:
+            """Return the value of an expression, and guard it."""
+            # Once its symbols are constants torch compares it with its value, which sympy cannot.
+            if hint is not None and orig_expr.is_number and orig_expr.has(Identity):
+                return hint
+            return super().evaluate_expr(orig_expr, hint, *args, **kwargs)
 
     return ReportingShapeEnv
 
