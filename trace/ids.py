@@ -163,13 +163,19 @@ _DIGITS: Final = re.compile(r"\d+")
 _FOLLOW_MODES: Final = (".dtype", ".device")
 
 
-def changed_apart(sources: Iterable[str]) -> int:
-    """Return how many inputs changed, where items of containers that change alike count once.
+#: properties of tensors that a conversion of a whole model changes
+_CONVERTED = ("dtype", "device")
 
-    The tensors of a cache that grows are one change. By it, a recompile is compared with the
-    earlier compile that it differs from least.
+
+def changed_apart(sources: Iterable[str]) -> int:
+    """Return how many inputs changed, where those that change together count once.
+
+    The tensors of a cache that grows are one change, and so is a model that is converted to
+    another dtype or moved to another device. By it, a recompile is compared with the earlier
+    compile that it differs from least.
     """
-    return len({_DIGITS.sub("#", source) for source in sources})
+    ends = ((source, source.rpartition(".")[2]) for source in sources)
+    return len({end if end in _CONVERTED else _DIGITS.sub("#", source) for source, end in ends})
 
 
 def free_inputs(changed: Sequence[tuple[str, str]]) -> list[bool]:

@@ -201,6 +201,8 @@ class ItemSource(Source):
         return f"{self.base.name}[{_key_text(self.key)}]"
 
     def _pretty(self) -> str:
+        if isinstance(self.base, DictSource) and isinstance(self.key, str):
+            return _attribute(self.base.base.pretty, self.key)
         return f"{self.base.pretty}[{_key_text(self.key)}]"
 
     def _evaluate(self, scope: Scope) -> Any:

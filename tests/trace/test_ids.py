@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tc.trace import CompileId, cause_id, plain_function, process_rank
-from tc.trace.ids import Numbering, leading_source
+from tc.trace.ids import Numbering, changed_apart, leading_source
 
 NUMBERS = st.integers(0, 10**6)
 
@@ -157,3 +157,17 @@ def test_a_switch_leads_only_where_nothing_else_changed(
     changed: list[tuple[str, str, bool]], leads: str
 ) -> None:
     assert leading_source(changed) == leads
+
+
+@pytest.mark.parametrize(
+    ("sources", "changes"),
+    [
+        (["cache[0].shape[1]", "cache[1].shape[1]", "cache[12].shape[1]"], 1),
+        (["x.dtype", "self.weight.dtype", "self.layers[3].bias.dtype"], 1),
+        (["x.device", "self.weight.device", "x.shape[0]"], 2),
+        (["x.dtype", "x.device", "type(self[0])"], 3),
+        ([], 0),
+    ],
+)
+def test_what_changes_together_counts_once(sources: list[str], changes: int) -> None:
+    assert changed_apart(sources) == changes
