@@ -310,14 +310,16 @@ _CELLS: Final = re.compile(r"(?<!\\)\|")
 _COUNTED: Final = ("asks for nothing", "about the run", "not tried")
 
 
-def table(rows: Sequence[Sequence[str]], page: str, order: Sequence[str]) -> str:
+def table(
+    rows: Sequence[Sequence[str]], ran: Sequence[tuple[str, str]], page: str, order: Sequence[str]
+) -> str:
     """Return the tables of the page: totals, the edits that were made, findings without one.
 
     Args:
-        page: has the rows of programs that did not run now.
+        ran: programs and compilers that ran now, of which some have no finding.
+        page: has the rows of the others.
         order: names of all programs.
     """
-    ran = dict.fromkeys((row[0], row[1]) for row in rows)
     edits: list[tuple[str, ...]] = [
         (program, side, f"{where}: {finding}", edit.partition("<br>")[0], happened)
         for program, side, where, finding, edit, happened in rows
@@ -415,7 +417,9 @@ def main() -> None:
     if options.write:
         head, _, page = PAGE.read_text("utf-8").partition(MARK)
         order = [one.name for one in known]
-        PAGE.write_text(head + MARK + table(rows, page, order), "utf-8")
+        sides = [side for side in ("torch", "tc") if options.side in (None, side)]
+        ran = [(one.name, side) for side in sides for one in chosen if side in one.sides]
+        PAGE.write_text(head + MARK + table(rows, ran, page, order), "utf-8")
     sys.exit(share < NEEDED)
 
 

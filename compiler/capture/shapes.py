@@ -22,6 +22,7 @@ from torch._guards import Source as TorchSource
 from torch._subclasses.fake_tensor import UnsupportedFakeTensorException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.functions import Identity
 
 from tc.compiler.capture import breaks
@@ -291,6 +292,21 @@ class Shapes:
         for condition in (number != 0, number >= -LARGEST_FLOAT, number <= LARGEST_FLOAT):
             self.guarded(bool, condition)
         return number
+
+    def shorten(self, result: Any) -> None:
+        """Make constants of the symbols of a size whose expression is too long to compute with.
+
+        Padding to the same size, in a network that halves it again and again, has the size three
+        times in its next one: after six such layers each question takes sympy a second.
+        """
+        tensors = [one for one in tree_leaves(result) if isinstance(one, torch.Tensor)]
+        sizes: list[Any] = [size for tensor in tensors for size in tensor.shape]
+        for size in sizes:
+            known = isinstance(size, torch.SymInt) and size.node.hint is not None
+            if known and not self.ranges.is_short(size):
+                for symbol in size.node.expr.free_symbols:
+                    value = self._value(symbol)
+                    self.guarded(int, self.env.create_symintnode(symbol, hint=int(value)))
 
     def specialise(self, number: Any) -> int:
         """Return a symbolic integer's value, and guard that it stays so."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tc
 from tc.compiler.errors import UserError
@@ -89,3 +91,19 @@ def test_numbers_of_data_that_double_in_each_step(formula: Callable[..., Any]) -
         if formula is _doubled:
             with pytest.raises(UserError, match="has over"):
                 tc.compile(program, fullgraph=True)(*given)
+
+
+def test_sizes_that_triple_in_each_layer() -> None:
+    """Convolutions with "same" padding: the sizes become constants where they are too long."""
+
+    def program(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        for _ in range(9):
+            pads = [max((math.ceil(n / 2) - 1) * 2 + 3 - n, 0) for n in x.shape[2:]]
+            x = F.pad(x, [p for n in reversed(pads) for p in (n // 2, n - n // 2)])
+            x = F.conv2d(x, weight, stride=2)
+        return x
+
+    compiled = tc.compile(program, backend="aot_eager")
+    for size in (640, 600, 720, 600):
+        given = torch.rand(1, 1, size, size - 30), torch.rand(1, 1, 3, 3) / 9
+        torch.testing.assert_close(compiled(*given), program(*given))

@@ -228,6 +228,7 @@ class OutputGraph:
         shapes = [value.example.shape for value in outs]
         lengths = [] if self.whole else symbolic_sizes(target, fakes)
         result = self.run_fake(target, text, fakes, fake_named, method)
+        self.t.shapes.shorten(result)
         break_where_unrolled(target, lengths)
         if [value.example.shape for value in outs] != shapes:
             raise breaks.GraphBreak(
