@@ -15,10 +15,6 @@ import torch
 from tc.compiler.aot.observe import Observation
 from tc.compiler.aot.run import storage_key
 
-#: begins the name of each tensor that a node of autograd has saved; without ``_raw`` it is the name
-#: of numbers as well, which must not be read: a symbolic one would become a constant
-RAW = "_raw_saved_"
-
 
 def saved_by_eager(
     observed: Observation, kept: Sequence[tuple[str, int]]
@@ -73,6 +69,11 @@ def saved_tensors(roots: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 @functools.cache
 def _names(kind: type) -> tuple[str, ...]:
-    """Return the attributes of a kind of node that may hold saved tensors."""
-    names = [name.removeprefix("_raw") for name in dir(kind) if name.startswith(RAW)]
+    """Return the attributes of a kind of node that may hold saved tensors.
+
+    Tensors have a raw form. Saved numbers have none, and must not be read: a symbolic one would
+    become a constant.
+    """
+    known = dir(kind)
+    names = [name for name in known if name.startswith("_saved_") and f"_raw{name}" in known]
     return (*names, "saved_tensors") if hasattr(kind, "saved_tensors") else tuple(names)
