@@ -130,6 +130,9 @@ class Operators:
         merged = merges and isinstance(left, DictValue)
         if merged or isinstance(left, SetValue):
             return self._container_operator(name, left, right)
+        formats = name == "mod" and isinstance(left, ConstValue) and type(left.obj) in (str, bytes)
+        if formats and isinstance(right, SequenceValue):
+            return self.python.folded(operator.mod, left.obj, self.python.concrete(right))
         if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
             found = self._sequence_binary(name, left, right)
             if found is not None:

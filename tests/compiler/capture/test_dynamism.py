@@ -135,3 +135,24 @@ def test_a_number_that_is_read_out_of_a_list_and_a_copy_has_one_symbol(numbers, 
         items = [number + shift for number in numbers]
         x = torch.ones(5, 3)
         torch.testing.assert_close(compiled(x, items), f(x, items))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        lambda n: "%d/%s" % (n, "rows"),  # noqa: UP031
+        lambda n: "%d" % n,  # noqa: UP031
+        lambda n: "%s" % [n, 2],
+        lambda n: b"%d" % (n,),
+        lambda n: f"{n:3d} {n}",
+        lambda n: "{} {:d}".format("a", n),
+    ],
+)
+def test_a_dynamic_size_may_be_written_as_text(text):
+    def program(x):
+        return x + 1, text(x.shape[0])
+
+    compiled = tc.compile(program, dynamic=True, fullgraph=True, backend="eager")
+    for n in (5, 7):
+        x = torch.ones(n)
+        assert compiled(x)[1] == program(x)[1]
