@@ -3,9 +3,9 @@
     TC_LOGS=recompiles python examples/generation.py
     TC_LOGS=recompiles python examples/generation.py --cured
 
-Finding: the cache counts the tokens that it holds in a Python number, `self.length += 1`. Its value
-is a constant of the graph, so each token is a recompile (TC201), until the recompile limit leaves
-the rest of the text to eager (TC209).
+Finding: the cache, a module, counts its tokens in a Python number, `self.length += 1`. An integer
+of a module is a constant of the graph, so each token is a recompile (TC201), until the recompile
+limit leaves the rest of the text to eager (TC209).
 Cure: count in a tensor, write with `index_copy_`, and mask what is not filled yet.
 """
 
@@ -34,15 +34,16 @@ def causal(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
-class Cache:
+class Cache(nn.Module):
     """Attends to the tokens so far, one token at a time."""
 
     def __init__(self) -> None:
-        self.keys = torch.zeros(1, HEADS, ROOM, WIDTH // HEADS)
-        self.values = torch.zeros_like(self.keys)
+        super().__init__()
+        self.keys = nn.Buffer(torch.zeros(1, HEADS, ROOM, WIDTH // HEADS))
+        self.values = nn.Buffer(torch.zeros_like(self.keys))
         self.length = 0
 
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         self.keys[:, :, self.length : self.length + 1] = key
         self.values[:, :, self.length : self.length + 1] = value
         self.length += 1
@@ -50,15 +51,16 @@ class Cache:
         return F.scaled_dot_product_attention(query, keys, values)
 
 
-class CuredCache:
+class CuredCache(nn.Module):
     """The same with its length in a tensor: every token takes the same graph."""
 
     def __init__(self) -> None:
-        self.keys = torch.zeros(1, HEADS, ROOM, WIDTH // HEADS)
-        self.values = torch.zeros_like(self.keys)
-        self.length = torch.zeros(1, dtype=torch.long)
+        super().__init__()
+        self.keys = nn.Buffer(torch.zeros(1, HEADS, ROOM, WIDTH // HEADS))
+        self.values = nn.Buffer(torch.zeros_like(self.keys))
+        self.length = nn.Buffer(torch.zeros(1, dtype=torch.long))
 
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         self.keys.index_copy_(2, self.length, key)
         self.values.index_copy_(2, self.length, value)
         filled = torch.arange(ROOM) <= self.length
