@@ -134,6 +134,11 @@ def text_of(error: BaseException) -> str:
         return ""
 
 
+def message_of(error: BaseException) -> str:
+    """Return the first line of an exception's message, as `first_line` prints it."""
+    return first_line(text_of(error))
+
+
 def first_line(text: str) -> str:
     """Return the first line of a text; what cannot be printed, or be in a program, is escaped."""
     line = next(iter(text.strip().splitlines()), "")

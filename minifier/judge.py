@@ -61,7 +61,7 @@ def crash(error: BaseException) -> Outcome:
     """Return the outcome of an exception that the compiler or its code raised."""
     cause = list(identity.causes(error))[-1]
     found = identity.of_exception(error)
-    first = identity.first_line(identity.text_of(cause))
+    first = identity.message_of(cause)
     return Outcome(
         "crash", found, f"{type(cause).__name__} in {found.stage}: {first[:200]}",
         {"stage": found.stage, "type": type(cause).__name__, **captured_at(error),
@@ -72,13 +72,13 @@ def crash(error: BaseException) -> Outcome:
 def script_error(error: BaseException) -> Outcome:
     """Return the outcome of an exception that left a script, and not from a graph."""
     if isinstance(error, SystemExit):
-        code = identity.first_line(identity.text_of(error))[:200]
+        code = identity.message_of(error)[:200]
         return Outcome(
             "exit", identity.of_exception(error), f"the script ends with exit code {code}"
         )
     found = crash(error)
     of_compiler = type(error).__module__.startswith(("tc.", "torch._dynamo"))
-    first = identity.first_line(identity.text_of(error))[:200]
+    first = identity.message_of(error)[:200]
     text = found.message if of_compiler else f"{type(error).__name__}: {first}"
     return dataclasses.replace(found, kind="outside" if of_compiler else "script", message=text)
 
@@ -285,7 +285,7 @@ def _attempt(work: Callable[[], Any], eager: bool = False) -> tuple[Any, Outcome
     except Exception as error:
         if not eager:
             return None, crash(error)
-        first = identity.first_line(identity.text_of(error))
+        first = identity.message_of(error)
         text = f"eager raises {type(error).__name__}: {first[:200]}"
         return None, Outcome("invalid", message=text, detail={"type": type(error).__name__})
     return True if made is None else made, Outcome("ok")

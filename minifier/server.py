@@ -399,7 +399,7 @@ def _child(work: Callable[[], dict[str, Any]], request: Request, path: Path) -> 
     try:
         path.write_text(json.dumps(_outcome(work, request)))
         os._exit(0)
-    finally:  # not even a process without memory goes on as the server that it is a fork of
+    finally:  # not even a process without memory continues as the server that it is a fork of
         os._exit(UNABLE)
 
 
@@ -423,7 +423,7 @@ def _outcome(work: Callable[[], dict[str, Any]], request: Request) -> dict[str, 
         _as_new_process(request)
         return work()
     except BaseException as error:
-        first = identity.first_line(identity.text_of(error))
+        first = identity.message_of(error)
         return {"kind": "invalid", "identity": None,
                 "message": f"{type(error).__name__}: {first[:300]}",
                 "detail": {"traceback": traceback.format_exc()[-3000:]}}  # fmt: skip

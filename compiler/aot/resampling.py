@@ -115,15 +115,14 @@ def nearest(input: Tensor, after: Sequence[Any], factors: Sequence[Any], exact: 
     last = layout is not None and input.is_contiguous(memory_format=layout) and input.shape[1] > 3
     vectorised = last or (input.dim() == 4 and after[0] + after[1] <= SMALL_IMAGE)
     sizes = list(zip(input.shape[2:], after, factors, strict=True))
-    result = _indexed(input, [_indices(input, *size, exact, vectorised) for size in sizes])
+    index = [_indices(input, *size, exact, vectorised) for size in sizes]
+    result = _indexed(input, index)
     if not exact and not vectorised and _wants_gradient(input):
-        found = [_simple(input, *size) for size in sizes]
-        if any(one is not None and f not in (1, 2) for one, f in zip(found, factors, strict=True)):
-            index = [
-                _indices(input, *size, exact, vectorised) if one is None else one
-                for one, size in zip(found, sizes, strict=True)
-            ]
-            result = _valued(_indexed(input, index), result.detach())
+        simple = [_simple(input, *size) for size in sizes]
+        if any(one is not None and f not in (1, 2) for one, f in zip(simple, factors, strict=True)):
+            pairs = zip(simple, index, strict=True)
+            backward = [other if one is None else one for one, other in pairs]
+            result = _valued(_indexed(input, backward), result.detach())
     if layout is not None:
         result = _in_form(result, suggest_memory_format(input))
     return result

@@ -390,13 +390,13 @@ class GraphCache:
                     )
                 plain = replace(program, constants=())
                 kept = Kept(plain, constants, contract, (), pair, operations, asked)
-                content, told = dumps(kept), b""
+                content, reported = dumps(kept), b""
                 if self.settings["traced"]:
-                    told = _packed(events, program)
+                    reported = _packed(events, program)
             except (NotPlain, Uncached) as why:
                 _report_bypass(f"not kept: {why}")
                 return
-            store.write(KIND, key.digest, content, told)
+            store.write(KIND, key.digest, content, reported)
             _note(key, gm)
 
 

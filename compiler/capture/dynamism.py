@@ -229,6 +229,8 @@ class DynamicSizes:
             return True
         if self.fixed_floats if isinstance(number, float) else self.fixed_numbers:
             return False
-        if self.dynamic is not None and not (self.dynamic and held):
+        if self.dynamic and held:
+            return seen is None
+        if self.dynamic is not None:
             return self.dynamic and number not in (0, 1)
-        return (self.automatic or self.dynamic is True) and seen is None
+        return self.automatic and seen is None

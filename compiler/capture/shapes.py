@@ -46,7 +46,7 @@ from tc.compiler.core.sources import (
     ItemSource,
     Source,
 )
-from tc.compiler.core.symbolic import scalars_allowed
+from tc.compiler.core.symbolic import hint, scalars_allowed
 from tc.compiler.errors import ConstraintViolationError
 
 
@@ -368,7 +368,7 @@ class Shapes:
         numbers = {name for name in operands if name in self._inputs}
         used = [operands[name] for name in operands_in(text, operands, numbers)]
         line = self._lines.get(frozenset().union(*map(self._symbols_of, used)))
-        hints = (replace(operand, hint=_hint(operand.hint)) for operand in used)
+        hints = (replace(operand, hint=hint(operand.hint)) for operand in used)
         return ShapeGuard(text, tuple(hints), line)
 
     def _operands(self) -> dict[str, Operand]:
@@ -433,11 +433,6 @@ class Shapes:
 
     def _hint(self, symbol: Any) -> int:
         return int(self._value(symbol))
-
-
-def _hint(number: Any) -> Any:
-    symbolic = isinstance(number, torch.SymInt | torch.SymFloat)
-    return number.node.hint if symbolic else number
 
 
 def _name(source: Any) -> str:

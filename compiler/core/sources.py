@@ -266,10 +266,10 @@ class CallSource(Source):
     text: str
 
     def _name(self) -> str:
-        return self.text.format(self.base.name)
+        return self.text.replace("{}", self.base.name)
 
     def _pretty(self) -> str:
-        return self.text.format(self.base.pretty)
+        return self.text.replace("{}", self.base.pretty)
 
     def _evaluate(self, scope: Scope) -> Any:
         return self.function(self.base.evaluate(scope))

@@ -148,7 +148,7 @@ ENDINGS = {
                      "Stop: here"),
     "no message": (f"class Odd(Exception):\n    def __str__(self): return 1 / 0\n{CALL}raise Odd()",
                    "script", 1, "Odd"),
-    "a thread goes on": (f"{LATE}threading.Thread(target=late).start()", "ok", 1, ""),
+    "a thread continues": (f"{LATE}threading.Thread(target=late).start()", "ok", 1, ""),
     "at its exit": (f"{LATE}atexit.register(late)", "ok", 1, ""),
     "it closes what it does not know": (f"{CALL}os.closerange(3, 99)", "ok", 1, ""),
     "it leaves a child behind": (f"{CALL}os.fork() or (os.setsid(), time.sleep(60))", "ok", 1, ""),

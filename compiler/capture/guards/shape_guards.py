@@ -126,7 +126,11 @@ class ShapeGuards:
 
     def bind(self, globals: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
         """Compile the conditions to a function of the frame's locals."""
-        names = {**_functions(), "G": globals} if self.guards else {}
+        names: dict[str, Any] = {"G": globals}
+        if self.guards:
+            from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+
+            names.update(SYMPY_INTERP)
 
         def hold(value: Any) -> str:
             name = f"k{len(names)}"
@@ -158,13 +162,6 @@ class ShapeGuards:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.guards))
-
-
-def _functions() -> dict[str, Any]:
-    """Return what conditions call, by name."""
-    from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
-
-    return dict(SYMPY_INTERP)
 
 
 def _unasked(read: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,7 +68,6 @@ class ValueFactory:
             set()
         )  # the frame's own cells whose content is being wrapped
         self._globals: dict[tuple[int, str], Value] = {}
-        self._seen: dict[str, Any] = {}  # what lies between the frame and its numbers
 
     # -- new values ----------------------------------------------------------------------------
     def new_tuple(self, values: Iterable[Value]) -> TupleValue:
@@ -113,8 +113,12 @@ class ValueFactory:
     def _configures(self, steps: Sequence[Source]) -> bool:
         if isinstance(steps[-1], GlobalSource):
             return True
-        scope = Scope(self.t.frame.locals, self.t.frame.globals, self._seen)
-        return any(isinstance(step.evaluate(scope), torch.nn.Module) for step in steps)
+        return any(isinstance(step.evaluate(self._scope), torch.nn.Module) for step in steps)
+
+    @cached_property
+    def _scope(self) -> Scope:
+        """The frame as it was called; what lies between it and its numbers is read once."""
+        return Scope(self.t.frame.locals, self.t.frame.globals, {})
 
     # -- wrapping ------------------------------------------------------------------------------
     def wrap(self, obj: Any, source: Source) -> Value:

@@ -25,7 +25,7 @@ def _made() -> list[type]:
         for file in FILES
         for name, one in sorted(vars(file).items())
         if inspect.isclass(one) and is_dataclass(one) and one.__module__ == file.__name__
-        if name != "Span"  # a stretch of time is made by the door itself
+        if name != "Span"  # `emit` itself makes marks on the timeline
     ]
 
 

@@ -35,11 +35,18 @@ class Plain:
     """Whatever attributes a test gives it."""
 
 
+class Answers(type):
+    """Answers for the attributes that its classes lack: guards must not ask it."""
+
+    def __getattr__(cls, name: str) -> Any:
+        raise AttributeError(name)
+
+
 HELD: contextvars.ContextVar[Any] = contextvars.ContextVar("held")
 
 
-def _attributes(one: str, other: str) -> Any:
-    box: Any = Plain()
+def _attributes(one: str, other: str, kind: Callable[[], Any] = Plain) -> Any:
+    box = kind()
     box.a = Plain()
 
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -92,6 +99,7 @@ READS = {
     "a name with a dot, and a path": lambda: _attributes("a.b", "a.b"),
     "names of keywords": lambda: _attributes("class", "is not"),
     "names that the parser changes": lambda: _attributes("\ufb01", "fi"),
+    "braces": lambda: _attributes("a{b}", "{}", lambda: Answers("Answered", (), {})),
     "a lone surrogate": lambda: _attributes("\ud800", "\n"),
     "members of one text": lambda: _keys(Level.LOW, Level.HIGH),
     "classes of one name": lambda: _keys(_other(), _other()),
