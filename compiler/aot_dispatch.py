@@ -269,8 +269,7 @@ def _training(
         events_of = {"forward": (*captured, *events), "backward": later}
         compilers.cache.cut(gm, parts.contract, parts.backward.module, events_of)
     forward = _compiled(parts.forward.module, compilers.forward, compilers)
-    for event in later:
-        trace.emit(event)
+    trace.emit_all(later)
     by_operations = aot.one_by_one(parts.backward.module)
     build = functools.partial(_backward, parts, compilers=compilers, by_operations=by_operations)
     annotated.allow(by_operations)  # compiled autograd captures what backward does

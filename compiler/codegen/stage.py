@@ -5,7 +5,7 @@ In: `Plan`. Out: `Program`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,8 @@ from tc.compiler.schedule.plan import Accumulate, Allocate, Kernel, Plan, Runnin
 
 #: a kernel over canonical names, the types of its buffers and the number of threads -> its C
 Printed = dict[tuple[Any, ...], CKernel]
+#: what `StepCost` says of a step's work: ``moved``, ``operations`` and ``copies``
+_Work = tuple[str, str, bool]
 
 
 def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
@@ -61,21 +63,45 @@ def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
 
 def costs_of(plan: Plan, printed: Wrapper) -> tuple[StepCost, ...]:
     """Return the steps of a wrapper's lines, with their costs if an event sink is attached."""
-    costs, buffers = [], buffers_of(plan) if trace.enabled() else None
-    fresh = {} if buffers is None else _fresh(plan)
+    work_in = _measure(plan, printed) if trace.enabled() else None
+    fresh = {} if work_in is None else _fresh(plan)
+    costs = []
     for step, line in printed.at:
         name = step.target if isinstance(step, Extern) else "copy_"
         if isinstance(step, Kernel):
             name = printed.kernels[step.name].name
         made_of = () if isinstance(step, CopyInto) else step.origins
         places = tuple(dict.fromkeys(origin.place for origin in made_of if origin.line))
-        work = None if buffers is None else work_of(step, buffers)
-        moved = "" if work is None else python_index(work.moved)
-        operations = "" if work is None else python_index(work.operations)
-        copies = buffers is not None and only_copies(step)
-        known = moved, operations, copies, fresh.get(id(step), 0)
+        known = () if work_in is None else (*work_in(step), fresh.get(id(step), 0))
         costs.append(StepCost(line, name, places, *known))
     return tuple(costs)
+
+
+def _measure(plan: Plan, printed: Wrapper) -> Callable[[Kernel | Extern | CopyInto], _Work]:
+    """Return what gives the work of a step of a plan.
+
+    Equal layers call one function for buffers of one size, whose work is derived once.
+    """
+    buffers = buffers_of(plan)
+    known: dict[tuple[Any, ...], _Work] = {}
+
+    def of(step: Kernel | Extern | CopyInto) -> _Work:
+        work = work_of(step, buffers)
+        if work is None:
+            return "", "", only_copies(step)
+        return python_index(work.moved), python_index(work.operations), only_copies(step)
+
+    def of_equal(step: Kernel | Extern | CopyInto) -> _Work:
+        if not isinstance(step, Kernel):
+            return of(step)
+        called = printed.kernels[step.name]
+        names = [argument.name for argument in called.arguments]
+        key = called.name, *(buffers[n].sizes if n in buffers else n for n in names)
+        if key not in known:
+            known[key] = of(step)
+        return known[key]
+
+    return of_equal
 
 
 def _fresh(plan: Plan) -> dict[int, int]:

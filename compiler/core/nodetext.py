@@ -74,7 +74,7 @@ def node_line(node: fx.Node, args: Any = None, kwargs: Any = None) -> str:
         return typed
     if node.op == "get_attr":
         return f"{typed} = {short(node.target)}{_origin_comment(node)}"
-    listed = ", ".join(map(fx_text, args))
+    listed = ", ".join([a.name if type(a) is fx.Node else fx_text(a) for a in args])
     if named := node.kwargs if kwargs is None else kwargs:
         texts = [f"{name}={fx_text(value)}" for name, value in named.items()]
         listed = ", ".join([listed, *texts] if args else texts)

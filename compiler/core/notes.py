@@ -6,7 +6,7 @@ Text is made of the lines that changed alone; a pass that changes nothing costs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import is_
@@ -23,6 +23,9 @@ MOST_LINES = 1000
 MOST_FIRINGS = 100
 #: what steps of one name were about, each listed once
 MOST_PLACES = 50
+#: of each node, after each pass: the properties' own functions are faster than an `attrgetter`
+_ARGS: Callable[[fx.Node], Any] = fx.Node.args.fget  # type: ignore[attr-defined]
+_KWARGS: Callable[[fx.Node], Any] = fx.Node.kwargs.fget  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,20 +39,31 @@ class _State:
     @classmethod
     def of(cls, graph: fx.Graph) -> _State:
         nodes = list(graph.nodes)
-        return cls(nodes, [node.args for node in nodes], [node.kwargs for node in nodes])
+        return cls(nodes, list(map(_ARGS, nodes)), list(map(_KWARGS, nodes)))
 
-    def keys(self) -> list[Hashable]:
-        """Return identities of nodes and of their arguments, valid while both states live."""
-        ids = (map(id, held) for held in (self.nodes, self.args, self.kwargs))
-        return list(zip(*ids, strict=True))
+    def kept(self, earlier: _State) -> list[int]:
+        """Return for each node its place in an earlier state, -1 if it or its arguments are new."""
+        places = dict(zip(earlier.nodes, range(len(earlier.nodes)), strict=True))
+        found = [places.get(node, -1) for node in self.nodes]
+        for j, i in enumerate(found):
+            if i >= 0 and (
+                self.args[j] is not earlier.args[i] or self.kwargs[j] is not earlier.kwargs[i]
+            ):
+                found[j] = -1
+        return found
 
-    def same(self, other: _State) -> bool:
-        """Return whether nothing changed; objects are compared, as ``==`` of sizes would guard."""
-        return len(self.nodes) == len(other.nodes) and (
-            all(map(is_, self.nodes, other.nodes))
-            and all(map(is_, self.args, other.args))
-            and all(map(is_, self.kwargs, other.kwargs))
+    def now(self, graph: fx.Graph) -> _State:
+        """Return how the graph is now: itself if nothing changed.
+
+        Objects are compared, as ``==`` of sizes would guard.
+        """
+        nodes = list(graph.nodes)
+        same = len(nodes) == len(self.nodes) and (
+            all(map(is_, nodes, self.nodes))
+            and all(map(is_, map(_ARGS, nodes), self.args))
+            and all(map(is_, map(_KWARGS, nodes), self.kwargs))
         )
+        return self if same else _State.of(graph)
 
     def lines(self, places: Sequence[int]) -> tuple[str, ...]:
         """Return the text of some nodes, as they were."""
@@ -127,7 +141,7 @@ class Notes:
 
     @trace.reports(trace.nothing)
     def _note_pass(self, name: str, graph: fx.Graph, kind: str, before: _State) -> None:
-        after = _State.of(graph)
+        after = before.now(graph)
         self._last = graph, after
         edits, left_out = _edits(before, after)
         first, last = self._numbers()
@@ -202,18 +216,17 @@ def noting() -> Notes | None:
 def noted_events(notes: Notes | None, stage: str, graph: str) -> list[trace.Event]:
     """Emit what was recorded of a stage; returns the events."""
     events = [] if notes is None else notes.to_events(stage, graph)
-    for event in events:
-        trace.emit(event)
+    trace.emit_all(events)
     return events
 
 
 def _edits(before: _State, after: _State) -> tuple[list[trace.Edit], int]:
     """Return what changed, and how many more edits there are than may be recorded."""
-    if before.same(after):
+    if after is before:
         return [], 0
     edits: list[trace.Edit] = []
     lines = left_out = 0
-    for line, removed, added in _replaced(before.keys(), after.keys()):
+    for line, removed, added in _replaced(len(before.nodes), after.kept(before)):
         gone, made = before.lines(removed), after.lines(added)
         if gone == made:
             continue
@@ -225,26 +238,31 @@ def _edits(before: _State, after: _State) -> tuple[list[trace.Edit], int]:
     return edits, left_out
 
 
-def _replaced(
-    old: Sequence[Hashable], new: Sequence[Hashable]
-) -> Iterator[tuple[int, range, range]]:
+def _replaced(count: int, kept: Sequence[int]) -> Iterator[tuple[int, range, range]]:
     """Compare two sequences without repeats; in one walk, since most stays in order.
+
+    Args:
+        count: length of the old one.
+        kept: for each element of the new one its place in the old one, -1 if it is not there.
 
     Yields:
         Where something was replaced, the places of what is gone and of what came.
     """
-    kept = set(old) & set(new)
+    stays = [False] * count
+    for place in kept:
+        if place >= 0:
+            stays[place] = True
     i = j = 0
-    while i < len(old) or j < len(new):
+    while i < count or j < len(kept):
         from_i, from_j = i, j
         while True:
-            while i < len(old) and old[i] not in kept:
+            while i < count and not stays[i]:
                 i += 1
-            while j < len(new) and new[j] not in kept:
+            while j < len(kept) and (kept[j] < 0 or not stays[kept[j]]):
                 j += 1
-            if i == len(old) or j == len(new) or old[i] == new[j]:
+            if i == count or j == len(kept) or kept[j] == i:
                 break
-            kept.discard(old[i])  # moved: gone here, and new where it is now
+            stays[i] = False  # moved: gone here, and new where it is now
         if i > from_i or j > from_j:
             yield from_i, range(from_i, i), range(from_j, j)
         i, j = i + 1, j + 1

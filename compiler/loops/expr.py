@@ -101,29 +101,39 @@ class Expr:
     def __repr__(self) -> str:
         texts: dict[Expr, str] = {}
         for node in walk(self):
-            inside = ", ".join(texts[arg] for arg in node.args)
-            texts[node] = _text(node, inside if len(inside) <= LONGEST else "...")
+            inside = ", ".join([texts[arg] for arg in node.args]) if node.args else ""
+            text_of = _TEXTS.get(node.op, _call)
+            texts[node] = text_of(node, inside if len(inside) <= LONGEST else "...")
         return texts[self]
 
 
 _exprs: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
 
 
-def _text(node: Expr, inside: str) -> str:
-    """Return a node's text, given that of its arguments."""
-    if node.op == "const":
-        return repr(node.data[0])
-    if node.op == "load":
-        return f"{node.data[0]}[{node.data[1]}]"
-    if node.op == "index":
-        return f"index({node.data[0]})"
-    if node.op in ("scalar", "local"):
-        return str(node.data[0])
-    if node.op == "at":
-        return f"{node.data[0]}[{node.data[1]} at {inside}]"
-    if node.op in ("to", "bits"):
-        return f"{node.op}.{short(node.dtype)}({inside})"
+def _call(node: Expr, inside: str) -> str:
+    """Return a node's text as a function of its arguments' texts."""
     return f"{node.op}({inside})"
+
+
+def _named(node: Expr, inside: str) -> str:
+    return str(node.data[0])
+
+
+def _converted(node: Expr, inside: str) -> str:
+    return f"{node.op}.{short(node.dtype)}({inside})"
+
+
+#: op -> its text, given that of its arguments; the others are written as calls
+_TEXTS: dict[str, Callable[[Expr, str], str]] = {
+    "const": lambda node, inside: repr(node.data[0]),
+    "load": lambda node, inside: f"{node.data[0]}[{node.data[1]}]",
+    "index": lambda node, inside: f"index({node.data[0]})",
+    "scalar": _named,
+    "local": _named,
+    "at": lambda node, inside: f"{node.data[0]}[{node.data[1]} at {inside}]",
+    "to": _converted,
+    "bits": _converted,
+}
 
 
 def short(dtype: torch.dtype) -> str:
@@ -150,15 +160,19 @@ def walk(root: Expr, operands: Callable[[Expr], Sequence[Expr]] = _operands) -> 
     """
     seen: set[Expr] = set()
     order: list[Expr] = []
-    stack: list[tuple[Expr, bool]] = [(root, False)]
+    stack = [root]
     while stack:
-        node, ready = stack.pop()
-        if ready:
+        node = stack[-1]
+        if node in seen:
+            stack.pop()
+            continue
+        size = len(stack)
+        for arg in reversed(operands(node)):
+            if arg not in seen:
+                stack.append(arg)
+        if len(stack) == size:
+            seen.add(stack.pop())
             order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((arg, False) for arg in reversed(operands(node)))
     return order
 
 

@@ -6,6 +6,7 @@ Python, and which prints itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -340,7 +341,28 @@ class Plan(Artifact):
                 alive |= {b.name for b in step.results if b is not None}
 
     def __str__(self) -> str:
+        return self.text({})
+
+    def text(self, functions: Mapping[str, str]) -> str:
+        """Return the plan as text, with what several kernels compute alike written once.
+
+        Args:
+            functions: name of a kernel -> that of the function which it calls.
+        """
         lines = [str(item) for item in self.inputs]
-        lines += [str(step) for step in self.steps]
+        first: dict[str, Kernel] = {}
+        for step in self.steps:
+            function = functions.get(step.name) if isinstance(step, Kernel) else None
+            if isinstance(step, Kernel) and function is not None:
+                shown = first.setdefault(function, step)
+                if shown is not step:
+                    lines.append(f"{_use(step)} as {_use(shown)}")
+                    continue
+            lines.append(str(step))
         lines.append(f"return {', '.join(map(str, self.outputs))}")
         return "\n".join(lines)
+
+
+def _use(kernel: Kernel) -> str:
+    """Return ``name(buffers read; buffers written)``."""
+    return f"{kernel.name}({', '.join(kernel.loaded())}; {', '.join(kernel.stored())})"

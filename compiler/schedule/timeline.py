@@ -30,21 +30,24 @@ def timeline(plan: Plan, kind: str, hints: Mapping[str, int]) -> trace.MemoryPla
     inputs = [trace.MemoryInput(b.name, run.size(b)) for b in given]
     places = {b.name: at for at, b in enumerate(given)}
     names, places_of, alive = list[str](), list[str](), list[int]()
-    holders: dict[str, tuple[str, str, int]] = {}
-    for step in plan.steps:
+    peak = through = 0  # the most that is alive, and the steps until then
+    for number, step in enumerate(plan.steps, 1):
         run.take(step)
         if isinstance(step, Kernel | Extern | CopyInto):
             names.append(_name(step))
             places_of.append(_place(getattr(step, "origins", ())))
             alive.append(run.total)
-            if run.total >= max(alive):
-                holders = run.holders()
+            if run.total >= peak:
+                peak, through = run.total, number
         elif isinstance(step, Free):
             for name in step.names:
                 if name in places:  # alive until here, if nobody else has it
                     at = places[name]
                     inputs[at] = trace.MemoryInput(name, inputs[at].bytes, len(names))
-    most = sorted(holders.items(), key=lambda row: -row[1][2])[:HOLDERS]
+    again = _Run(hints)
+    for step in plan.steps[:through]:
+        again.take(step)
+    most = sorted(again.holders().items(), key=lambda row: -row[1][2])[:HOLDERS]
     told = [trace.MemoryHolder(name, *row) for name, row in most]
     kept = run.kept(view.buffer for view in views_in(plan.outputs))
     return trace.MemoryPlan(

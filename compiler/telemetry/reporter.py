@@ -390,7 +390,10 @@ def emit_plan(
     plan: Any, program: Program, kind: str, lines: Mapping[str, Any], memory: trace.MemoryPlan
 ) -> list[trace.Event]:
     """Tell of a plan, its memory and its program; returns what was told."""
-    events: list[trace.Event] = [trace.Artifact("tc_plan", str(plan))]
+    computes = dict(program.provenance)
+    called = [cost.name for cost in program.costs if cost.name in computes]
+    functions = dict(zip((kernel.name for kernel in plan.kernels()), called, strict=True))
+    events: list[trace.Event] = [trace.Artifact("tc_plan", plan.text(functions))]
     alike: dict[tuple[str, bool, str], list[list[str]]] = {}
     for d in plan.decisions:
         alike.setdefault((d.kind, d.taken, d.reason), []).append(list(d.nodes))
@@ -399,7 +402,6 @@ def emit_plan(
         for (step, taken, reason), nodes in alike.items()
     ]
     events.append(trace.Fusion({"graph": kind, "decisions": decisions}))
-    computes = dict(program.provenance)
     kernels = [
         trace.Kernel(spec.name, source_lines=tuple(computes.get(spec.name, ())))
         for spec in program.kernels
@@ -407,8 +409,7 @@ def emit_plan(
     events.append(trace.Kernels(tuple(kernels)))
     events.append(trace.Provenance({"graph": kind, "lines": lines}))
     events.append(memory)
-    for event in events:
-        trace.emit(event)
+    trace.emit_all(events)
     return events
 
 

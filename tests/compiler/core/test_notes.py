@@ -190,7 +190,8 @@ def test_any_change_of_order_is_reported(order: list[int], gone: set[int], new: 
     now = [item for item in now if item < 8 or item in new]
     result: list[int] = []
     at = 0
-    for line, removed, added in _replaced(old, now):
+    kept = [item if item < 8 else -1 for item in now]
+    for line, removed, added in _replaced(len(old), kept):
         assert removed.start == line and (removed or added)
         result += [*old[at:line], *(now[i] for i in added)]
         at = removed.stop
