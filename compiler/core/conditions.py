@@ -107,7 +107,11 @@ def text_of(number: Any) -> str:
     """
     if not number.node.is_symbolic() or number.node.is_nested_int():
         raise NotPlain("a size is not a symbolic expression")
-    return f"{type(number).__name__}({number.node.expr})"
+    return f"{type(number).__name__}({_printed(number.node.expr)})"
+
+
+#: a size recurs in many shapes, and where a network halves it again and again its text is long
+_printed = functools.lru_cache(1 << 12, typed=True)(str)
 
 
 def _check(env: Any) -> None:

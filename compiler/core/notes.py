@@ -101,7 +101,6 @@ class Notes:
     place: tuple[str, str] = ("", "")
     _last: tuple[fx.Graph | None, _State | None] = (None, None)
 
-    @trace.reports(trace.nothing)
     def step(self, number: int, kind: str, allowed: bool, at: str | Callable[[], str]) -> None:
         """Write down that the gate was asked."""
         row = self.kinds.get(kind)
@@ -113,7 +112,7 @@ class Notes:
         row.count += 1
         row.refused += not allowed
         if len(row.at) < MOST_PLACES:
-            place = at if isinstance(at, str) else at()
+            place = at if isinstance(at, str) else _place(at)
             if place:
                 row.at[place] = None
 
@@ -205,6 +204,12 @@ class Notes:
             bounds = (min(numbers), max(numbers)) if numbers else (0, 0)
             found.append(trace.StageRan(kind, stage, *bounds, tuple(rans)))
         return found
+
+
+@trace.reports(str)
+def _place(of_step: Callable[[], str]) -> str:
+    """Return what a step is about; making a text of a program's objects may fail."""
+    return of_step()
 
 
 def noting() -> Notes | None:
