@@ -19,9 +19,8 @@ from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 
 from tc import trace
 from tc.compiler.backends.builtin import aot_eager
-from tc.compiler.backends.cut.buckets import at_buckets, bucket_limits
+from tc.compiler.backends.cut.choice import parts_for
 from tc.compiler.backends.cut.parts import Part, compile_parts
-from tc.compiler.backends.cut.regions import at_regions
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
 from tc.compiler.capture import breaks, hook
@@ -503,17 +502,14 @@ class FrameCompiler:
         return compiled
 
     def _in_parts(self, frame: hook.Frame, captured: Captured) -> Compiled | None:
-        """Return what runs a graph cut at DDP's buckets or around marked calls; None: it is not."""
+        """Return what runs a graph that is cut into parts; None: it is not."""
         module, inductor = captured.module, self.options.inductor
         assert module is not None
 
         def compile_part(part: Part) -> Compiled:
             return self.options.backend(part.module, part.examples, self.process.gate, inductor)
 
-        limits = bucket_limits()
-        parts = at_buckets(module, captured.real_inputs(frame), limits) if limits else ()
-        if not parts and not inductor.freezing:
-            parts = at_regions(module)
+        parts = parts_for(module, lambda: captured.real_inputs(frame), inductor.freezing)
         if not parts:
             return None
         emit_captured(module)

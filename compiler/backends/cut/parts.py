@@ -17,6 +17,7 @@ from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc.compiler.aot_dispatch import EAGER_MARKS
+from tc.compiler.capture.hook import never_trace
 from tc.compiler.capture.parts.output_graph import writes_first
 from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.core.graphtext import PLACE
@@ -36,12 +37,14 @@ class Part:
     Attributes:
         takes, gives: nodes of the whole.
         digest: equal for parts that are compiled once; empty for one that is like no other.
+        opaque: it runs as it is.
     """
 
     module: fx.GraphModule
     takes: tuple[fx.Node, ...]
     gives: tuple[fx.Node, ...]
     digest: str = ""
+    opaque: bool = False
 
     @property
     def examples(self) -> list[Any]:
@@ -64,7 +67,9 @@ def parts_of(
         numbers: operation -> number of its part; each takes only what those before it give.
         unnamed: parts whose names follow from their operations and the order of these alone.
     """
-    if why_whole(gm) or not _writes_stay_inside(gm.graph, numbers) or not _modes_end(numbers):
+    if why_whole(gm) or not _modes_end(numbers):
+        return ()
+    if needs_gradients(gm.graph) and not _writes_stay_inside(gm.graph, numbers):
         return ()
     groups: dict[int, list[fx.Node]] = {}
     for node in gm.graph.nodes:
@@ -98,7 +103,10 @@ def compile_parts(
     steps = []
     made: dict[str, Compiled] = {}
     for part in parts:
-        compiled = made.get(part.digest) or compile_part(part)
+        if part.opaque:
+            compiled: Compiled = never_trace(part.module.forward)
+        else:
+            compiled = made.get(part.digest) or compile_part(part)
         if part.digest:
             made[part.digest] = compiled
         takes = [slots[node] for node in part.takes]
@@ -106,11 +114,17 @@ def compile_parts(
             slots[node] = len(slots)
         steps.append((compiled, takes))
     picks = [slots[node] for node in _outputs(gm.graph)]
+    last = {at: number for number, (_, takes) in enumerate(steps) for at in takes}
+    dead: list[list[int]] = [[] for _ in steps]
+    for at in last.keys() - picks:
+        dead[last[at]].append(at)
 
     def run(*args: Any) -> tuple[Any, ...]:
         values = list(args)
-        for compiled, takes in steps:
+        for (compiled, takes), unused in zip(steps, dead, strict=True):
             values.extend(compiled(*(values[at] for at in takes)))
+            for at in unused:
+                values[at] = None  # its memory is free, as where the graph is whole
         return tuple(values[at] for at in picks)
 
     return run
@@ -176,6 +190,12 @@ def _modes_end(numbers: Mapping[fx.Node, int]) -> bool:
             if any(before.changes()):
                 return False
     return True
+
+
+def needs_gradients(graph: fx.Graph) -> bool:
+    """Return whether an operation of a captured graph is recorded by autograd."""
+    made = (n.meta.get("example_value") for n in graph.nodes if n.op != "placeholder")
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in made)
 
 
 def _writes_stay_inside(graph: fx.Graph, numbers: Mapping[fx.Node, int]) -> bool:

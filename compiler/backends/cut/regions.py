@@ -59,7 +59,8 @@ def at_regions(gm: fx.GraphModule) -> tuple[Part, ...]:
         single = {one.call for one in alone}
         left = {node: call for node, call in calls.items() if call not in single}
         found = _cut(gm, left) if left else ()
-    _report("\n".join([*_graphs(found), *_reasons(alone)]) or "compiled whole: " + CROSSED)
+    if trace.enabled():
+        _report("\n".join([*_graphs(found), *_reasons(alone)]) or "compiled whole: " + CROSSED)
     return tuple(one.part for one in found)
 
 
