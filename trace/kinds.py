@@ -81,7 +81,7 @@ for _kind in (
     Kind("tc_plan", "plan of kernels and buffers", "code", topic="schedule"),
     Kind("tc_graph_runs_eagerly", "the graph runs op by op", "code", True, topic="perf_hints"),
     Kind("tc_ddp_buckets", "split at DDP's buckets", "graph passes", topic="schedule"),
-    Kind("tc_compile_regions", "calls that share a graph", "graph passes", topic="schedule"),
+    Kind("tc_compile_regions", "where a graph was cut", "graph passes", topic="schedule"),
     Kind("tc_no_gpu_kernels", "no kernels for the GPU", "code", topic="perf_hints"),
     Kind("tc_graph_cache_bypass", "cache not asked", "cache", topic="cache"),
     Kind("tc_background", "compiled in the background", "code", topic="schedule"),
