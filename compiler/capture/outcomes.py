@@ -59,9 +59,14 @@ class RunOnce:
 
 @dataclass(frozen=True, slots=True)
 class RunCached:
-    """Stop offering the code: run cached code if its guards hold, else run the frame uncompiled."""
+    """Stop offering the code: run cached code if its guards hold, else run the frame uncompiled.
+
+    Attributes:
+        recursive: whether its callees are not offered, either.
+    """
 
     reason: str
+    recursive: bool = False
 
 
 Outcome: TypeAlias = Compiled | Skip | RunOnce | RunCached
