@@ -285,7 +285,6 @@ class FrameCompiler:
                 f"{in_users_words(code.co_qualname)} was compiled {limit} times "
                 "(config.recompile_limit): " + changes(failures)
             )
-        # What a strict function calls may be captured as a part of it alone.
         cached = hook.RunCached(f"recompile_limit ({limit}) reached", self.options.fullgraph)
         if trace.log_enabled("recompiles"):
             return cached

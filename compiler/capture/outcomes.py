@@ -62,7 +62,8 @@ class RunCached:
     """Stop offering the code: run cached code if its guards hold, else run the frame uncompiled.
 
     Attributes:
-        recursive: whether its callees are not offered, either.
+        recursive: whether its callees are not offered, either. Those of a strict function may be
+            ones that can be captured as a part of it alone.
     """
 
     reason: str

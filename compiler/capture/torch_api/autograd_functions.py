@@ -396,7 +396,7 @@ def _record(
         made[id(output)] = (
             twin(output, picked, example)
             if isinstance(output, TensorValue)
-            else t.output.number(picked, example)
+            else t.output.result_of(example, picked)
         )
     return map_leaves(t, result, lambda leaf: made[id(leaf)])
 
