@@ -284,16 +284,16 @@ class FrameCompiler:
                 f"{in_users_words(code.co_qualname)} was compiled {limit} times "
                 "(config.recompile_limit): " + changes(failures)
             )
-        why = f"recompile_limit ({limit}) reached"
+        cached = hook.RunCached(f"recompile_limit ({limit}) reached", self.options.fullgraph)
         if trace.log_enabled("recompiles"):
-            return hook.RunCached(why)
+            return cached
         trace.warn(
             f"{in_users_words(code.co_qualname)} "
             f"({cells.place(code.co_filename, code.co_firstlineno)}) was compiled "
             f"{limit} times (config.recompile_limit) and runs eagerly from now on; "
             f"the last change: {changes(failures)}. TC_LOGS=recompiles shows each change."
         )
-        return hook.RunCached(why)
+        return cached
 
     @garbage.paused()
     @levels.dispatch_modes_unseen()  # the user's modes and hooks see what runs, not the compiler

@@ -217,7 +217,12 @@ def match_layout(recorder: Recorder, value: torch.Tensor, wanted: torch.Tensor) 
     """Return the node of ``value``, copied into the strides of ``wanted`` if it has others.
 
     Functional variants of writes allocate new memory and may choose other strides than eager's.
+    Those of writes through a conjugated or negated view leave the view's bit on the whole tensor.
     """
+    if value.is_conj() > wanted.is_conj() or value.is_neg() > wanted.is_neg():
+        with recorder.fake_mode, recorder:
+            value = value if wanted.is_conj() else value.resolve_conj()
+            value = value if wanted.is_neg() else value.resolve_neg()
     if layout_key(value) == layout_key(wanted):
         return recorder.node_of(value)
     if layout_key(value)[: value.dim()] != layout_key(wanted)[: wanted.dim()] or (

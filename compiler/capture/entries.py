@@ -206,7 +206,8 @@ class Code(dict[Any, Any]):
         code: the code object.
         pending: results that C may not have made an entry of yet.
         spent: results for one call only, of which C makes entries that never match.
-        done: the callbacks that compiled the code as often as they may.
+        done: the callbacks that compiled the code as often as they may -> whether what the code
+            calls is not offered to them, either.
         has_regions: whether some call of `compile` isolates its recompiles.
     """
 
@@ -217,7 +218,7 @@ class Code(dict[Any, Any]):
         self.code = weakref.ref(code)
         self.pending: tuple[Pending, ...] = ()
         self.prepared: tuple[Pending, ...] = ()
-        self.done: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.done: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self.spent: tuple[Pending, ...] = ()
 
     def has_to_be_offered(self) -> bool:

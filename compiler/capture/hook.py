@@ -112,8 +112,8 @@ def _result_for_c(outcome: Outcome, frame_code: CodeType) -> _Result:
             return _Result(_strategy(_SKIP, _SKIP if recursive else _DEFAULT), True, None)
         case RunOnce(recursive):
             return _Result(_strategy(_DEFAULT, _SKIP if recursive else _DEFAULT), False, None)
-        case RunCached():
-            return _Result(_strategy(_RUN_ONLY, _DEFAULT), True, None)
+        case RunCached(_, recursive):
+            return _Result(_strategy(_RUN_ONLY, _SKIP if recursive else _DEFAULT), True, None)
         case _:
             raise StageError("capture.hook", f"the frame callback returned {outcome!r}")
 
@@ -178,11 +178,11 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Result:
         return _Result(_strategy(_DEFAULT, _DEFAULT), False, prepared)
     if found is None:
         if callback in own.done:
-            return _result_for_c(RunOnce(), code)
+            return _result_for_c(RunOnce(own.done[callback]), code)
         outcome = callback(frame, CacheView(code, callback), own)
         if isinstance(outcome, RunCached):
-            own.done.add(callback)
-            outcome = RunOnce() if own.has_to_be_offered() else outcome
+            own.done[callback] = outcome.recursive
+            outcome = RunOnce(outcome.recursive) if own.has_to_be_offered() else outcome
         result = _result_for_c(outcome, code)
         if result.guarded_code is not None:
             own.pending = (Pending(callback, result.guarded_code), *own.pending)

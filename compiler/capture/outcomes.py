@@ -59,9 +59,15 @@ class RunOnce:
 
 @dataclass(frozen=True, slots=True)
 class RunCached:
-    """Stop offering the code: run cached code if its guards hold, else run the frame uncompiled."""
+    """Stop offering the code: run cached code if its guards hold, else run the frame uncompiled.
+
+    Attributes:
+        recursive: whether its callees are not offered, either. Those of a strict function may be
+            ones that can be captured as a part of it alone.
+    """
 
     reason: str
+    recursive: bool = False
 
 
 Outcome: TypeAlias = Compiled | Skip | RunOnce | RunCached

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.utils.checkpoint
 from torch.utils import _pytree as pytree
 
 from tc.compiler.capture.bytecode.linetable import encode_locations
@@ -341,3 +342,14 @@ def all_to_all_into(
     _fits(sum(got) == output.shape[0] and output.shape[1:] == input.shape[1:], "all_to_all")
     exchanged = torch.ops._c10d_functional.all_to_all_single(input.detach(), got, sent, name)
     output.copy_(_result(exchanged))
+
+
+def checkpoint_without_gradients(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function as a reentrant checkpoint does where no argument requires a gradient.
+
+    It is an autograd.Function of its arguments, so tensors that the function finds elsewhere, such
+    as parameters, get no gradients either.
+    """
+    torch.utils.checkpoint.check_backward_validity(args)
+    with torch.no_grad():
+        return function(*args)

@@ -20,7 +20,7 @@ from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import ClassValue
 from tc.compiler.capture.values.subclasses import SubclassValue, twin
-from tc.compiler.capture.values.tensor import NodeValue, TensorValue
+from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 
 if TYPE_CHECKING:
     from torch import fx
@@ -56,7 +56,10 @@ def apply_function(
 def _function_of(
     forward_body: Any, backward_body: Any, name: str, dirty: Places, non_differentiable: Places
 ) -> Any:
-    """Make an autograd.Function of two captured bodies."""
+    """Make an autograd.Function of two captured bodies.
+
+    Sizes that forward returns come after its tensors; backward's body takes no gradients of them.
+    """
 
     def forward(ctx: Any, *operands: Any) -> Any:
         outputs, saved = forward_body(*operands)
@@ -64,12 +67,13 @@ def _function_of(
         ctx.save_for_backward(*[s for s in saved if isinstance(s, torch.Tensor)])
         ctx.mark_dirty(*[outputs[i] for i in dirty])
         ctx.mark_non_differentiable(*[outputs[i] for i in non_differentiable])
+        ctx.differentiated = sum(isinstance(output, torch.Tensor) for output in outputs)
         return outputs
 
     def backward(ctx: Any, *gradients: Any) -> Any:
         tensors = iter(ctx.saved_tensors)
         saved = [next(tensors) if number is None else number for number in ctx.numbers]
-        return backward_body(*gradients, *saved)
+        return backward_body(*gradients[: ctx.differentiated], *saved)
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     return types.new_class(name, (BASE,), exec_body=lambda body: body.update(members))
@@ -234,9 +238,11 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         with new_scope(t) as backward:
             _backward(t, cls, context, results, flat, args, backward)
         saved = list(backward.lifted)
-        used = tuple(output.node(t) for output in outputs)
+        sizes = [leaf for one in results for leaf in leaves(t, one) if isinstance(leaf, SymValue)]
+        used = tuple(output.node(t) for output in [*outputs, *sizes])
         scope.graph.output((used, tuple(saved)))
-    return _record(t, cls, context, scope, backward, [*operands, *scope.lifted], result, outputs)
+    operands += scope.lifted
+    return _record(t, cls, context, scope, backward, operands, result, outputs, sizes)
 
 
 def _check_levels(t: Interpreter, cls: ClassValue, operands: list[TensorValue]) -> None:
@@ -359,6 +365,7 @@ def _record(
     operands: list[fx.Node],
     result: Value,
     outputs: list[TensorValue],
+    sizes: list[SymValue],
 ) -> Value:
     def places(of: list[Value]) -> Places:
         return tuple(i for i, output in enumerate(outputs) if any(output is v for v in of))
@@ -383,10 +390,14 @@ def _record(
     t.output.annotate(node, examples)
     t.output.calls += 1
     made: dict[int, Value] = {}
-    for index, (output, example) in enumerate(zip(outputs, examples, strict=True)):
+    for index, (output, example) in enumerate(zip([*outputs, *sizes], examples, strict=True)):
         picked = t.output.graph.call_function(operator.getitem, (node, index))
         t.output.annotate(picked, example)
-        made[id(output)] = twin(output, picked, example)
+        made[id(output)] = (
+            twin(output, picked, example)
+            if isinstance(output, TensorValue)
+            else t.output.result_of(example, picked)
+        )
     return map_leaves(t, result, lambda leaf: made[id(leaf)])
 
 

@@ -23,6 +23,7 @@ from tc.compiler.capture.torch_api.subgraphs import (
     results,
     same_operands,
 )
+from tc.compiler.capture.traceable import checkpoint_without_gradients
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import SequenceValue
@@ -126,6 +127,10 @@ def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     plain: dict[str, Any] = t.python.concrete_dict(settings)
     if plain.get("use_reentrant") is None:
         plain["use_reentrant"] = True
+    if plain["use_reentrant"] and given:  # eager refuses them
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "a reentrant checkpoint with keywords")
+    if plain["use_reentrant"] and not any(map(_has_gradient, args[1:])):
+        return t.inline_object(checkpoint_without_gradients, args)
     target: Any = torch.utils.checkpoint.checkpoint
     body = capture_body(t, ("checkpoint", target), args[0], args[1:], given)
     module = body.scope.module()
@@ -135,6 +140,10 @@ def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         module.meta["_checkpoint_context_fn"] = _contexts(t, contexts)
     function = t.output.scopes[-1].add_body("wrap_body", module)
     return call(t, target, (function, *body.lifted), plain, body)
+
+
+def _has_gradient(argument: Value) -> bool:
+    return isinstance(argument, TensorValue) and bool(argument.example.requires_grad)
 
 
 def _contexts(t: Interpreter, function: Value) -> Callable[[], Any]:

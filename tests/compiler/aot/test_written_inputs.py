@@ -188,3 +188,32 @@ def test_a_write_through_as_strided_reaches_memory_that_the_tensor_has_not(view,
         want = write(others.as_strided((size, 3), steps))
         assert torch.equal(memory, others)
         assert all(map(torch.equal, got, want))
+
+
+VIEWS = {
+    "conjugated": lambda z: z.conj(),
+    "negated": lambda z: torch._neg_view(z),
+    "imaginary part of the conjugate": lambda z: z.conj().imag,
+    "both": lambda z: torch._neg_view(z.conj()),
+    "rows": lambda z: z.conj()[1:],
+}
+
+
+@pytest.mark.parametrize("wants", [False, True])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_a_write_through_a_conjugated_or_negated_view_leaves_its_base_plain(view, wants):
+    def program(x):
+        made = x.clone()
+        view(made).mul_(3)
+        return made, torch.view_as_real(made), made * 2
+
+    x = torch.randn(3, 2, dtype=torch.complex64, requires_grad=wants)
+    results = []
+    for call in (tc.compile(program, fullgraph=True), program):
+        x.grad = None
+        made = call(x)
+        bits = [(one.is_conj(), one.is_neg()) for one in made]
+        if wants:
+            torch.view_as_real(made[0]).sum().backward()
+        results.append((made, bits, x.grad))
+    torch.testing.assert_close(*results)

@@ -469,6 +469,43 @@ def test_frames_below_one_at_the_limit_are_not_compiled_up_to_theirs(caplog):
     ]  # fmt: skip
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def by_a_function(x, name):
+    return Doubled.apply(x) + len(name)
+
+
+def by_a_transform(x, name):
+    return torch.func.vmap(lambda one: one * len(name))(x)
+
+
+def by_a_gradient(x, name):
+    return torch.func.grad(lambda one: (one * len(name)).sin().sum())(x)
+
+
+@pytest.mark.parametrize("regions", [False, True])
+@pytest.mark.parametrize("outer", [by_a_function, by_a_transform, by_a_gradient])
+def test_a_strict_function_past_its_limit_runs_eagerly_with_all_it_calls(outer, regions):
+    tc.reset()
+    compiled = tc.compile(outer, backend="eager", fullgraph=True)
+    if regions:  # code with regions of its own stays offered past the limit
+        isolated = tc.compile(outer, backend="eager", isolate_recompiles=True)
+        isolated(torch.ones(2), "first")
+    x = torch.ones(2, requires_grad=True)
+    with config.patch(recompile_limit=2):
+        for name in ("a", "b", "c", "d", "c", "a"):
+            torch.testing.assert_close(compiled(x, name), outer(x, name))
+
+
 def test_locals_of_inner_frames_have_the_users_names():
     def function(x):
         y, found = until_found(x)

@@ -368,3 +368,55 @@ def test_an_argument_that_forward_returns(grad, wants):
     assert found == expected
     assert made.requires_grad == other.requires_grad
     assert made.data_ptr() == x.data_ptr()
+
+
+def size_of_argument(x):
+    return x.sum(), x.shape[0]
+
+
+def size_of_its_own(x):
+    return torch.cat([x, x, x[:1]]).shape[0] * 2, x.exp()
+
+
+def sizes_in_a_nest(x):
+    return x.sin(), x.shape, [x.shape[0] + 1], None
+
+
+def number_between_tensors(x):
+    return x.sin(), len(x), x.sum()
+
+
+@pytest.mark.parametrize("wants", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize(
+    "forward", [size_of_argument, size_of_its_own, sizes_in_a_nest, number_between_tensors]
+)
+def test_sizes_that_forward_returns_may_be_dynamic(forward, backend, wants):
+    class Sized(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx, *grads):
+            tensors = [grad for grad in grads if grad is not None]
+            return ctx.saved_tensors[0] * sum(grad.sum() for grad in tensors) * len(grads)
+
+    def program(x):
+        first, second = Sized.apply(x), Sized.apply(x * 2)
+        sizes = [item for item in first if isinstance(item, int)]
+        return first, second, x * sum(sizes)
+
+    tc.reset()
+    compiled = tc.compile(program, backend=backend, fullgraph=True)
+    for length in (3, 5, 6):
+        results = []
+        for call in (compiled, program):
+            x = torch.linspace(0, 1, length, requires_grad=wants)
+            made = call(x)
+            if wants:
+                tensors = [i for one in made[:2] for i in one if isinstance(i, torch.Tensor)]
+                sum(tensor.sum() for tensor in [*tensors, made[2]]).backward()
+            results.append((made, x.grad))
+        torch.testing.assert_close(*results)

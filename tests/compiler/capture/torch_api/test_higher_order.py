@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -335,3 +336,34 @@ def test_operations_that_eager_computes_by_others_are_one_graph(program):
     torch.testing.assert_close(got, program(x))
     assert len(graphs) == 1
     torch.testing.assert_close(tc.compile(program, fullgraph=True)(x), program(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("wants", [False, True])
+@pytest.mark.parametrize("enabled", [False, True])
+def test_a_reentrant_checkpoint_has_the_gradients_that_its_arguments_want(enabled, wants, backend):
+    layer = torch.nn.Linear(3, 3)
+
+    def program(x):
+        inside = checkpoint(lambda x: layer(x).sin(), x, use_reentrant=True)
+        return inside, inside * layer.bias
+
+    results = []
+    for call in (tc.compile(program, backend=backend, fullgraph=True), program):
+        layer.zero_grad()
+        x = torch.ones(2, 3, requires_grad=wants)
+        with torch.set_grad_enabled(enabled), pytest.warns() if not wants else nullcontext():
+            inside, made = call(x)
+        if enabled:
+            made.sum().backward()
+        gradients = [x.grad, layer.weight.grad, layer.bias.grad]
+        results.append((made, inside.requires_grad, gradients))
+    torch.testing.assert_close(*results)
+
+
+def test_a_reentrant_checkpoint_refuses_keywords():
+    def program(x):
+        return checkpoint(lambda x, by: x * by, x, by=2, use_reentrant=True)
+
+    with pytest.raises(ValueError, match="keyword"):
+        tc.compile(program)(torch.ones(2, requires_grad=True))
