@@ -18,9 +18,8 @@ import torch
 from torch import fx
 
 from tc import trace
-from tc.compiler.aot_dispatch import graph_examples
-from tc.compiler.backends.cut.parts import Part, needs_gradients, parts_of
-from tc.compiler.cache.graph_key import Uncached, key_of
+from tc.compiler.backends.cut.parts import Part, key_of_part, needs_gradients, parts_of
+from tc.compiler.cache.graph_key import Uncached
 from tc.compiler.core.frozen import NotPlain
 
 #: dispatch keys at which an operator's own kernel gives it a functional form, or takes it apart
@@ -85,8 +84,6 @@ def _numbered(graph: fx.Graph) -> tuple[Mapping[fx.Node, int], set[int]]:
 def _shared(part: Part) -> Part:
     """Return a part with a digest, if it has one: equal ones are compiled once."""
     try:
-        settings: dict[str, Any] = {}
-        key = key_of(part.module, graph_examples(part.module, ()), settings)
+        return replace(part, digest=key_of_part(part).portable)
     except (Uncached, NotPlain):
         return part
-    return replace(part, digest=key.portable)

@@ -16,7 +16,8 @@ import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from tc.compiler.aot_dispatch import EAGER_MARKS
+from tc.compiler.aot_dispatch import EAGER_MARKS, graph_examples
+from tc.compiler.cache.graph_key import Key, key_of
 from tc.compiler.capture.hook import never_trace
 from tc.compiler.capture.parts.output_graph import writes_first
 from tc.compiler.capture.torch_api.transforms import LEVELLED
@@ -80,6 +81,16 @@ def parts_of(
     if len(parts) < 2 or not all(map(_may_cross, crossing)):
         return ()
     return tuple(parts)
+
+
+def key_of_part(part: Part) -> Key:
+    """Return a key that is equal for parts that compile to one graph.
+
+    Raises:
+        Uncached, NotPlain: it is like no other.
+    """
+    settings: dict[str, Any] = {}  # one graph has one set of them
+    return key_of(part.module, graph_examples(part.module, ()), settings)
 
 
 def why_whole(gm: fx.GraphModule) -> str:

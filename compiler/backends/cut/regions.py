@@ -14,14 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import fx
 
 from tc import trace
-from tc.compiler.aot_dispatch import graph_examples
-from tc.compiler.backends.cut.parts import Part, parts_of, why_whole
-from tc.compiler.cache.graph_key import Key, Uncached, key_of
+from tc.compiler.backends.cut.parts import Part, key_of_part, parts_of, why_whole
+from tc.compiler.cache.graph_key import Key, Uncached
 from tc.compiler.capture.parts.output_graph import REGION_CALL, RegionCall
 from tc.compiler.core.frozen import NotPlain
 
@@ -84,9 +82,8 @@ def _cut(gm: fx.GraphModule, calls: Mapping[fx.Node, RegionCall]) -> tuple[Regio
 
 
 def _keyed(part: Part, call: RegionCall) -> Region:
-    settings: dict[str, Any] = {}  # one graph has one set of them
     try:
-        key = key_of(part.module, graph_examples(part.module, ()), settings)
+        key = key_of_part(part)
     except (Uncached, NotPlain) as why:
         return Region(part, call, why=str(why))
     return Region(replace(part, digest=key.portable), call, key)

@@ -203,7 +203,7 @@ PROGRAMS = {
     "one inside another": (lambda x: outer(x) + outer(x + 1), 2, 2),
     "views of one tensor": (views_of_one, 2, 2),
     "a result in the memory of the argument": (memory_of_the_input, 3, 3),
-    "writes to what another reads": (writes_to_inputs, 0, 0),
+    "writes to what another reads": (writes_to_inputs, 2, 0),
     "writes to views": (writes_to_views, 0, 0),
     "writes to memory of its own": (lambda x: into_new(x) + into_new(x * 2), 2, 2),
     "sizes are passed on": (reads_of_sizes, 0, 0),
