@@ -149,6 +149,7 @@ def memory(tensors) -> list[list[bool]]:
     return [[one == other for other in places] for one in places]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(16))
 def test_drawn_programs(seed):
     draw = random.Random(seed)
