@@ -10,7 +10,7 @@ layers, are compiled once (decision 178).
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from tc import trace
-from tc.compiler.backends.cut.parts import Part, key_of_part, needs_gradients, parts_of
+from tc.compiler.backends.cut.parts import Part, key_of_part, needs_gradients, parts_of, report_cut
 from tc.compiler.cache.graph_key import Uncached
 from tc.compiler.core.frozen import NotPlain
 
@@ -28,19 +28,19 @@ FORMS = ("Functionalize", "CompositeImplicitAutograd")
 
 def at_mutable_operators(gm: fx.GraphModule) -> tuple[Part, ...]:
     """Return a graph as parts in order; empty if it has no such operator, or asks for gradients."""
-    if not any(map(has_no_functional_form, gm.graph.nodes)) or needs_gradients(gm.graph):
+    writers = set(filter(has_no_functional_form, gm.graph.nodes))
+    if not writers or needs_gradients(gm.graph):
         return ()
-    numbers, as_they_are = _numbered(gm.graph)
-    found = parts_of(gm, numbers, set(numbers.values()))
+    numbers = _numbered(gm.graph, writers)
+    opaque = {numbers[node] for node in writers}
     parts = tuple(
-        replace(part, opaque=True) if number in as_they_are else _shared(part)
-        for number, part in enumerate(found)
+        replace(part, opaque=True) if number in opaque else _shared(part)
+        for number, part in enumerate(parts_of(gm, numbers, set(numbers.values())))
     )
-    if parts:
+    if parts and trace.enabled():
         compiled = len({part.digest or part for part in parts if not part.opaque})
-        names = dict.fromkeys(str(n.target) for n in gm.graph.nodes if has_no_functional_form(n))
-        text = f"cut around {', '.join(names)}: {len(parts)} parts, {compiled} graphs are compiled"
-        trace.emit(trace.Artifact("tc_compile_regions", text))
+        names = ", ".join(dict.fromkeys(str(n.target) for n in numbers if n in writers))
+        report_cut(f"cut around {names}: {len(parts)} parts, {compiled} graphs are compiled")
     return parts
 
 
@@ -60,25 +60,23 @@ def _overloads(packet: Any) -> list[str]:
     return list(packet.overloads())
 
 
-def _numbered(graph: fx.Graph) -> tuple[Mapping[fx.Node, int], set[int]]:
-    """Return the part of each operation, and the parts that run as they are."""
+def _numbered(graph: fx.Graph, writers: Iterable[fx.Node]) -> Mapping[fx.Node, int]:
+    """Return the part of each operation, in the order of the graph."""
     numbers: dict[fx.Node, int] = {}
-    as_they_are: set[int] = set()
+    opaque = set(writers)
     last: bool | None = None
     number = -1
     for node in graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
-        if node.target is operator.getitem and numbers.get(node.args[0]) in as_they_are:
+        if node.target is operator.getitem and node.args[0] in opaque:
             numbers[node] = numbers[node.args[0]]  # a result of several is no value of the whole
+            opaque.add(node)
             continue
-        opaque = has_no_functional_form(node)
-        if opaque is not last:
-            number, last = number + 1, opaque
-            if opaque:
-                as_they_are.add(number)
+        if (node in opaque) is not last:
+            number, last = number + 1, node in opaque
         numbers[node] = number
-    return numbers, as_they_are
+    return numbers
 
 
 def _shared(part: Part) -> Part:

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from tc import trace
 from tc.compiler.aot_dispatch import EAGER_MARKS, graph_examples
 from tc.compiler.cache.graph_key import Key, key_of
 from tc.compiler.capture.hook import never_trace
@@ -91,6 +92,11 @@ def key_of_part(part: Part) -> Key:
     """
     settings: dict[str, Any] = {}  # one graph has one set of them
     return key_of(part.module, graph_examples(part.module, ()), settings)
+
+
+def report_cut(text: str) -> None:
+    """Tell where a graph was cut, or why it was not."""
+    trace.emit(trace.Artifact("tc_compile_regions", text))
 
 
 def why_whole(gm: fx.GraphModule) -> str:

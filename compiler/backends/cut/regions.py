@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from torch import fx
 
 from tc import trace
-from tc.compiler.backends.cut.parts import Part, key_of_part, parts_of, why_whole
+from tc.compiler.backends.cut.parts import Part, key_of_part, parts_of, report_cut, why_whole
 from tc.compiler.cache.graph_key import Key, Uncached
 from tc.compiler.capture.parts.output_graph import REGION_CALL, RegionCall
 from tc.compiler.core.frozen import NotPlain
@@ -48,7 +48,7 @@ def at_regions(gm: fx.GraphModule) -> tuple[Part, ...]:
     if len(set(calls.values())) < 2:
         return ()
     if why := why_whole(gm):
-        _report(f"compiled whole: {why}")
+        report_cut(f"compiled whole: {why}")
         return ()
     found = _cut(gm, calls)
     counts = Counter(one.part.digest for one in found if one.key is not None)
@@ -58,7 +58,7 @@ def at_regions(gm: fx.GraphModule) -> tuple[Part, ...]:
         left = {node: call for node, call in calls.items() if call not in single}
         found = _cut(gm, left) if left else ()
     if trace.enabled():
-        _report("\n".join([*_graphs(found), *_reasons(alone)]) or "compiled whole: " + CROSSED)
+        report_cut("\n".join([*_graphs(found), *_reasons(alone)]) or "compiled whole: " + CROSSED)
     return tuple(one.part for one in found)
 
 
@@ -114,7 +114,3 @@ def _reasons(alone: Sequence[Region]) -> Iterator[str]:
             differing = [part for part in parts if parts[part] != before.carried_parts.get(part)]
             why = f"no other has the same {', '.join(differing) or 'operations and inputs'}"
         yield f"{name}: call {one.call.number} shares no graph: {why}"
-
-
-def _report(text: str) -> None:
-    trace.emit(trace.Artifact("tc_compile_regions", text))
