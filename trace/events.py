@@ -13,7 +13,7 @@ from tc.trace.ids import CompileId
 from tc.trace.kinds import Kind, add_kind
 from tc.trace.notebook import Item, Shown, View
 from tc.trace.places import StackFrame
-from tc.trace.wire import Record, plain, quoted, texts_json, to_json
+from tc.trace.wire import Payload, RawJson, Record, plain, quoted, texts_json, to_json
 
 EVENTS: dict[str, type[Event]] = {}
 """Wire name -> event class. Names of artifacts stand here too."""
@@ -39,6 +39,16 @@ class Event:
     def to_records(self) -> tuple[Record, ...]:
         """Return what a trace file holds of this event, in order."""
         raise NotImplementedError
+
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        """The records with texts as files hold them: made once, for the trace and for caches."""
+        return tuple(
+            record._replace(payload=Payload.of(record.payload))
+            if isinstance(record.payload, str)
+            else record
+            for record in self.to_records()
+        )
 
 
 class Stamped(NamedTuple):
@@ -94,7 +104,8 @@ class OutputGraph(
 
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""
-        return (Record("dynamo_output_graph", {"sizes": dict(self.sizes)}, self.code),)
+        sizes = RawJson(to_json({"sizes": dict(self.sizes)}))
+        return (Record("dynamo_output_graph", sizes, self.code),)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tc.trace.events import (
     OutputCode,
     OutputGraph,
 )  # fmt: skip
-from tc.trace.wire import Payload, RawJson, Record, to_json
+from tc.trace.wire import Payload, RawJson, Record
 
 _LENGTH = struct.Struct("<Q")
 _KINDS = {wire: kind for kind, wire in ATEN_GRAPHS.items()}
@@ -55,14 +55,14 @@ class Remembered(Event):
         """
         if isinstance(event, Remembered):
             return event
-        (record,) = event.to_records()
+        (record,) = event.records
         payload = record.payload or ""
         kept = payload if isinstance(payload, Payload) else Payload.of(payload)
         if record.key == "artifact":
             metadata: Any = record.metadata
             return cls(metadata["name"], kept, metadata["encoding"])
         if isinstance(event, OutputGraph):
-            return cls(record.key, kept, facts=to_json(record.metadata))
+            return cls(record.key, kept, facts=str(record.metadata))
         if record.metadata and not isinstance(event, OutputCode):
             raise ValueError(f"{record.key} has more than a text")
         return cls(record.key, kept)

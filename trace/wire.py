@@ -92,8 +92,10 @@ def _field_names(kind: Any) -> tuple[str, ...]:
     return tuple(item.name for item in fields(kind))
 
 
+#: of encoders: a value that holds itself exceeds the depth of recursion instead of being looked for
+STRICT: dict[str, bool] = {"allow_nan": False, "check_circular": False}
 #: made once: making an encoder takes longer than most values
-_ENCODER = json.JSONEncoder(default=plain, allow_nan=False)
+_ENCODER = json.JSONEncoder(default=plain, **STRICT)
 
 
 def to_json(value: object, encoder: json.JSONEncoder = _ENCODER) -> str:

@@ -16,7 +16,7 @@ from tc.trace.emit import after_fork_in_child
 from tc.trace.events import Artifact, Span, Stamped
 from tc.trace.ids import CompileId, process_rank
 from tc.trace.places import StackFrame
-from tc.trace.wire import UTF8, Payload, Record, plain, to_json
+from tc.trace.wire import STRICT, UTF8, Payload, Record, plain, to_json
 
 _ALPHABET = string.ascii_lowercase + string.digits + "_"
 _MOST_PARTS = 1024  # of one write: IOV_MAX of Linux and macOS
@@ -48,7 +48,7 @@ class TraceWriter:
 
     def write_all(self, events: Sequence[Stamped]) -> None:
         """Append several events of one time, place and compile at once."""
-        records = [record for stamped in events for record in stamped.event.to_records()]
+        records = [record for stamped in events for record in stamped.event.records]
         with self._lock:
             self._write(records, *events[0][1:])
 
@@ -107,7 +107,7 @@ class TraceWriter:
         self._context: tuple[CompileId | None, str] | None = None
         self._second = -1
         self._places: dict[tuple[str, int], str] = {}
-        self._encoder = json.JSONEncoder(default=self._encode, allow_nan=False)
+        self._encoder = json.JSONEncoder(default=self._encode, **STRICT)
 
     def _open(self) -> int:
         os.makedirs(self.directory, exist_ok=True)

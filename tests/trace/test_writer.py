@@ -21,6 +21,7 @@ from wire_format import WireLog, read_wire
 import tc.trace as trace
 from tc.trace import Artifact, CompileId, Counters, Event, FrameStart, Span, StackFrame
 from tc.trace.events import Stamped
+from tc.trace.wire import RawJson
 from tc.trace.writer import TraceWriter
 
 pytestmark = pytest.mark.usefixtures("no_passes")
@@ -56,6 +57,8 @@ def resolved(log: WireLog, metadata: Any) -> Any:
 
 
 def expected(metadata: Any) -> Any:
+    if isinstance(metadata, RawJson):
+        return json.loads(metadata)
     if not isinstance(metadata, dict):
         return metadata
     changed = dict(metadata)
