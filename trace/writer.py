@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import string
@@ -16,7 +15,7 @@ from tc.trace.emit import after_fork_in_child
 from tc.trace.events import Artifact, Span, Stamped
 from tc.trace.ids import CompileId, process_rank
 from tc.trace.places import StackFrame
-from tc.trace.wire import STRICT, UTF8, Payload, Record, plain, to_json
+from tc.trace.wire import UTF8, Payload, Record, plain, strict_encoder, to_json
 
 _ALPHABET = string.ascii_lowercase + string.digits + "_"
 _MOST_PARTS = 1024  # of one write: IOV_MAX of Linux and macOS
@@ -107,7 +106,7 @@ class TraceWriter:
         self._context: tuple[CompileId | None, str] | None = None
         self._second = -1
         self._places: dict[tuple[str, int], str] = {}
-        self._encoder = json.JSONEncoder(default=self._encode, **STRICT)
+        self._encoder = strict_encoder(default=self._encode)
 
     def _open(self) -> int:
         os.makedirs(self.directory, exist_ok=True)
