@@ -50,7 +50,7 @@ FROM_TORCH = {
         mse_loss_backward multi_margin_loss nll_loss_forward
         nll_loss2d_forward smooth_l1_loss smooth_l1_loss_backward
         soft_margin_loss soft_margin_loss_backward""",
-    "reductions": """aminmax count_nonzero logsumexp nansum norm std std_mean""",
+    "reductions": """aminmax count_nonzero dist logsumexp nansum norm std std_mean""",
     "shapes": """channel_shuffle diag_embed pixel_shuffle pixel_unshuffle rot90 stack t
         expand_as narrow _reshape_alias squeeze.dim squeeze.default split.Tensor unsafe_split
         unsafe_split_with_sizes unbind block_diag select_backward slice_backward diagonal_backward

@@ -33,6 +33,8 @@ def ordered(group: Group) -> Order:
         return Order(group)
     outer = _sorted(group, group.outer)
     inner = group.inner if _gives_positions(group) else _sorted(group, group.inner)
+    if inner:  # loops that are short alone may make a lane together
+        outer, group = _merged(Group(outer, group.inner, group.members), outer, 0)
     lane = _lane(group, outer, inner)
     if lane is not None:
         outer = (*(v for v in outer if v is not lane), lane)

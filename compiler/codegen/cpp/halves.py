@@ -14,6 +14,7 @@ import torch
 
 from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.positions import always, replaced
+from tc.compiler.codegen.cpp.rests import Run, in_vectors
 from tc.compiler.codegen.cpp.stream import LINE
 from tc.compiler.codegen.cpp.writer import Writer, at_least, atom_of
 from tc.compiler.codegen.printer import c_index
@@ -180,9 +181,7 @@ def in_runs(
     writer.declare("const long long", count, call("tc_min", str(RUN), f"{stop} - {base}"))
     first, most = ix.counter(base), min(RUN, known or RUN)
     statements = widen(writer, found, statements, variable, first, count, most)
-    mark()
-    writer.loop(variable, base, f"{base} + {count}")
-    writer.statements(statements)
-    writer.close()
+    run = Run(count, known if (start, stop) == ("0", str(known)) else None)
+    in_vectors(writer, statements, variable, base, f"{base} + {count}", mark, run=run)
     narrow(writer, found, variable, first, count)
     writer.close()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.halves import halves, narrow, widen
+from tc.compiler.codegen.cpp.rests import VECTOR, Run, in_vectors
 from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
@@ -45,25 +46,39 @@ class LaneWriter(Writer):
             self.declare(c_type(types[name]), name, length=f"[{LANES}]")
         for section in kernel.sections:
             if section.level == "row":
-                self._lane_loop(section.statements)
+                self._lanes(section.statements)
             else:
                 self._lane_pass(section)
         self.close(collapse)
 
-    def _lane_loop(self, body: Sequence[Statement | str], simd: bool = True) -> None:
-        """Print a loop over the lanes, of statements or lines of C."""
+    def _lanes(self, statements: Sequence[Statement], in_order: bool = False) -> None:
+        """Print a loop over the lanes; the last vector of a block that is not whole is masked.
+
+        Args:
+            in_order: whether it is not to be vectorised.
+        """
         lane = self.kernel.lane
-        if simd:
-            self.simd()
-        self.count("j", "0", "lanes")
-        self.declare("const long long", str(lane), f"{lane}_from + j")
-        self.emit(f"(void){lane};")
-        printer = self.printer()
-        for item in body:
-            if isinstance(item, str):
-                self.emit(item)
-            else:
-                self.statement(item, printer)
+        assert lane is not None
+        first = f"{lane}_from"
+        plain = in_order or any(isinstance(s, Running) for s in statements)
+        in_vectors(
+            self,
+            statements,
+            lane,
+            first,
+            f"{first} + lanes",
+            (lambda: None) if in_order else self.simd,
+            plain,
+            Run("lanes", ix.extent(lane).constant),
+            lambda: self.declare("const long long", "j", f"{lane} - {first}"),
+        )
+
+    def _lines(self, lines: Sequence[str]) -> None:
+        """Print a loop over the lanes, and over what fills up their last vector."""
+        self.simd()
+        self.count("j", "0", f"((lanes + {VECTOR - 1}) & -{VECTOR}LL)")
+        for line in lines:
+            self.emit(line)
         self.close()
 
     def _lane_pass(self, section: Section) -> None:
@@ -90,7 +105,7 @@ class LaneWriter(Writer):
             if isinstance(scan, Running):
                 starts += self.total_starts(scan)
         if starts:
-            self._lane_loop(starts)
+            self._lines(starts)
         for variable in self.kernel.inner:
             self.loop(variable)
         assert self.kernel.lane is not None
@@ -98,10 +113,10 @@ class LaneWriter(Writer):
         runs = halves(section.statements, self.kernel.lane)
         first = ix.counter(f"{self.kernel.lane}_from")
         statements = widen(self, runs, section.statements, self.kernel.lane, first, "lanes", LANES)
-        self._lane_loop(statements, all(a.kind in OMP for a in sums))
+        self._lanes(statements, any(a.kind not in OMP for a in sums))
         narrow(self, runs, self.kernel.lane, first, "lanes")
         self.hoisted = {}
         self.close(len(self.kernel.inner))
         if sums:
-            self._lane_loop([f"{a.name}[j] = {a.result('[j]')};" for a in sums])
+            self._lines([f"{a.name}[j] = {a.result('[j]')};" for a in sums])
         self.close()

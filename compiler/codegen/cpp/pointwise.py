@@ -29,8 +29,7 @@ STRIP = 256
 # cache holds are 1.05 to 1.2 times as fast.
 LEAST_FETCHED = 8
 # Elements of a block of short rows, and operations for each operand from which on copying pays.
-FLAT, FLAT_COST = 512, 10
-FEWEST = 4
+FLAT, FLAT_COST = 512, 7
 # What depends on positions in another way than by plain loads.
 UNFLAT = frozenset(("at", "into", "index", "select"))
 # Leaves of the conditions of loads under which a tile may be read.
@@ -102,13 +101,10 @@ class PointwiseWriter(Writer):
             self._streaming_nest(statements, streams, bounds)
             return
         if len(outer) > 1 and over is None:
-            length = ix.extent(outer[-1]).constant
-            unrolls = self.unrolls(outer[-2], outer[-1:], statements)
-            # Shuffles of 2 or 3 vectors do not pay for what is expensive.
-            if not (unrolls and (length or 0) >= FEWEST) and self._flattens(statements):
+            if self._flattens(statements):
                 self._flat_nest(statements)
                 return
-            if unrolls:
+            if self.unrolls(outer[-2], outer[-1:], statements):
                 self._short_nest(statements)
                 return
         self._long_nest(statements, bounds)

@@ -8,15 +8,17 @@ of an exponential takes longer than for the 240 before them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
 from tc.compiler.codegen.cpp.positions import replaced
-from tc.compiler.codegen.cpp.writer import WIDE_COST, Writer
+from tc.compiler.codegen.cpp.writer import WIDE_COST, Writer, at_least
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, can_fail, walk
 from tc.compiler.loops.index import Index
+from tc.compiler.loops.ops import LOW_PRECISION
 from tc.compiler.schedule.plan import Accumulate, Statement, Store
 
 #: bytes of the longest vectors
@@ -28,6 +30,19 @@ ONES = {torch.bfloat16: "0x3f80", torch.float16: "0x3c00"}
 CHOOSING = frozenset(("at", "into", "select", "scalar"))
 
 
+@dataclass(frozen=True)
+class Run:
+    """A part of a loop.
+
+    Attributes:
+        count: C of how many iterations it has, in all parts but the last a multiple of `VECTOR`.
+        of: how many all parts have together, if that is known.
+    """
+
+    count: str
+    of: int | None
+
+
 def in_vectors(
     writer: Writer,
     statements: Sequence[Statement],
@@ -36,6 +51,8 @@ def in_vectors(
     stop: str,
     mark: Callable[[], None],
     in_order: bool = False,
+    run: Run | None = None,
+    inside: Callable[[], None] = lambda: None,
 ) -> None:
     """Print a vectorised loop from ``start`` to before ``stop``.
 
@@ -47,27 +64,43 @@ def in_vectors(
         stop: C of the value after its last one.
         mark: prints what stands before a loop that is to be vectorised.
         in_order: whether that is none, so that nothing is split.
+        run: how many iterations there are, where they are a part of all.
+        inside: prints what stands first in a loop.
     """
-    whole = stop if in_order else _end_of_vectors(statements, variable, start, stop)
+    count = lanes(statements)
+    if run is not None and run.of is not None:
+        count = min(count, 1 << (run.of - 1).bit_length())
+    whole = stop if in_order else _end_of_vectors(statements, variable, start, stop, count, run)
     if whole != start:
         mark()
         writer.loop(variable, start, whole)
+        inside()
         writer.statements(statements)
         writer.close()
     if whole == stop:
         return
-    known, count = whole.isdecimal(), str(lanes(statements))
-    if not known:
+    known = whole.isdecimal() and stop.isdecimal()
+    if known:
+        rest = int(stop) - int(whole)
+        count = min(count, 1 << (rest - 1).bit_length())
+    elif whole != start:
         writer.open(f"if ({whole} < {stop})")
     statements = _steady_first(writer, statements, variable)
     mark()
-    writer.count(f"d_{variable}", "0", count, kind="int")
+    if known and count == rest:
+        writer.loop(variable, whole, stop)
+        inside()
+        writer.statements(statements)
+        writer.close()
+        return
+    writer.count(f"d_{variable}", "0", str(count), kind="int")
     writer.declare("const long long", str(variable), f"{whole} + d_{variable}")
+    inside()
     writer.mask = f"in_{variable}"
     writer.declare("const int", writer.mask, f"{variable} < {stop}")
     writer.statements(_read(writer, statements, f"{writer.mask} ? {{}} : {{}}"))
     writer.mask = ""
-    writer.close(1 if known else 2)
+    writer.close(1 if known or whole == start else 2)
 
 
 def _steady_first(
@@ -108,20 +141,40 @@ def _read(
 
 
 def lanes(statements: Sequence[Statement]) -> int:
-    """Return how many elements a vector of the smallest type in a loop has."""
+    """Return how many elements a vector of the smallest type in a loop has.
+
+    Between memory and memory, floats of low precision are float32, rounded.
+    """
     sizes = [
         node.dtype.itemsize
         for s in statements
         for node in walk(s.value)
-        if node.op == "load" or node.dtype is not torch.bool
+        if node.op == "load" or node.dtype not in (torch.bool, *LOW_PRECISION)
     ]
     sizes += [s.value.dtype.itemsize for s in statements if isinstance(s, Store)]
     return VECTOR // min(sizes, default=VECTOR)
 
 
-def _end_of_vectors(statements: Sequence[Statement], variable: Index, start: str, stop: str) -> str:
+def _end_of_vectors(
+    statements: Sequence[Statement],
+    variable: Index,
+    start: str,
+    stop: str,
+    count: int,
+    run: Run | None,
+) -> str:
     """Return C of where the last whole vector ends; ``stop`` if the rest is left to gcc."""
-    count, length = lanes(statements), ix.extent(variable).constant
+    length = ix.extent(variable).constant
+    if run is not None:
+        whole = run.of is not None and not run.of % count
+        pays = _maskable(statements, variable) and _pays(statements, at_least(variable, count))
+        if whole or not pays:
+            return stop
+        return (
+            start
+            if run.of is not None and run.of < count
+            else f"({start} + ({run.count} & -{count}LL))"
+        )
     if start.isdecimal() and stop.isdecimal():
         length = int(stop) - int(start)
     elif start != "0" or stop != c_index(ix.extent(variable)):

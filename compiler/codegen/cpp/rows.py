@@ -14,7 +14,7 @@ from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.halves import halves, in_runs, narrow, widen
 from tc.compiler.codegen.cpp.positions import LONGEST as LONGEST_OFFSETS
 from tc.compiler.codegen.cpp.positions import offsets
-from tc.compiler.codegen.cpp.rests import in_vectors
+from tc.compiler.codegen.cpp.rests import in_vectors, lanes
 from tc.compiler.codegen.cpp.stream import beyond_caches
 from tc.compiler.codegen.cpp.writer import (
     OMP,
@@ -59,11 +59,11 @@ class RowWriter(Writer):
     def body(self) -> None:
         """Print the loops over all rows."""
         kernel = self.kernel
-        if self._are_short():
-            self._short_rows()
-            return
         if self._transposes():
             self._transposed_rows()
+            return
+        if self._are_short():
+            self._short_rows()
             return
         if kernel.outer:
             self.parallel(collapse=len(kernel.outer))
@@ -107,7 +107,8 @@ class RowWriter(Writer):
         plain = all(a.kind in OMP for a in self.accumulators.values())
         scans = any(isinstance(s, Running) for s in kernel.statements())
         cost = sum(s.value.cost() for s in kernel.statements()) + self.conversions()
-        least = WIDE_COST if length <= SHORT else DEAR
+        whole = length > SHORT and length % lanes(kernel.statements()) == 0
+        least = DEAR if whole else WIDE_COST
         pays = least < cost <= UNROLLED // length and at_least(kernel.outer[-1], LANES)
         return (
             plain and self.apart() and pays and not scans and not kinds & {"at", "into", "select"}

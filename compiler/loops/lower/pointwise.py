@@ -339,6 +339,12 @@ _POWERS: dict[float, Body] = {
 }
 
 
+def power(x: Expr, exponent: float) -> Expr:
+    """Return a value raised to a number."""
+    body = _POWERS.get(exponent)
+    return apply("pow", x, like(exponent, x)) if body is None else body(x)
+
+
 @lowering("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def _where(b: Builder, call: Call) -> Tensor:
     sizes, dtype = call.sizes, call.dtype

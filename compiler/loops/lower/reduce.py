@@ -24,11 +24,13 @@ from tc.compiler.loops.lower.builder import (
     scalar_value,
     supported,
 )
-from tc.compiler.loops.lower.pointwise import apply
+from tc.compiler.loops.lower.pointwise import apply, choose, compare, like, power
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
-from tc.compiler.loops.ops import compute_dtype
+from tc.compiler.loops.ops import CHEAP, compute_dtype
 
 Sizes = tuple[Index, ...]
+#: elements of a vector of float32
+SHORT = 16
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,29 @@ def reduced(
     supported(source.dtype)
     if body is None:
         body = converted(b.element(source, loop_vars(over.source)), compute_dtype(dtype))
+    outer = outer_dims(b, over)
+    if outer is not None:
+        steps, b.strides = b.strides, None
+        parts = reduced(b, kind, source, outer, compute_dtype(dtype), body)
+        b.strides = steps
+        return reduced(b, kind, parts, Axes(outer.sizes, over.dims, over.keep), dtype)
     return b.reduce(kind, dtype, over.kept(), over.reduced(), body, over.sizes)
+
+
+def outer_dims(b: Builder, over: Axes) -> Axes | None:
+    """Return the outer dimensions of a reduction whose inner ones are shorter than a vector.
+
+    To reduce these first makes vectors of what is between and within them.
+    """
+    kept = [d for d, size in enumerate(over.source) if d not in over.dims and size is not ix.ONE]
+    last = max(kept, default=0)
+    outer = frozenset(d for d in over.dims if d < last)
+    inner = ix.product([over.source[d] for d in over.dims if d > last]).constant
+    turns = ix.product([over.source[d] for d in outer]).constant
+    short = inner is not None and 1 < inner < SHORT
+    if not outer or not short or (turns or SHORT) < SHORT or b.device.type != "cpu":
+        return None
+    return Axes(over.source, outer, True)
 
 
 def spread(b: Builder, value: Tensor, over: Axes) -> Expr:
@@ -129,6 +153,7 @@ def _extreme_dim(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     over = axes(source, call["dim"], call["keepdim"])
     if source.dtype is torch.bool:
         raise NotLowered("max of bools")
+    source = shared(b, source)
     values = reduced(b, kind, source, over, source.dtype)
     b.strides = b.reader.strides(call.fake[1])
     return values, _arg(b, f"arg{kind}", source, over)
@@ -162,18 +187,22 @@ def _any(b: Builder, call: Call) -> Tensor:
 def _norm(b: Builder, call: Call) -> Tensor:
     source, order, wide = tensor(call["self"]), call["ord"], compute_dtype(call.dtype)
     over = axes(source, call.get("dim"), call.get("keepdim"))
-    if order not in (1, 2, math.inf) or over.count is ix.ZERO:
+    if not isinstance(order, int | float) or over.count is ix.ZERO:
         raise NotLowered(f"norm of order {order}, or of nothing")
     x = converted(b.element(source, loop_vars(over.source)), wide)
-    if over.count is ix.ONE:  # eager computes no square, which may be infinite
-        return reduced(b, "max", source, over, call.dtype, apply("abs", x))
-    if order == 2:
-        steps, b.strides = b.strides, None
-        squares = reduced(b, "sum", source, over, wide, apply("mul", x, x))
-        b.strides = steps
-        return b.value(call.sizes, call.dtype, apply("sqrt", b.element(squares)))
-    kind = "sum" if order == 1 else "max"
-    return reduced(b, kind, source, over, call.dtype, apply("abs", x))
+    size = apply("abs", x)
+    if over.count is ix.ONE and order != 0:  # eager computes no power, which may be infinite
+        return reduced(b, "max", source, over, call.dtype, size)
+    if abs(order) == math.inf or order == 1:
+        kind = "sum" if order == 1 else "max" if order > 0 else "min"
+        return reduced(b, kind, source, over, call.dtype, size)
+    if order == 0:
+        body = choose(compare("ne", x, like(0, x)), like(1, x), like(0, x))
+        return reduced(b, "sum", source, over, call.dtype, body)
+    steps, b.strides = b.strides, None
+    powers = reduced(b, "sum", source, over, wide, power(x if order == 2 else size, order))
+    b.strides = steps
+    return b.value(call.sizes, call.dtype, power(b.element(powers), 1 / order))
 
 
 # ---------------------------------------------------------------- made of sums
@@ -206,20 +235,50 @@ def variance(
     """
     if not source.dtype.is_floating_point:
         raise NotLowered(f"the variance of {source.dtype}")
-    kept = Axes(over.source, over.dims, True)
-    wide = compute_dtype(dtype)
     b.strides = None
-    total = reduced(b, "sum", source, kept, wide)
-    count = scalar_value(over.count, wide)
-    mean = b.value(kept.sizes, wide, apply("div", b.element(total), count))
-    x = converted(b.element(source, loop_vars(over.source)), wide)
-    gap = apply("sub", x, spread(b, mean, kept))
-    squares = reduced(b, "sum", source, kept, wide, apply("mul", gap, gap))
+    count = scalar_value(over.count, compute_dtype(dtype))
+    squares, mean, kept = _squares(b, shared(b, source), over, compute_dtype(dtype))
     divisor = count
     if correction:
-        less = apply("sub", count, constant(correction, wide))
-        divisor = apply("maximum", less, constant(0, wide))
+        less = apply("sub", count, like(correction, count))
+        divisor = apply("maximum", less, like(0, count))
     return apply("div", b.element(squares), divisor), mean, kept
+
+
+def _squares(
+    b: Builder, source: Tensor, over: Axes, wide: torch.dtype
+) -> tuple[Tensor, Tensor, Axes]:
+    """Return the sum of squared distances from the mean, the mean, and the axes, kept.
+
+    Where outer dimensions are reduced first, each of their sums has a mean of its own, and what
+    rounding left between it and the exact one is summed, too; then they are joined (Chan, Golub and
+    LeVeque, "Algorithms for computing the sample variance: analysis and recommendations", 1983).
+    """
+    kept, outer = Axes(over.source, over.dims, True), outer_dims(b, over)
+    first = kept if outer is None else outer
+    mean = _kept_mean(b, source, first, wide)
+    x = converted(b.element(source, loop_vars(over.source)), wide)
+    gap = apply("sub", x, spread(b, mean, first))
+    squares = reduced(b, "sum", source, first, wide, apply("mul", gap, gap))
+    if outer is None:
+        return squares, mean, kept
+    count, rest = scalar_value(outer.count, wide), Axes(outer.sizes, over.dims, True)
+    gaps = reduced(b, "sum", source, first, wide, gap)
+    left = apply("div", b.element(gaps), count)
+    near = _kept_mean(b, mean, rest, wide)
+    far = apply("add", apply("sub", b.element(mean), spread(b, near, rest)), left)
+    more = _kept_mean(b, b.value(outer.sizes, wide, far), rest, wide)
+    apart = apply("sub", far, spread(b, more, rest))
+    between = apply("sub", apply("mul", apart, apart), apply("mul", left, left))
+    joined = apply("add", b.element(squares), apply("mul", between, count))
+    exact = b.value(rest.sizes, wide, apply("add", b.element(near), b.element(more)))
+    return reduced(b, "sum", mean, rest, wide, joined), exact, kept
+
+
+def _kept_mean(b: Builder, source: Tensor, over: Axes, wide: torch.dtype) -> Tensor:
+    total = reduced(b, "sum", source, over, wide)
+    value = apply("div", b.element(total), scalar_value(over.count, wide))
+    return b.value(over.sizes, wide, value)
 
 
 def _correction(call: Call) -> float:
@@ -309,7 +368,7 @@ def _softmax(b: Builder, call: Call) -> Tensor:
 
 def shared(b: Builder, source: Tensor) -> Tensor:
     """Realize an expensive value that is read more than once."""
-    if source.cell.body.cost() > 4:
+    if source.cell.body.exceeds(CHEAP):
         b.realize(source.cell)
     return source
 
@@ -322,7 +381,6 @@ def _layer_norm(b: Builder, call: Call) -> tuple[Tensor, Tensor, Tensor]:
     over = Axes(source.sizes, frozenset(range(rank - width, rank)), True)
     wide = compute_dtype(source.dtype)
     steps = b.strides
-    source = shared(b, source)
     value, mean, kept = variance(b, source, over, wide, 0)
     shifted = apply("add", value, scalar_value(call["eps"], wide))
     uses, b.uses = b.uses, 3

@@ -80,10 +80,17 @@ def test_nothing_beyond_a_rest_is_read_or_written() -> None:
 
 @pytest.mark.parametrize(("dtype", "whole"), [(torch.float32, 240), (torch.float64, 248)])
 def test_the_rest_of_a_row_is_one_vector(dtype: torch.dtype, whole: int) -> None:
-    x, y = torch.randn(30, 250, dtype=dtype), torch.randn(250, dtype=dtype)
+    x, y = torch.randn(30, 253, dtype=dtype), torch.randn(253, dtype=dtype)
     code = printed(ROWS["softmax"], x, y)
     assert f"{whole} + d_r0" in code
     assert f"r0 < {whole}; r0++" in code
+
+
+def test_a_vector_is_as_short_as_the_rest() -> None:
+    code = printed(ROWS["softmax"], torch.randn(30, 243), torch.randn(243))
+    assert "d_r0 < 4" in code
+    code = printed(ROWS["softmax"], torch.randn(30, 244), torch.randn(244))
+    assert "d_r0" not in code and "r0 = 240; r0 < 244" in code
 
 
 def test_a_cheap_sum_and_whole_vectors_are_left_to_gcc() -> None:
