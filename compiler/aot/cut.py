@@ -48,7 +48,14 @@ LIGHT = frozenset((
     "ne", "neg", "reciprocal", "relu", "remainder", "round", "sign", "sub", "trunc", "where",
     "square",
 ))  # fmt: skip
-HEAVY = 8  # the cost of any other pointwise op (an exponential, a power)
+# Pointwise ops whose result a CPU reads in a fraction of the time that computing it takes, by name.
+DEAR = frozenset((
+    "atan2", "cosh", "digamma", "erfinv", "hypot", "igamma", "igammac", "lgamma", "mvlgamma",
+    "nextafter", "polygamma", "sinh", "special_entr", "special_erfcx", "special_i0e", "special_i1",
+    "special_i1e", "special_log_ndtr", "special_ndtri", "special_xlog1py", "special_zeta", "tan",
+))  # fmt: skip
+HEAVY = 8  # the cost of any other pointwise op (an exponential)
+SMALL_POWERS = (-2, -1, -0.5, 0, 0.5, 1, 2, 3)  # exponents that take products and a root
 LIMIT = 128  # limit of work for each element on the chain from a saved value to a recomputed one
 REGION_PENALTY = (
     1 << 12
@@ -180,6 +187,8 @@ class MinCutPartition:
         cheap = target in CHEAP or is_pointwise(target)
         if not cheap or CALLED in node.meta:
             return f"{target} must not be recomputed"
+        if is_dear(node):
+            return "computing it takes longer than reading it"
         allowed = self.gate.allow(f"aot.recompute.{target}", node.name)
         return None if allowed else "backward uses it"
 
@@ -225,6 +234,19 @@ def is_pointwise(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
 
 
+def is_dear(node: fx.Node) -> bool:
+    """Return whether a pointwise op takes a CPU longer than to read its result."""
+    if node.meta["val"].device.type != "cpu" or node.target in CHEAP:
+        return False
+    name = _name(node.target)
+    return name in DEAR or (name == "pow" and node.args[1] not in SMALL_POWERS)
+
+
+def _name(target: Any) -> str:
+    found: str = target._schema.name
+    return found.rpartition("::")[2]
+
+
 def work_of(node: fx.Node) -> int:
     """Return the cost of computing an element of a node's value, in reads from memory."""
     if node.op != "call_function" or is_view(node) or node.target is operator.getitem:
@@ -233,7 +255,7 @@ def work_of(node: fx.Node) -> int:
         return 0
     if not is_pointwise(node.target):
         return 1
-    return 1 if node.target._schema.name.rpartition("::")[2] in LIGHT else HEAVY  # type: ignore[union-attr]
+    return 1 if _name(node.target) in LIGHT else HEAVY
 
 
 def size_in_bytes(value: torch.Tensor) -> int:

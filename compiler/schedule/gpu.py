@@ -73,7 +73,7 @@ def plan(graph: LoopGraph, gate: Gate, choose: Choose | None = None) -> Plan:
         if isinstance(slot, Group):
             needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
             name = f"k{sum(isinstance(w, Kernel) for w in work)}_{kernel_title(slot)}"
-            work.append(build(ordered(slot), needed, name))
+            work.append(build(ordered(slot, needed), needed, name))
         else:
             work.append(slot)  # type: ignore[arg-type]
     buffers = {buffer.name: buffer for node in graph.nodes for buffer in writes(node)}

@@ -6,6 +6,7 @@ that are symbolic count as `HINT` when strides are compared.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from tc.compiler.loops import index as ix
@@ -16,6 +17,8 @@ from tc.compiler.schedule.fuse import Group, Member, Variables
 
 HINT = 512
 TILE = 16
+#: elements of the longest rows that are copied so that rows are side by side, where that pays
+LONGEST_COPIED = 32
 
 
 @dataclass(frozen=True)
@@ -27,12 +30,17 @@ class Order:
     tile: tuple[Index, Index] | None = None
 
 
-def ordered(group: Group) -> Order:
-    """Order the loops by stride, choose a lane or a tile, and merge loops."""
+def ordered(group: Group, needed: Container[str] | None = None) -> Order:
+    """Order the loops by stride, choose a lane or a tile, and merge loops.
+
+    Args:
+        needed: the buffers that are read outside of the group; None: all are. Others mostly stay in
+            registers, whatever their layout.
+    """
     if any(isinstance(m.node, Reduction) and m.node.kind == "dot" for m in group.members):
         return Order(group)
-    outer = _sorted(group, group.outer)
-    inner = group.inner if _gives_positions(group) else _sorted(group, group.inner)
+    outer = _sorted(group, group.outer, needed)
+    inner = group.inner if _gives_positions(group) else _sorted(group, group.inner, needed)
     if inner:  # loops that are short alone may make a lane together
         outer, group = _merged(Group(outer, group.inner, group.members), outer, 0)
     lane = _lane(group, outer, inner)
@@ -101,9 +109,11 @@ def stride(index: Index, variable: Index) -> int:
     return abs(int(ix.evaluate(step, names)))
 
 
-def _sorted(group: Group, variables: Variables) -> Variables:
-    """Largest strides outermost; stores count before loads."""
-    indices = accesses(group)
+def _sorted(group: Group, variables: Variables, needed: Container[str] | None) -> Variables:
+    """Largest strides outermost; stores count before loads, and what may never be stored last."""
+    own = [member.index for member in group.members]
+    stored = [m.index for m in group.members if needed is None or m.name in needed]
+    indices = sorted(accesses(group), key=lambda index: index in own and index not in stored)
 
     def key(variable: Index) -> tuple[int, ...]:
         steps = [stride(index, variable) for index in indices]
@@ -127,13 +137,17 @@ def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
     if score[best] == 0 or not (small is None or small >= 8):
         return None
     if score[best] == along:  # as in a product of row-major matrices
+        length = ix.product([ix.extent(v) for v in inner]).constant
+        if length is not None and length <= LONGEST_COPIED:
+            return None
         return best if _apart(read, best) < _apart(read, last) else None
     return best if score[best] > along else None
 
 
-def _apart(read: list[Expr], variable: Index) -> int:
-    """Return the number of loads whose elements are not adjacent along a loop."""
-    return sum(_step(use, variable) > 1 for use in read)
+def _apart(read: list[Expr], variable: Index) -> tuple[int, int]:
+    """Return how many loads have elements that are not adjacent along a loop, and how far apart."""
+    steps = [step for use in read if (step := _step(use, variable)) > 1]
+    return len(steps), sum(steps)
 
 
 def _step(use: Expr, variable: Index) -> int:

@@ -35,7 +35,7 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
             needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
             name = f"k{kernels}_{kernel_title(slot)}"
             kernels += 1
-            work.append(split(build(ordered(slot), needed, name)))
+            work.append(split(build(ordered(slot, needed), needed, name)))
         else:
             assert not isinstance(slot, Reduction)
             work.append(slot)  # type: ignore[arg-type]

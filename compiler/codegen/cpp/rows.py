@@ -33,6 +33,7 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ops import compute_dtype
+from tc.compiler.schedule.order import LONGEST_COPIED
 from tc.compiler.schedule.plan import Accumulate, Let, Running, Section, Statement, Store
 
 BLOCK = 4096
@@ -45,8 +46,6 @@ AHEAD = 512
 FEW = 2
 # Rows of a block that is transposed.
 LANES = 64
-# The longest rows that are transposed.
-LONGEST = 32
 # Operations of a row longer than `SHORT` from which on copying it pays.
 DEAR = 16
 # Reductions to a position -> the reductions to the value there.
@@ -101,7 +100,7 @@ class RowWriter(Writer):
         """Return whether rows are short, and so much is computed that copying them first pays."""
         kernel = self.kernel
         length = ix.product([ix.extent(v) for v in kernel.inner]).constant
-        if not kernel.outer or not length or length > LONGEST or self.checked:
+        if not kernel.outer or not length or length > LONGEST_COPIED or self.checked:
             return False
         kinds = {n.op for s in kernel.statements() for n in walk(s.value)}
         plain = all(a.kind in OMP for a in self.accumulators.values())
@@ -212,7 +211,7 @@ class RowWriter(Writer):
             sums = [self.accumulators[name] for name in names]
             self._declare(sums)
             for variable in self.kernel.inner:
-                self.pragma(f"GCC unroll {LONGEST}")
+                self.pragma(f"GCC unroll {LONGEST_COPIED}")
                 self.loop(variable)
             self.statements(statements)
             self.close(len(self.kernel.inner))
