@@ -38,6 +38,7 @@ from tc.compiler.capture.values.sets import SetValue, set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import SubclassValue
 from tc.compiler.capture.values.tensor import NodeValue, TensorValue, decided
+from tc.compiler.capture.values.texts import TextValue, joined, percent
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, PythonInterface
@@ -97,6 +98,8 @@ class Operators:
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
         left, right = decided(self.t, left), decided(self.t, right)
+        if (text := self._text_binary(name, left, right)) is not None:
+            return text
         if isinstance(left, ListObjectValue) or isinstance(right, ListObjectValue):
             plain = items_for(name, left), items_for(name, right)
             if not any(isinstance(side, ListObjectValue) for side in plain):
@@ -130,7 +133,7 @@ class Operators:
         merged = merges and isinstance(left, DictValue)
         if merged or isinstance(left, SetValue):
             return self._container_operator(name, left, right)
-        formats = name == "mod" and isinstance(left, ConstValue) and type(left.obj) in (str, bytes)
+        formats = name == "mod" and isinstance(left, ConstValue) and type(left.obj) is bytes
         if formats and isinstance(right, SequenceValue):
             return self.python.folded(operator.mod, left.obj, self.python.concrete(right))
         if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
@@ -145,6 +148,19 @@ class Operators:
             return ConstValue(self.python.identical(left, right) == (name == "eq"))
         a, b = self._operand(left, name), self._operand(right, name)
         return self.python.folded(getattr(operator, name), a, b)
+
+    def _text_binary(self, name: str, left: Value, right: Value) -> Value | None:
+        """Fill in fields, and put symbolic texts together; None for all other operators."""
+        plain = name.removeprefix("i")
+        if plain not in ("add", "mod") or not isinstance(left, ConstValue):
+            return None
+        if left.python_type() is not str:
+            return None
+        if plain == "mod":
+            return percent(self.t, left.obj, right)
+        symbolic = isinstance(left, TextValue) or isinstance(right, TextValue)
+        texts = symbolic and right.python_type() is str
+        return joined(self.t, [left, right]) if texts else None
 
     def divmod(self, left: Value, right: Value) -> Value:
         """Apply ``divmod``; objects have a method of its own for it."""

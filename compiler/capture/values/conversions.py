@@ -15,6 +15,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.capture.values.texts import written
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -78,6 +79,21 @@ def _text(function: Callable[[Any], str]) -> Handler:
 
 for _converter in (str, repr, ascii):
     BUILTINS.add(id(_converter), _text(_converter))
+
+
+def _digits(function: Callable[[Any], str]) -> Handler:
+    def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if isinstance(args[0], SymValue):
+            return written(t, function, args[0])
+        if args[0].own_special("__index__") is not None:
+            return t.python.folded(function, t.python.concrete(t.python.index(args[0])))
+        return t.python.folded(function, t.python.concrete(args[0]))
+
+    return convert
+
+
+for _writer in (bin, hex, oct):
+    BUILTINS.add(id(_writer), _digits(_writer))
 
 
 @builtin(math.prod)
