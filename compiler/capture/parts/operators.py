@@ -30,14 +30,14 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue, items_for
-from tc.compiler.capture.values.lookup import MISSING, full_name, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, full_name, python_method, type_lookup
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
 from tc.compiler.capture.values.sets import SetValue, set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import SubclassValue
-from tc.compiler.capture.values.tensor import NodeValue, TensorValue, decided
+from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, decided
 from tc.compiler.capture.values.texts import TextValue, joined, percent
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ class Operators:
         if isinstance(value, ArrayValue):
             return value.method(self.t, f"__{name}__", [], {})
         if isinstance(value, ObjectValue):
+            if value.dunder(self.t, f"__{name}__") is None:
+                self._raise_as_python(name, value)
             return value.method(self.t, f"__{name}__", [], {})
         return self.python.folded(function, self.python.concrete(value))
 
@@ -117,6 +119,8 @@ class Operators:
             method = f"__{name.rstrip('_')}__"
             return left.method(self.t, method, [right], {})
         if isinstance(left, NodeValue) or isinstance(right, NodeValue):
+            if name not in ("eq", "ne"):
+                self._raise_as_python(name, left, right)
             return self._node_binary(name, left, right)
         found = self._equal_of_kinds(name, left, right) if name in ("eq", "ne") else None
         if found is not None:
@@ -146,8 +150,20 @@ class Operators:
             self._refuse_own_comparison(left, right, name)
             self._refuse_own_comparison(right, left, name)
             return ConstValue(self.python.identical(left, right) == (name == "eq"))
+        self._raise_as_python(name, left, right)
         a, b = self._operand(left, name), self._operand(right, name)
         return self.python.folded(getattr(operator, name), a, b)
+
+    def _raise_as_python(self, name: str, *operands: Value) -> None:
+        """Raise Python's error where no class of the operands knows an operator.
+
+        Methods that the program defines have been asked, and have returned NotImplemented.
+        """
+        if not any(isinstance(value, ObjectValue) for value in operands):
+            return
+        samples = [_sample(value, name) for value in operands]
+        if MISSING not in samples:
+            self.python.fold(vars(operator)[name], *samples)
 
     def _text_binary(self, name: str, left: Value, right: Value) -> Value | None:
         """Fill in fields, and put symbolic texts together; None for all other operators."""
@@ -418,6 +434,28 @@ def _compared(left: Value, right: Value) -> tuple[Value, Value]:
         return TupleValue(list(left.parts)), TupleValue(list(right.parts))
     one = left.mapping if isinstance(left, MappingProxyValue) else left
     return one, right.mapping if isinstance(right, MappingProxyValue) else right
+
+
+def _sample(value: Value, name: str) -> Any:
+    """Return an object for which an operator is defined as little as for a value.
+
+    MISSING if C code of its class may define it.
+    """
+    if isinstance(value, SymValue):
+        return value.python_type()(1)
+    if isinstance(value, ConstValue):
+        return value.obj if value.is_literal() else MISSING
+    kind = value.python_type()
+    if kind in (list, tuple, dict, set):
+        return kind()
+    plain = name.rstrip("_")
+    if not isinstance(value, ObjectValue) or type_lookup(kind, "__index__") is not MISSING:
+        return MISSING  # or what C code takes for a number
+    for base in (plain, plain.removeprefix("i")):
+        for method in (f"__{base}__", f"__r{base}__"):
+            if not only_objects(value, method) and python_method(kind, method) is None:
+                return MISSING
+    return type(kind.__name__, (), {})()
 
 
 def only_objects(owner: Value, method: str) -> bool:

@@ -56,7 +56,7 @@ BOUND = (types.BuiltinMethodType, types.MethodType, types.MethodWrapperType)
 def is_constant_object(obj: Any) -> bool:
     """Return whether `ConstValue` can represent an object."""
     kind = type(obj)
-    if kind in BY_EQUALITY or kind in BY_IDENTITY or isinstance(obj, enum.Enum):
+    if kind in BY_EQUALITY or kind in BY_IDENTITY or issubclass(kind, enum.Enum):
         return True
     return kind is frozenset and all(is_constant_object(item) for item in obj)
 
