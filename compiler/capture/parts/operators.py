@@ -52,6 +52,8 @@ OWNERS = (ObjectValue, TupleValue, SubclassValue)
 HAVE_METHODS = (*OWNERS, ConstValue, ClassValue)
 #: classes that operators of sets take
 SETS = (set, frozenset, collections.abc.Set)
+#: names of the operator ``~``, which symbols follow as ``-n - 1``
+INVERT = ("inv", "invert")
 #: in-place operator -> the plain one, which immutable left operands fall back to
 IN_PLACE = {
     f"i{name.rstrip('_')}": name
@@ -87,6 +89,8 @@ class Operators:
         own = value.own_special(f"__{name}__")
         if own is not None:
             return self.t.inline_object(own, [value])
+        if isinstance(value, SymValue) and value.python_type() is int and name in INVERT:
+            return self.binary("sub", self.unary("neg", value), ConstValue(1))
         if isinstance(value, NodeValue):
             return self.t.output.call_torch(function, [value], {})
         if isinstance(value, ArrayValue):
