@@ -163,7 +163,7 @@ class Value:
 
     def del_item(self, t: Interpreter, key: Value) -> None:
         """Do ``del self[key]``."""
-        refusal = "'{}' object doesn't support item deletion"
+        refusal = "'{}' object does not support item deletion"
         self.special(t, "__delitem__", [key], refusal)
 
     def truth(self, t: Interpreter) -> bool:

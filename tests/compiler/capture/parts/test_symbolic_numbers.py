@@ -178,7 +178,7 @@ KEEP_SYMBOLS = [
     "~n + (~n).__abs__()",
     "[hasattr(n, 'anything'), hasattr(h, 'numerator'), getattr(n, 'other', 3), getattr(n, 'real')]",
     "[n.__class__, type(h), isinstance(n, int), n.__str__(), n.__repr__(), h.__repr__()]",
-    "torch.sym_float(n) + torch.sym_sqrt(n) + torch.sym_int(h) + torch.sym_max(n, 2)",
+    "[torch.sym_float(n), torch.sym_sqrt(n), torch.sym_int(h), torch.sym_max(n, 2)]",
     "[int.__add__(n, 2), int.__neg__(n), int.conjugate(n), int.real.__get__(n)]",
     "list(map(int.__neg__, x.shape))",
 ]
