@@ -99,6 +99,12 @@ class TextValue(ConstValue):
     def own_special(self, name: str) -> None:
         return None
 
+    def truth(self, t: Interpreter) -> bool:
+        for piece in self.pieces:
+            if isinstance(piece, str) and piece:  # it is not empty, whatever the numbers are
+                return True
+        return super().truth(t)
+
     def children(self, t: Interpreter) -> list[Value]:
         numbers: list[Value] = []
         if not self.undecided:
