@@ -52,6 +52,8 @@ OWNERS = (ObjectValue, TupleValue, SubclassValue)
 HAVE_METHODS = (*OWNERS, ConstValue, ClassValue)
 #: classes that operators of sets take
 SETS = (set, frozenset, collections.abc.Set)
+#: types of numbers, which know all operators of numbers
+NUMBERS = (bool, int, float, complex)
 #: names of the operator ``~``, which symbols follow as ``-n - 1``
 INVERT = ("inv", "invert")
 #: in-place operator -> the plain one, which immutable left operands fall back to
@@ -163,8 +165,10 @@ class Operators:
 
         Methods that the program defines have been asked, and have returned NotImplemented.
         """
-        if not any(isinstance(value, ObjectValue) for value in operands):
-            return
+        if all(isinstance(value, ConstValue) for value in operands):
+            return  # Python is asked with the constants
+        if all(isinstance(value, SymValue) or value.python_type() in NUMBERS for value in operands):
+            return  # what numbers refuse depends on the numbers
         samples = [_sample(value, name) for value in operands]
         if MISSING not in samples:
             self.python.fold(vars(operator)[name], *samples)

@@ -142,6 +142,27 @@ def test_what_no_class_knows_raises_as_in_python(part):
         assert tc.compile(f, backend="eager", dynamic=True)(x)[1] == f(x)[1], text
 
 
+@pytest.mark.parametrize("other", ["None", "'a'", "[1]", "(1,)", "{}", "{1}", "b'a'"])
+@pytest.mark.parametrize("sign", ["+", "-", "<", ">=", "//", "**", "|", "<<"])
+def test_what_a_size_is_refused_for_does_not_decide_it(sign, other):
+    space = {}
+    exec(
+        "def f(x):\n"
+        "    try:\n"
+        f"        return x.shape[0] {sign} {other}\n"
+        "    except TypeError as error:\n"
+        "        return x + 1, str(error)\n",
+        space,
+    )
+    f = space["f"]
+    tc.reset()
+    compiled = tc.compile(f, fullgraph=True, backend="eager")
+    for n in (4, 5, 6, 7):
+        x = torch.ones(n)
+        assert compiled(x)[1] == f(x)[1]
+    assert api.graph_stats()["graphs"] == 2
+
+
 def test_an_operator_that_nothing_knows_breaks_no_graph():
     def f(x, v):
         try:
