@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from tc.compiler.aot.artifact import is_mutable, memory_of
 from tc.compiler.aot.decompositions import draws_random_numbers
@@ -174,7 +175,7 @@ def separate_outputs(graph: fx.Graph, saved_from: int | None = None) -> None:
     Outputs that share memory in eager are described to the runtime, and occur once here. Two
     others may share it by then: equal values were merged, and one is returned through a view. One
     whose layout newly allocated memory cannot have becomes contiguous, unless it is a view of
-    memory that can (an expanded number).
+    memory that can (an expanded number): that of an input is copied, and viewed again.
 
     Args:
         saved_from: where the values that backward needs begin. No user writes to these, so they
@@ -185,13 +186,14 @@ def separate_outputs(graph: fx.Graph, saved_from: int | None = None) -> None:
     separate: list[Any] = []
     for position, value in enumerate(output.args[0]):  # type: ignore[arg-type]
         if isinstance(value, fx.Node) and isinstance(value.meta.get("val"), torch.Tensor):
-            memory = memory_of(value)
+            base = memory = memory_of(value)
             saved = saved_from is not None and position >= saved_from
             if saved or memory.op in ("placeholder", "get_attr"):
                 memory = value
             apart = elements_apart(value.meta["val"])
-            if memory in seen and memory is not value and apart:
-                memory, value = viewed_again(graph, memory, value)
+            again = memory in seen and memory is not value and apart
+            if again or (not apart and memory is value and _is_smaller(base, value)):
+                memory, value = viewed_again(graph, base, value)
             elif (
                 memory in seen
                 or value.op in ("placeholder", "get_attr")
@@ -201,6 +203,14 @@ def separate_outputs(graph: fx.Graph, saved_from: int | None = None) -> None:
             seen.update((value, memory))
         separate.append(value)
     output.args = (separate,)
+
+
+def _is_smaller(base: fx.Node, value: fx.Node) -> bool:
+    """Return whether memory can be allocated in a layout, and has fewer elements than a view."""
+    memory = base.meta["val"]
+    if base is value or not elements_apart(memory):
+        return False
+    return guard_or_false(memory.numel() < value.meta["val"].numel())
 
 
 def viewed_again(graph: fx.Graph, memory: fx.Node, value: fx.Node) -> tuple[fx.Node, fx.Node]:

@@ -469,3 +469,28 @@ def test_parameters_of_a_branch_that_is_not_used_after_a_break_keep_no_gradient(
     tc.compile(function)(leaf(2, 3))[0].sum().backward()
     assert used.weight.grad is not None
     assert unused.weight.grad is None and unused.bias.grad is None
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.sum(),
+        lambda x: x.mean(),
+        lambda x: -x.sum(),
+        lambda x: x.sum(0),
+        lambda x: x.sum(1, keepdim=True),
+        lambda x: x.t().sum(0),
+        lambda x: x.sum() * 2,
+        lambda x: (x.sum(), x.sum(0)),
+    ],
+)
+@pytest.mark.parametrize("twice", [False, True])
+def test_an_expanded_gradient_has_the_layout_of_eagers(f, twice):
+    def gradients_of(call):
+        x = torch.ones(3, 4, requires_grad=True)
+        made = call(x)
+        made = made if isinstance(made, tuple) else (made,)
+        found = torch.autograd.grad(made, [x] * (1 + twice), [torch.ones_like(y) for y in made])
+        return [(one.tolist(), one.stride()) for one in found]
+
+    assert gradients_of(tc.compile(f)) == gradients_of(f)

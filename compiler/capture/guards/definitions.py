@@ -154,7 +154,7 @@ class Definitions:
     def meet(self, obj: Any) -> None:
         """Add the class of an object, and the object itself if it is a class."""
         self.classes[type(obj)] = None
-        if isinstance(obj, type):
+        if issubclass(type(obj), type):
             self.classes[obj] = None
 
     def look_up(self, namespace: dict[str, Any], name: str) -> None:

@@ -15,6 +15,7 @@ from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.lookup import ITERABLE, full_name, has_any
 from tc.compiler.capture.values.sets import set_of
 from tc.compiler.capture.values.slices import SliceValue
+from tc.compiler.capture.values.texts import joined
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Instruction
@@ -69,9 +70,7 @@ def build_slice(f: Frame, i: Instruction) -> None:
 @opcode("BUILD_STRING")
 def build_string(f: Frame, i: Instruction) -> None:
     """Join the top n strings."""
-    parts = f.popn(i.arg or 0)
-    texts = [f.t.python.concrete(part) for part in parts]
-    f.push(ConstValue("".join(texts)))
+    f.push(joined(f.t, f.popn(i.arg or 0)))
 
 
 CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}

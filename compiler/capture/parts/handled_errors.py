@@ -143,7 +143,12 @@ def _may_fail(name: str, args: Iterable[Any]) -> bool:
     whole = [is_whole(leaf.dtype) for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if name in _OF_INTEGERS:
         return not all(whole)
-    return any(whole) if name in _OF_INDICES else all(whole)
+    if name in _OF_INDICES:
+        return any(whole)
+    divisor = leaves[1] if len(leaves) > 1 else None
+    if isinstance(divisor, int | float) and divisor:
+        return False
+    return bool(whole) and all(whole)  # sizes are divided by what is guarded not to be zero
 
 
 def catches_any(frame: Any) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import enum
-import inspect
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +16,7 @@ from tc.compiler.capture.torch_api.lazy_modules import make_parameter
 from tc.compiler.capture.torch_api.tensor_classes import TYPED, construct
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtin_arguments import bound_arguments
-from tc.compiler.capture.values.builtins import BUILTINS
+from tc.compiler.capture.values.builtins import BUILTINS, refuse_abstract
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
@@ -38,8 +36,6 @@ from tc.compiler.capture.values.stand_ins import call_handler
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
-#: metaclasses that call their classes as `type` does
-PLAIN_METACLASSES = (type, abc.ABCMeta)
 FOLDED_BASES = (np.generic, np.dtype)
 FOLDED = (
     torch.device, torch.finfo, torch.iinfo, torch.dtype, complex, bytes, np.finfo, np.iinfo,
@@ -61,6 +57,9 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
             return _member(t, cls, args, kwargs)
         plain = t.python.concrete_list(args)
         return t.python.folded(kind, *plain, **t.python.concrete_dict(kwargs))
+    called = type_lookup(type(kind), "__call__")
+    if is_users_function(called) and not cls.past_metaclass:
+        return t.inline_object(called, [cls, *args], kwargs)
     if issubclass(kind, OSError) and len(args) > 1:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "OSError, whose class the number decides")
     if issubclass(kind, BaseException):
@@ -77,7 +76,6 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
         if kind in (torch.nn.Parameter, torch.nn.Buffer):
             return make_parameter(t, kind, args, kwargs)
         return construct(t, cls, args, kwargs)
-    called = type_lookup(type(kind), "__call__")
     if isinstance(called, type):  # as `dict`, for a TypedDict
         return t.values.known(called).call(t, args, kwargs)
     if issubclass(kind, dict | list | tuple) and is_heap_type(kind):
@@ -124,7 +122,8 @@ def _leave_to_python(t: Interpreter, kind: type) -> NoReturn:
 
 
 def _is_plain(kind: type) -> bool:
-    if kind.__call__ is not type.__call__ and type(kind) not in PLAIN_METACLASSES:
+    called = type_lookup(type(kind), "__call__")
+    if called is not vars(type)["__call__"] and not is_users_function(called):
         return False
     if issubclass(kind, type | dict | list | set | str | int | float):
         return False
@@ -133,8 +132,6 @@ def _is_plain(kind: type) -> bool:
 
 def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     kind = cls.obj
-    if inspect.isabstract(kind):
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"abstract class {kind.__qualname__}")
     maker = type_lookup(kind, "__new__")
     if isinstance(maker, staticmethod):
         maker = maker.__func__
@@ -145,6 +142,7 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
     elif issubclass(kind, list):
         made = ListObjectValue(kind)
     elif maker is MISSING or maker is object.__new__:
+        refuse_abstract(t, kind, args, kwargs)
         made = (NNModuleValue if issubclass(kind, torch.nn.Module) else ObjectValue)(kind)
     elif maker is tuple.__new__:
         made = t.values.known(maker).call(t, [cls, *args], kwargs)

@@ -30,14 +30,15 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue, items_for
-from tc.compiler.capture.values.lookup import MISSING, full_name, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, full_name, python_method, type_lookup
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
 from tc.compiler.capture.values.sets import SetValue, set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import SubclassValue
-from tc.compiler.capture.values.tensor import NodeValue, TensorValue, decided
+from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, decided
+from tc.compiler.capture.values.texts import TextValue, joined, percent
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, PythonInterface
@@ -51,6 +52,10 @@ OWNERS = (ObjectValue, TupleValue, SubclassValue)
 HAVE_METHODS = (*OWNERS, ConstValue, ClassValue)
 #: classes that operators of sets take
 SETS = (set, frozenset, collections.abc.Set)
+#: types of numbers, which know all operators of numbers
+NUMBERS = (bool, int, float, complex)
+#: names of the operator ``~``, which symbols follow as ``-n - 1``
+INVERT = ("inv", "invert")
 #: in-place operator -> the plain one, which immutable left operands fall back to
 IN_PLACE = {
     f"i{name.rstrip('_')}": name
@@ -86,17 +91,23 @@ class Operators:
         own = value.own_special(f"__{name}__")
         if own is not None:
             return self.t.inline_object(own, [value])
+        if isinstance(value, SymValue) and value.python_type() is int and name in INVERT:
+            return self.binary("sub", self.unary("neg", value), ConstValue(1))
         if isinstance(value, NodeValue):
             return self.t.output.call_torch(function, [value], {})
         if isinstance(value, ArrayValue):
             return value.method(self.t, f"__{name}__", [], {})
         if isinstance(value, ObjectValue):
+            if value.dunder(self.t, f"__{name}__") is None:
+                self._raise_as_python(name, value)
             return value.method(self.t, f"__{name}__", [], {})
         return self.python.folded(function, self.python.concrete(value))
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
         left, right = decided(self.t, left), decided(self.t, right)
+        if (text := self._text_binary(name, left, right)) is not None:
+            return text
         if isinstance(left, ListObjectValue) or isinstance(right, ListObjectValue):
             plain = items_for(name, left), items_for(name, right)
             if not any(isinstance(side, ListObjectValue) for side in plain):
@@ -114,6 +125,8 @@ class Operators:
             method = f"__{name.rstrip('_')}__"
             return left.method(self.t, method, [right], {})
         if isinstance(left, NodeValue) or isinstance(right, NodeValue):
+            if name not in ("eq", "ne"):
+                self._raise_as_python(name, left, right)
             return self._node_binary(name, left, right)
         found = self._equal_of_kinds(name, left, right) if name in ("eq", "ne") else None
         if found is not None:
@@ -130,7 +143,7 @@ class Operators:
         merged = merges and isinstance(left, DictValue)
         if merged or isinstance(left, SetValue):
             return self._container_operator(name, left, right)
-        formats = name == "mod" and isinstance(left, ConstValue) and type(left.obj) in (str, bytes)
+        formats = name == "mod" and isinstance(left, ConstValue) and type(left.obj) is bytes
         if formats and isinstance(right, SequenceValue):
             return self.python.folded(operator.mod, left.obj, self.python.concrete(right))
         if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
@@ -143,8 +156,35 @@ class Operators:
             self._refuse_own_comparison(left, right, name)
             self._refuse_own_comparison(right, left, name)
             return ConstValue(self.python.identical(left, right) == (name == "eq"))
+        self._raise_as_python(name, left, right)
         a, b = self._operand(left, name), self._operand(right, name)
         return self.python.folded(getattr(operator, name), a, b)
+
+    def _raise_as_python(self, name: str, *operands: Value) -> None:
+        """Raise Python's error where no class of the operands knows an operator.
+
+        Methods that the program defines have been asked, and have returned NotImplemented.
+        """
+        if all(isinstance(value, ConstValue) for value in operands):
+            return  # Python is asked with the constants
+        if all(isinstance(value, SymValue) or value.python_type() in NUMBERS for value in operands):
+            return  # what numbers refuse depends on the numbers
+        samples = [_sample(value, name) for value in operands]
+        if MISSING not in samples:
+            self.python.fold(vars(operator)[name], *samples)
+
+    def _text_binary(self, name: str, left: Value, right: Value) -> Value | None:
+        """Fill in fields, and put symbolic texts together; None for all other operators."""
+        plain = name.removeprefix("i")
+        if plain not in ("add", "mod") or not isinstance(left, ConstValue):
+            return None
+        if left.python_type() is not str:
+            return None
+        if plain == "mod":
+            return percent(self.t, left.obj, right)
+        symbolic = isinstance(left, TextValue) or isinstance(right, TextValue)
+        texts = symbolic and right.python_type() is str
+        return joined(self.t, [left, right]) if texts else None
 
     def divmod(self, left: Value, right: Value) -> Value:
         """Apply ``divmod``; objects have a method of its own for it."""
@@ -402,6 +442,28 @@ def _compared(left: Value, right: Value) -> tuple[Value, Value]:
         return TupleValue(list(left.parts)), TupleValue(list(right.parts))
     one = left.mapping if isinstance(left, MappingProxyValue) else left
     return one, right.mapping if isinstance(right, MappingProxyValue) else right
+
+
+def _sample(value: Value, name: str) -> Any:
+    """Return an object for which an operator is defined as little as for a value.
+
+    MISSING if C code of its class may define it.
+    """
+    if isinstance(value, SymValue):
+        return value.python_type()(1)
+    if isinstance(value, ConstValue):
+        return value.obj if value.is_literal() else MISSING
+    kind = value.python_type()
+    if kind in (list, tuple, dict, set):
+        return kind()
+    plain = name.rstrip("_")
+    if not isinstance(value, ObjectValue) or type_lookup(kind, "__index__") is not MISSING:
+        return MISSING  # or what C code takes for a number
+    for base in (plain, plain.removeprefix("i")):
+        for method in (f"__{base}__", f"__r{base}__"):
+            if not only_objects(value, method) and python_method(kind, method) is None:
+                return MISSING
+    return type(kind.__name__, (), {})()
 
 
 def only_objects(owner: Value, method: str) -> bool:

@@ -24,8 +24,10 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import (
     ListValue,
+    SequenceValue,
     TupleValue,
 )
+from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.iterators import ConstIterator, IndexIterator
@@ -45,6 +47,7 @@ from tc.compiler.capture.values.sets import SetValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.slot_results import slot_result
 from tc.compiler.capture.values.tensor import SymValue, TensorValue, decided
+from tc.compiler.capture.values.texts import TextValue, text_of_items, written
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -227,7 +230,7 @@ class PythonSemantics:
     # -- identity, truth, membership -----------------------------------------------------------
     def is_none(self, value: Value) -> bool:
         """Return whether a value is None."""
-        return isinstance(value, ConstValue) and value.obj is None
+        return isinstance(value, ConstValue) and value.python_type() is type(None)
 
     def identical(self, left: Value, right: Value) -> bool:
         """Return whether two values are the same object."""
@@ -321,7 +324,7 @@ class PythonSemantics:
     # -- text ----------------------------------------------------------------------------------
     def convert_text(self, function: Callable[[Any], str], value: Value) -> Value:
         """Apply str, repr or ascii."""
-        if isinstance(value, ConstValue) and type(value.obj) is str and function is str:
+        if value.python_type() is str and function is str:
             return value
         own = self._text_method(function, value)
         if own is not None:
@@ -329,10 +332,28 @@ class PythonSemantics:
             text = self.slot_result(value.python_type(), slot, self._own_text(own, value))
             return self.folded(_ascii, text.constant()) if function is ascii else text
         if isinstance(value, ExceptionValue):
+            for at, arg in enumerate(value.args):
+                if isinstance(arg, SymValue):
+                    value.args[at] = arg.specialise(self.t)
             return value.converted(function)
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{function.__name__}() of a tensor")
-        return self.folded(function, self.concrete(value))
+        if isinstance(value, SymValue):
+            return written(self.t, function, value)
+        found = self._text_of_items(value)
+        if found is None:
+            return self.folded(function, self.concrete(value))
+        return self.folded(_ascii, found.constant()) if function is ascii else found
+
+    def _text_of_items(self, value: Value) -> Value | None:
+        """Return what ``repr`` makes of a container; None if it only has plain constants."""
+        if any(value is one for one in self._being_written):
+            value.cannot(breaks.UNSUPPORTED_VALUE, f"{value.describe()}, which contains itself,")
+        self._being_written.append(value)
+        try:
+            return text_of_items(self.t, value)
+        finally:
+            self._being_written.pop()
 
     def _text_method(
         self, function: Callable[[Any], str], value: Value
@@ -341,7 +362,7 @@ class PythonSemantics:
         names = ("__str__", "__repr__") if function is str else ("__repr__",)
         if isinstance(value, ConstValue | ClassValue | ExceptionValue):
             names = names[:1]  # their str() does not ask for a repr() that is defined in Python
-        elif not isinstance(value, ObjectValue):
+        elif not isinstance(value, ObjectValue | TupleValue):
             return None
         return next(filter(None, map(value.own_special, names)), None)
 
@@ -369,14 +390,18 @@ class PythonSemantics:
         """Apply ``format(value, spec)``."""
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, "Tensor.__format__()")
+        if value.python_type() is str and not spec:
+            return value
+        if isinstance(value, SymValue | TextValue):
+            return written(self.t, format, value, ConstValue(spec))
         if (own := value.call_own(self.t, "__format__", ConstValue(spec))) is not None:
             return own
         if value.own_special("__str__") and _formats_text(value.python_type()):
-            value = self.convert_text(str, value)
-        if isinstance(value, ObjectValue | ExceptionValue):
-            if spec:
-                self.fold(format, type(value.cls.__name__, (), {})(), spec)  # Python's own error
-            value = self.convert_text(str, value)
+            return self.format(self.convert_text(str, value), spec)
+        if isinstance(value, ObjectValue | ExceptionValue) and spec:
+            self.fold(format, type(value.cls.__name__, (), {})(), spec)  # Python's own error
+        if not spec and isinstance(value, ObjectValue | ExceptionValue | SequenceValue | DictValue):
+            return self.convert_text(str, value)
         return self.folded(format, self.concrete(value), spec)
 
     # -- iteration -----------------------------------------------------------------------------

@@ -128,6 +128,8 @@ class ValueFactory:
         known = self._values.get(id(obj))
         if known is not None:
             value = known[1]
+            if id(obj) in self.made_inside:
+                return value
             first = value.source
             if first is None or first.root in self.aliases:
                 self.t.guards.same(obj, source, first)

@@ -105,6 +105,8 @@ def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
     Comparisons, and everything else that needs only the type of an object, rely on that guard.
     """
     t.guards.definitions.meet(obj)
+    if not _names_its_class(obj):
+        raise breaks.SkipFrame(f"{source.pretty} does not say what its class is")
     value = _wrapped(t, obj, source)
     if not t.guards.recorded.fixes_type(source):
         t.guards.add("TYPE", source, type(obj))
@@ -424,11 +426,24 @@ def _is_plain_object(obj: Any) -> bool:
     return hasattr(obj, "__dict__") or hasattr(cls, "__slots__")
 
 
+def _names_its_class(obj: Any) -> bool:
+    """Return whether an object says what its class is, which ``isinstance`` asks, here and in C."""
+    try:
+        return bool(obj.__class__)
+    except Exception:  # what the program raises
+        return False
+
+
 OPAQUE_PACKAGES = frozenset(("logging", "threading", "re", "io", "numpy", "random", "_thread"))
 
 
 def _kind(*kinds: type) -> Callable[[Any], bool]:
     return lambda obj: type(obj) in kinds
+
+
+def _subclass(*kinds: type) -> Callable[[Any], bool]:
+    """Return whether objects are in truth of some classes, whatever they say of themselves."""
+    return lambda obj: issubclass(type(obj), kinds)
 
 
 #: tried in order; the first row whose predicate accepts the object wraps it
@@ -440,11 +455,11 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (_kind(FakeTensor), _fake_tensor),
     (wrappers.accepts, wrappers.wrap_wrapper),
     (is_array, _array),
-    (lambda obj: isinstance(obj, np.dtype), _numpy_dtype),
+    (_subclass(np.dtype), _numpy_dtype),
     (lambda obj: numpy_name(obj) is not None, _numpy_function),
     (_kind(list, collections.deque), _list),
     (_kind(tuple, torch.Size), _tuple),
-    (lambda obj: isinstance(obj, tuple) and is_heap_type(type(obj)), _tuple),
+    (lambda obj: issubclass(type(obj), tuple) and is_heap_type(type(obj)), _tuple),
     (lambda obj: is_struct_sequence(type(obj)), _tuple),
     (_kind(*DICT_KINDS), _dict),
     (dict_objects.accepts, dict_objects.wrap_dict_object),
@@ -467,11 +482,12 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (_kind(functools._lru_cache_wrapper), _function_wrapper("__wrapped__")),
     (_kind(*GETTERS), wrap_getter),
     (_kind(*RANGE_ITERATORS, *SEQUENCE_ITERATORS), wrap_iterator),
-    (lambda obj: isinstance(obj, BUILTIN_TYPES) or torch_functions.is_op(obj), _builtin),
+    (_subclass(*BUILTIN_TYPES), _builtin),
+    (torch_functions.is_op, _builtin),
     (torch_functions.is_higher_order, _builtin),
-    (lambda obj: isinstance(obj, type), _class),
-    (lambda obj: isinstance(obj, types.ModuleType), _python_module),
-    (lambda obj: isinstance(obj, torch.nn.Module), _nn_module),
+    (_subclass(type), _class),
+    (_subclass(types.ModuleType), _python_module),
+    (_subclass(torch.nn.Module), _nn_module),
     (triton_kernels.is_kernel, triton_kernels.wrap_kernel),
     (collectives.is_group, collectives.wrap_group),
     (torch_compiler.is_context, torch_compiler.wrap_context),

@@ -84,7 +84,7 @@ class Residual:
 
     def _need(self, value: Value, above: tuple[int, ...]) -> None:
         key = id(value)
-        if value is NULL or isinstance(value, ConstValue):
+        if value is NULL or (isinstance(value, ConstValue) and not value.undecided):
             return
         if key in above:
             raise breaks.GraphBreak(
@@ -332,7 +332,7 @@ class Residual:
 
     def _read_by_push(self, value: Value) -> Source | None:
         """Return the source that a push of a value reads, if it reads one."""
-        literal = isinstance(value, ConstValue) and type(value.obj) in LITERALS
+        literal = isinstance(value, ConstValue) and value.is_literal()
         own_cell = isinstance(value, CellValue) and value.root_name is not None
         made = id(value) in self._temporaries
         return None if made or own_cell or literal else value.source
@@ -349,7 +349,7 @@ class Residual:
             self.e.push_null()
         elif isinstance(value, CellValue) and value.root_name is not None:
             self.e.load_closure(value.root_name)
-        elif isinstance(value, ConstValue) and type(value.obj) in LITERALS:
+        elif isinstance(value, ConstValue) and value.is_literal():
             self.e.load_const(value.obj)
         else:
             value.rebuild(self)

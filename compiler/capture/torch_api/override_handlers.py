@@ -188,7 +188,7 @@ def _at(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return mode
 
 
-def _enter_device(t: Interpreter, device: torch.device, args: Args) -> Value:
+def _enter_device(t: Interpreter, device: torch.device, args: Args, kwargs: Kwargs) -> Value:
     """Make a device the default, as ``with device`` does: by a mode above all others."""
     named = ConstValue(device)
     kind = t.values.known(DeviceContext)
@@ -197,7 +197,7 @@ def _enter_device(t: Interpreter, device: torch.device, args: Args) -> Value:
     return named
 
 
-def _leave_device(t: Interpreter, device: torch.device, args: Args) -> Value:
+def _leave_device(t: Interpreter, device: torch.device, args: Args, kwargs: Kwargs) -> Value:
     """End what `_enter_device` began."""
     _pop(t, [], {})
     return ConstValue(None)

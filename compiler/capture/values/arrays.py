@@ -536,7 +536,7 @@ def refuse_scalars(t: Interpreter, operands: Sequence[Value], text: str) -> None
 # -- from Python -----------------------------------------------------------------------------
 def is_array(obj: Any) -> bool:
     """Return whether an object is an array or scalar that a tensor can represent."""
-    return type(obj) is np.ndarray or isinstance(obj, np.generic)
+    return type(obj) is np.ndarray or issubclass(type(obj), np.generic)
 
 
 def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:

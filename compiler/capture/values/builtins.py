@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import inspect
 import operator
 import sys
 import types
@@ -37,6 +38,7 @@ from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.super_calls import SuperValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.capture.values.tuple_objects import tuple_of
+from tc.compiler.core.sources import AttrSource
 from tc.compiler.core.symbolic import MATH
 from tc.compiler.core.table import Table
 
@@ -228,7 +230,30 @@ def _object_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     cls = t.python.concrete(args[0])
     if issubclass(cls, BaseException):
         return ExceptionValue(cls, list(args[1:]))
+    refuse_abstract(t, cls, args[1:], kwargs)
     return ObjectValue(cls)
+
+
+def refuse_abstract(t: Interpreter, cls: type, args: Args, kwargs: Kwargs) -> None:
+    """Raise what ``object.__new__`` raises for a class with abstract methods."""
+    methods = vars(cls).get("__abstractmethods__")
+    if methods is not None and id(cls) not in t.values.made_inside:
+        owner = t.values.source_of(t.values.known(cls))
+        t.values.wrap(frozenset(methods), AttrSource(owner, "__abstractmethods__"))
+    if inspect.isabstract(cls):
+        t.python.fold(object.__new__, cls, *map(_none, args), **dict.fromkeys(kwargs))
+
+
+def _none(_: Value) -> None:
+    """Return what takes the place of an argument that nothing reads."""
+
+
+@builtin(vars(type)["__call__"])
+def _type_call(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Make an object past the ``__call__`` of a metaclass."""
+    cls = ClassValue(t.python.concrete(args[0]))
+    cls.past_metaclass = True
+    return cls.call(t, args[1:], kwargs)
 
 
 @builtin(tuple.__new__)

@@ -8,6 +8,7 @@ metaclasses may define ``__instancecheck__``, which is traced.
 from __future__ import annotations
 
 import abc
+import weakref
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from tc.compiler.capture import breaks
@@ -43,6 +44,8 @@ def _isinstance(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.python.folded(isinstance, value.obj, classes)
     if isinstance(value, TensorValue) and any(_has_own_check(cls) for cls in _flat(classes)):
         return t.python.folded(isinstance, value.example, classes)
+    if kind in weakref.ProxyTypes:  # which say that they are of another class
+        value.cannot(breaks.UNSUPPORTED_CALL, f"isinstance() of {value.describe()}")
     return t.python.folded(issubclass, kind, classes)
 
 

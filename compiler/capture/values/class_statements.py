@@ -17,11 +17,14 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.objects import ClassValue
 from tc.compiler.capture.values.reflection import DescriptorValue
+from tc.compiler.capture.values.sets import SetValue
+from tc.compiler.capture.values.tensor import NodeValue
+from tc.compiler.capture.values.texts import TextValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -45,7 +48,7 @@ def build_class(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if made_by not in METACLASSES:
         raise _refusal(f"whose metaclass is {made_by.__qualname__}")
     bound = t.names_bound_by(body)
-    space = {k: _real(t, v) for k, v in bound.items() if k not in BY_THE_COMPILER}
+    space = {k: _real(t, k, v) for k, v in bound.items() if k not in BY_THE_COMPILER}
     cls = made_by(name.constant(), real_bases, space)
     value = ClassValue(cls)
     t.values.make_inside(cls, value)
@@ -53,6 +56,10 @@ def build_class(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(cell, CellValue):
         cell.store(t, value)
     return value
+
+
+class _Held:
+    """Has the place of a value in a class: a tensor, a size, or a container."""
 
 
 def _is_bound_at_once(t: Interpreter) -> bool:
@@ -75,10 +82,15 @@ def _real_base(base: Value) -> type:
     return base.obj
 
 
-def _real(t: Interpreter, value: Value) -> Any:
-    """Return the Python object for a value that a class body binds."""
+def _real(t: Interpreter, name: str, value: Value) -> Any:
+    """Return the Python object for a value that a class body binds to a name."""
     if isinstance(value, FunctionValue):
         return stand_in(t, value)
+    plain = isinstance(value, NodeValue | TextValue | ListValue | SetValue | DictValue | TupleValue)
+    if plain and not name.startswith("__"):  # which neither Python nor a metaclass reads
+        made = _Held()
+        t.values.make_inside(made, value)
+        return made
     if isinstance(value, ConstValue | DescriptorValue | ClassValue):
         return value.constant()
     if isinstance(value, DictValue | TupleValue):
@@ -93,6 +105,9 @@ def stand_in(t: Interpreter, function: FunctionValue) -> types.FunctionType:
     cells = tuple(types.CellType() for _ in function.code.co_freevars)
     made = types.FunctionType(function.code, function.module_globals, None, None, cells)
     made.__qualname__ = function.name
+    for name, held in function.extra.items():  # such as that it is abstract
+        if held.is_constant():
+            vars(made)[name] = held.constant()
     t.values.make_inside(made, function)
     return made
 
@@ -103,8 +118,8 @@ def _decorator(kind: Any) -> Any:
         functions = [*args, *kwargs.values()]
         if not all(isinstance(one, FunctionValue) or t.python.is_none(one) for one in functions):
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__name__}")
-        real = [_real(t, function) for function in args]
-        named = {name: _real(t, function) for name, function in kwargs.items()}
+        real = [_real(t, "", function) for function in args]
+        named = {name: _real(t, "", function) for name, function in kwargs.items()}
         made = kind(*real, **named)
         value = DescriptorValue(made)
         t.values.make_inside(made, value)

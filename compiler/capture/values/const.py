@@ -14,9 +14,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import BY_EQUALITY, brief, is_heap_type
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.lookup import (
-    ITERABLE,
     MISSING,
-    has_any,
     is_data_descriptor,
     is_users_function,
     type_lookup,
@@ -58,7 +56,7 @@ BOUND = (types.BuiltinMethodType, types.MethodType, types.MethodWrapperType)
 def is_constant_object(obj: Any) -> bool:
     """Return whether `ConstValue` can represent an object."""
     kind = type(obj)
-    if kind in BY_EQUALITY or kind in BY_IDENTITY or isinstance(obj, enum.Enum):
+    if kind in BY_EQUALITY or kind in BY_IDENTITY or issubclass(kind, enum.Enum):
         return True
     return kind is frozenset and all(is_constant_object(item) for item in obj)
 
@@ -71,6 +69,8 @@ class ConstValue(KnownObject):
     """A known immutable object."""
 
     noun = "a constant"
+    #: whether the object is not looked at yet, and made after the graph
+    undecided = False
 
     def describe(self) -> str:
         own = is_heap_type(type(self.obj))
@@ -98,7 +98,7 @@ class ConstValue(KnownObject):
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if (known := METHODS_OF_CONSTANTS.get((type(self.obj), name))) is not None:
-            return known(t, self.obj, args)
+            return known(t, self.obj, args, kwargs)
         if (own := self.own_special(name)) is not None:
             return t.inline_object(own, [self, *args], kwargs)
         try:
@@ -133,8 +133,12 @@ class ConstValue(KnownObject):
             return t.python.iterate_by_index(self)
         return t.python.constant_iterator(self.obj)
 
+    def is_literal(self) -> bool:
+        """Return whether an instruction can load the object."""
+        return not self.undecided and type(self.obj) in LITERALS
+
     def rebuild(self, r: ResidualInterface) -> None:
-        if type(self.obj) in LITERALS:
+        if self.is_literal():
             r.e.load_const(self.obj)
         else:
             r.load_object(self.obj)
@@ -209,19 +213,10 @@ def _operand(t: Interpreter, value: Value) -> Any:
         return t.python.concrete(value)
 
 
-def _join(t: Interpreter, text: str, args: Args) -> Value:
-    if not has_any(args[0].python_type(), ITERABLE):
-        return t.python.raise_(TypeError, "can only join an iterable")
-    parts = t.python.concrete_list(args[0].unpack(t))
-    return t.python.folded(text.join, parts)
-
-
 #: class and method -> what calls the method, where calling it on the constant will not do
-METHODS_OF_CONSTANTS: dict[tuple[type, str], Callable[[Interpreter, Any, Args], Value]] = {
-    (str, "join"): _join
-}
+METHODS_OF_CONSTANTS: dict[tuple[type, str], Callable[[Interpreter, Any, Args, Kwargs], Value]] = {}
 
 
 def is_not_implemented(result: Value) -> bool:
     """Return whether an operator or an override returned NotImplemented."""
-    return isinstance(result, ConstValue) and result.obj is NotImplemented
+    return isinstance(result, ConstValue) and result.python_type() is type(NotImplemented)

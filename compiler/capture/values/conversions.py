@@ -15,6 +15,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.capture.values.texts import written
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 
 @builtin(bool)
 def _bool(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Return the truth of a value; of a symbolic number a symbol."""
     if args and isinstance(args[0], SymValue):
         return t.output.call_torch(operator.ne, [args[0], ConstValue(0)], {})
     return ConstValue(args[0].truth(t) if args else False)
 
 
 def _number(kind: type) -> Handler:
+    """Return the handler of ``int`` or ``float``."""
+
     def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if not args:
             return ConstValue(kind())
@@ -43,7 +47,9 @@ def _number(kind: type) -> Handler:
             return t.output.call_torch(convert_symbol, [value], {})
         if isinstance(value, ObjectValue):
             names = (f"__{kind.__name__}__", "__index__", *["__trunc__"] * (kind is int))
-            name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), names[0])
+            name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), None)
+            if name is None:
+                return t.python.folded(kind, type(value.cls.__name__, (), {})())  # Python's error
             returned = value.method(t, name, [], {})
             found = t.python.slot_result(value.cls, name, returned)
             return convert(t, [found], {})
@@ -67,6 +73,8 @@ BUILTINS.add(id(float), _number(float))
 
 
 def _text(function: Callable[[Any], str]) -> Handler:
+    """Return the handler of ``str``, ``repr`` or ``ascii``."""
+
     def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if len(args) + len(kwargs) > 1:  # bytes, and how to decode them
             plain = t.python.concrete_list(args)
@@ -80,8 +88,26 @@ for _converter in (str, repr, ascii):
     BUILTINS.add(id(_converter), _text(_converter))
 
 
+def _digits(function: Callable[[Any], str]) -> Handler:
+    """Return the handler of ``bin``, ``hex`` or ``oct``."""
+
+    def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if isinstance(args[0], SymValue):
+            return written(t, function, args[0])
+        if args[0].own_special("__index__") is not None:
+            return t.python.folded(function, t.python.concrete(t.python.index(args[0])))
+        return t.python.folded(function, t.python.concrete(args[0]))
+
+    return convert
+
+
+for _writer in (bin, hex, oct):
+    BUILTINS.add(id(_writer), _digits(_writer))
+
+
 @builtin(math.prod)
 def _prod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Multiply one after the other: factors may be symbols or tensors."""
     total = kwargs.get("start", ConstValue(1))
     for item in args[0].each(t):
         total = t.python.binary("mul", total, item)
@@ -90,6 +116,7 @@ def _prod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(divmod)
 def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Return quotient and rest."""
     if any(isinstance(arg, TensorValue) for arg in args):  # tensors do not define it
         kinds = " and ".join(f"'{arg.python_type().__name__}'" for arg in args)
         t.python.raise_(TypeError, f"unsupported operand type(s) for divmod(): {kinds}")
@@ -98,6 +125,7 @@ def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(hash)
 def _hash(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Return a hash, for which a class may have a method."""
     if len(args) == 1 and not kwargs:
         return t.python.hashed(args[0])
     given = t.python.concrete_list(args)
@@ -107,11 +135,13 @@ def _hash(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(abs)
 def _abs(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Apply the operator that ``abs`` is."""
     return t.python.unary("abs", args[0])
 
 
 @builtin(pow)
 def _pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Return a power; one with a modulus is decided."""
     if len(args) == 3:
         return t.python.folded(pow, *t.python.concrete_list(args))
     return t.python.binary("pow", args[0], args[1])
@@ -119,6 +149,7 @@ def _pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(round)
 def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Round; a symbolic number only to a whole one."""
     if isinstance(args[0], TensorValue):
         name = args[0].python_type().__name__
         t.python.raise_(TypeError, f"type {name} doesn't define __round__ method")
@@ -131,6 +162,7 @@ def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(format)
 def _format(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Format a value by a specification, which is decided."""
     value, *rest = args
     spec = t.python.concrete(rest[0]) if rest else ""
     return t.python.format(value, spec)

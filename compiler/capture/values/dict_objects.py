@@ -146,9 +146,9 @@ ORDERED: dict[str, Callable[..., Value]] = {
 def accepts(obj: Any) -> bool:
     """Return whether an object is an instance of a user's subclass of dict with plain keys."""
     return (
-        isinstance(obj, dict)
+        issubclass(type(obj), dict)
         and is_heap_type(type(obj))
-        and not isinstance(obj, collections.defaultdict)
+        and not issubclass(type(obj), collections.defaultdict)
         and all(is_constant_object(key) for key in dict.keys(obj))
     )
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def is_unchanging(obj: Any) -> bool:
     """Return whether an object is a pattern, a match, or another immutable object of a library."""
-    if isinstance(obj, re.Pattern | re.Match) or obj is sys.version_info:
+    if issubclass(type(obj), re.Pattern | re.Match) or obj is sys.version_info:
         return True
     cls = type(obj)
     if type(cls).__name__ == "pybind11_type" and hasattr(cls, "__members__"):
         return True  # a member of an enumeration in C++
-    return isinstance(obj, str) and type(obj) is not str and is_library(type(obj).__module__)
+    return issubclass(type(obj), str) and type(obj) is not str and is_library(type(obj).__module__)
 
 
 #: containers whose contents the tracer copies, as `known` does

@@ -96,7 +96,7 @@ def items_for(name: str, side: Value) -> Value:
 
 def accepts(obj: Any) -> bool:
     """Return whether an object is an instance of a user's subclass of list."""
-    return isinstance(obj, list) and is_heap_type(type(obj))
+    return issubclass(type(obj), list) and is_heap_type(type(obj))
 
 
 def wrap_list_object(t: Interpreter, obj: Any, source: Source) -> Value:

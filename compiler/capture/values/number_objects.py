@@ -58,7 +58,7 @@ class NumberObjectValue(ConstValue):
 
 def base_of(obj: Any) -> type:
     """Return which type of numbers or texts an object derives from."""
-    return next(base for base in CONTENTS if isinstance(obj, base))
+    return next(base for base in CONTENTS if issubclass(type(obj), base))
 
 
 def accepts(obj: Any) -> bool:
@@ -67,7 +67,7 @@ def accepts(obj: Any) -> bool:
     own = ("__getattribute__", "__getattr__")
     return (
         is_heap_type(cls)
-        and isinstance(obj, tuple(CONTENTS))
+        and issubclass(cls, tuple(CONTENTS))
         and not any(python_method(cls, name) is not None for name in own)
     )
 

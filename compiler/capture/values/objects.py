@@ -17,6 +17,7 @@ from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.lookup import (
     MISSING,
     SLOT_TYPES,
+    full_name,
     is_data_descriptor,
     is_unset,
     is_users_function,
@@ -264,24 +265,13 @@ class ObjectValue(Attributed):
         method = python_method(self.cls, "__call__")
         return (method.__code__,) if method is not None else ()
 
-    def item(self, t: Interpreter, key: Value) -> Value:
-        return self._special(t, "__getitem__", [key])
-
-    def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
-        self._special(t, "__setitem__", [key, value])
-
-    def del_item(self, t: Interpreter, key: Value) -> None:
-        self._special(t, "__delitem__", [key])
-
     def length(self, t: Interpreter) -> Value:
-        return t.python.slot_result(self.cls, "__len__", self._special(t, "__len__", []))
+        return t.python.slot_result(self.cls, "__len__", super().length(t))
 
-    def _special(self, t: Interpreter, name: str, args: Args) -> Value:
+    def special(self, t: Interpreter, name: str, args: Args, refusal: str) -> Value:
         method = self.dunder(t, name)
         if method is None:
-            return t.python.raise_(
-                TypeError, f"'{self.cls.__name__}' object does not support {name}"
-            )
+            return t.python.raise_(TypeError, refusal.format(full_name(self.cls)))
         return method.call(t, args, {})
 
     def truth(self, t: Interpreter) -> bool:
@@ -296,7 +286,8 @@ class ObjectValue(Attributed):
         return t.python.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")
 
     def advance(self, t: Interpreter) -> Value:
-        return t.python.advance_by_next(lambda: self._special(t, "__next__", []))
+        refusal = "'{}' object is not an iterator"
+        return t.python.advance_by_next(lambda: self.special(t, "__next__", [], refusal))
 
     # -- the way back ----------------------------------------------------------------------
     def children(self, t: Interpreter) -> list[Value]:
@@ -458,6 +449,8 @@ class ClassValue(KnownObject):
 
     noun = "a class"
     obj: type
+    #: whether a call makes an object though the metaclass has a ``__call__``, which asks for that
+    past_metaclass = False
 
     def describe(self) -> str:
         return self.obj.__qualname__

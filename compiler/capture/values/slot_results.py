@@ -18,6 +18,7 @@ from tc.compiler.capture.values.base import NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.tensor import SymValue
+from tc.compiler.capture.values.texts import TextValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -52,6 +53,8 @@ def slot_result(t: Interpreter, kind: type, name: str, result: Value) -> Value:
     if name not in SLOTS:
         return result
     use, wanted = SLOTS[name]
+    if wanted is str and isinstance(result, TextValue):
+        return result
     if name == "__len__":
         result = t.python.index(result)
     try:

@@ -58,6 +58,8 @@ class SuperValue(Value):
         raw = type_lookup(type(self.owner.obj), name, after=self.cls)
         if is_users_function(raw):
             return MethodValue(self.owner, t.values.function_of_class(raw))
+        if raw is vars(type)["__call__"]:
+            return MethodValue(self.owner, t.values.known(raw))
         if not isinstance(self.owner.obj, enum.EnumMeta) or name not in PURE_OF_ENUMERATIONS:
             self.cannot(breaks.UNSUPPORTED_ATTR, f"super().{name} of a class")
         inherited = getattr(super(self.cls, self.owner.obj), name)

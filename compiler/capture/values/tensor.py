@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import python_method
+from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
 from tc.compiler.core.memory import REPLACED, layout, note_replaced, same_memory, takes_data
 from tc.compiler.core.sources import AttrSource, Source
 
@@ -353,17 +354,45 @@ class SymValue(NodeValue):
         return ConstValue(t.shapes.guarded(self.python_type(), self.example))
 
     def attr(self, t: Interpreter, name: str) -> Value:
-        if name in OF_NUMBERS:
+        kind = self.python_type()
+        found = type_lookup(kind, name)
+        if name == "__class__":
+            return t.values.known(kind)
+        if found is MISSING:
+            t.python.fold(getattr, kind(1), name)  # Python's own error
+        if isinstance(found, types.MethodDescriptorType | types.WrapperDescriptorType):
             return t.attributes.builtin_method(self, name)
+        if kind is not bool and name in PARTS_OF_NUMBERS:
+            part = PARTS_OF_NUMBERS[name]
+            return self if part is None else ConstValue(kind(part))
         return self.specialise(t).attr(t, name)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         kind = self.python_type()
-        if name in OF_NUMBERS and len(args) == 1 and args[0].python_type() is kind is not bool:
-            function, reflected = OF_NUMBERS[name]
-            pair = (args[0], self) if reflected else (self, args[0])
-            return t.python.binary(function, *pair)
+        if len(args) == 1 and not kwargs and kind is not bool:
+            if name in OF_NUMBERS and args[0].python_type() is kind:
+                function, reflected = OF_NUMBERS[name]
+                pair = (args[0], self) if reflected else (self, args[0])
+                return t.python.binary(function, *pair)
+            if name == "__divmod__":
+                return t.python.divmod(self, args[0])
+        if not args and not kwargs and kind is not bool:
+            own = self._of_itself(t, kind, name)
+            if own is not None:
+                return own
         return self.specialise(t).method(t, name, args, kwargs)
+
+    def _of_itself(self, t: Interpreter, kind: type, name: str) -> Value | None:
+        """Return the result of a method without arguments; None if it decides the number."""
+        if name in UNARY:
+            return t.python.unary(UNARY[name], self)
+        if name == "conjugate" or (kind is int and name in TO_WHOLE):
+            return self
+        if name in TO_WHOLE and TO_WHOLE[name] is not None:
+            return t.output.call_torch(TO_WHOLE[name], [self], {})
+        if name in ("__str__", "__repr__"):
+            return t.python.convert_text(repr, self)
+        return None
 
 
 def decided(t: Interpreter, value: Value) -> Value:
@@ -377,6 +406,19 @@ def decided(t: Interpreter, value: Value) -> Value:
     return value
 
 
+#: attributes of numbers -> what they are; None: the number itself
+PARTS_OF_NUMBERS = {"real": None, "imag": 0, "numerator": None, "denominator": 1}
+#: methods of numbers -> the operator that they implement
+UNARY = {"__neg__": "neg", "__pos__": "pos", "__abs__": "abs", "__invert__": "invert"}
+#: methods that make a number whole -> what does so with floats, if it need not know the number
+TO_WHOLE: dict[str, Any] = {
+    "__int__": math.trunc,
+    "__index__": None,
+    "__trunc__": math.trunc,
+    "__floor__": math.floor,
+    "__ceil__": math.ceil,
+    "__round__": None,
+}
 #: operators of numbers that also have a reflected method
 ARITHMETIC = (
     "add",
@@ -385,6 +427,14 @@ ARITHMETIC = (
     "truediv",
     "floordiv",
     "mod",
+)
+OF_WHOLE = (
+    "pow",
+    "lshift",
+    "rshift",
+    "and_",
+    "or_",
+    "xor",
 )
 COMPARISONS = (
     "eq",
@@ -398,6 +448,7 @@ COMPARISONS = (
 OF_NUMBERS = {
     **{f"__{name}__": (name, False) for name in (*ARITHMETIC, *COMPARISONS)},
     **{f"__r{name}__": (name, True) for name in ARITHMETIC},
+    **{f"__{name.rstrip('_')}__": (name, False) for name in OF_WHOLE},
 }
 
 

@@ -266,3 +266,60 @@ def test_elsewhere_the_graph_breaks(function):
         found = _outcome(compiled, i, table)
         torch.testing.assert_close(found[0], expected[0])
         assert found[1:] == expected[1:]
+
+
+DIVISIONS = [
+    "n // 3",
+    "n % 3",
+    "30 // n",
+    "30 % n",
+    "divmod(n, 3)[1]",
+    "n.__floordiv__(2)",
+    "x.long() // 3",
+    "x.long() % 3",
+    "torch.div(x.long(), 3, rounding_mode='floor')",
+    "x.long().remainder(2)",
+    "x // n",
+]
+
+
+@pytest.mark.parametrize("text", DIVISIONS)
+def test_divisions_by_what_is_not_zero_break_nothing(text):
+    space = {"torch": torch}
+    exec(
+        "def f(x):\n"
+        "    n = x.shape[0]\n"
+        "    try:\n"
+        f"        return x + {text}\n"
+        "    except Exception:\n"
+        "        return x\n",
+        space,
+    )
+    f = space["f"]
+    compiled = tc.compile(f, backend="eager")
+    with capture_events() as events:
+        for n in (4, 5, 6):
+            x = torch.arange(3.0 * n).view(n, 3)
+            assert compiled(x).equal(f(x))
+    assert not events.of(GraphBreak)
+
+
+@pytest.mark.parametrize(
+    "text", ["n // (n - 5)", "n % (n - 5)", "n / (n - 5)", "x.long() // (n - 5)"]
+)
+def test_a_size_that_becomes_zero_is_divided_by_as_in_eager(text):
+    space = {"torch": torch}
+    exec(
+        "def f(x):\n"
+        "    n = x.shape[0]\n"
+        "    try:\n"
+        f"        return x + {text}\n"
+        "    except (ZeroDivisionError, RuntimeError):\n"
+        "        return x\n",
+        space,
+    )
+    f = space["f"]
+    compiled = tc.compile(f, backend="eager")
+    for n in (4, 6, 7, 5, 8):
+        x = torch.arange(3.0 * n).view(n, 3)
+        assert compiled(x).equal(f(x))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import abc
+import collections.abc  # noqa: F401
+import typing
+
 import numpy as np
 import pytest
 import torch
@@ -54,3 +58,129 @@ def test_whole_numbers_are_not_made_of_fractions(kind):
     for function in (program, tc.compile(program)):
         with pytest.raises(TypeError):
             function(x)
+
+
+class Abstract(abc.ABC):
+    v = 3
+
+    @abc.abstractmethod
+    def m(self): ...
+
+    @property
+    @abc.abstractmethod
+    def p(self): ...
+
+
+class OwnNew(Abstract):
+    def __new__(cls, *args):
+        return super().__new__(cls)
+
+
+class AbstractModule(torch.nn.Module, abc.ABC):
+    @abc.abstractmethod
+    def m(self): ...
+
+
+class AbstractList(list, abc.ABC):
+    @abc.abstractmethod
+    def m(self): ...
+
+
+class Named(typing.Protocol):
+    def m(self):
+        return 4
+
+
+class OfProtocol(Named):
+    def __init__(self, v=2):
+        self.v = v
+
+
+class Sized(type):
+    def __len__(cls):
+        return 3
+
+
+class OfMetaclass(metaclass=Sized):
+    v = 2
+
+
+class After(type):
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.v = 2 * getattr(made, "v", 1)
+        return made
+
+
+class ByType(type):
+    def __call__(cls, *args):
+        return type.__call__(cls, *args)
+
+
+class InTwoSteps(type):
+    def __call__(cls, *args):
+        made = cls.__new__(cls)
+        made.__init__(*args)
+        return made
+
+
+class Other(type):
+    def __call__(cls, *args):
+        return len(args)
+
+
+class Refuses(type):
+    def __call__(cls, *args):
+        raise TypeError("no")
+
+
+def of(metaclass, *bases):
+    def start(self, v=3):
+        self.v = v
+
+    return metaclass("Made", bases, {"__init__": start})
+
+
+MadeAfter, MadeByType, MadeInSteps = map(of, (After, ByType, InTwoSteps))
+MadeOther, MadeNever = map(of, (Other, Refuses))
+ModuleAfter = After("ModuleAfter", (torch.nn.Module,), {})
+ErrorAfter = After("ErrorAfter", (Exception,), {})
+CALLS = [
+    *("Abstract()", "Abstract(1, a=2)", "OwnNew(1)", "object.__new__(Abstract)"),
+    *("AbstractModule()", "len(AbstractList([1]))", "collections.abc.Mapping()"),
+    *("Named()", "OfProtocol(4).m() + OfProtocol().v", "isinstance(OfProtocol(), Named)"),
+    *("OfMetaclass().v * len(OfMetaclass)", "MadeAfter(5).v", "MadeByType(5).v", "MadeByType().v"),
+    *("MadeInSteps(5).v", "MadeOther(1, 2)", "MadeNever()", "ModuleAfter().v", "ErrorAfter('a').v"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_classes_are_called_as_their_metaclasses_say(call):
+    space = dict(globals())
+    exec(
+        "def f(x):\n"
+        "    try:\n"
+        f"        return x * 2, {call}\n"
+        "    except TypeError as error:\n"
+        "        return x * 3, str(error)\n",
+        space,
+    )
+    f, x = space["f"], torch.ones(2)
+    assert tc.compile(f, fullgraph=True, backend="eager")(x)[1] == f(x)[1]
+
+
+def test_a_class_may_become_abstract_and_the_reverse():
+    class Changing(Abstract):
+        pass
+
+    def f(x):
+        try:
+            return x * Changing().v
+        except TypeError:
+            return x * 2
+
+    compiled, x = tc.compile(f, backend="eager"), torch.ones(2)
+    abstract = Changing.__abstractmethods__
+    for methods in (abstract, frozenset(), abstract):
+        Changing.__abstractmethods__ = methods
+        assert compiled(x).equal(f(x))

@@ -90,3 +90,90 @@ def test_arithmetic_by_special_methods_stays_symbolic():
     tc.reset()
     agree(program, *((torch.ones(n, m),) for n, m in ((2, 3), (3, 5), (5, 8), (7, 4))))
     assert api.graph_stats()["graphs"] == 2
+
+
+class Vector:
+    """Has operators that know numbers, and a few that know nothing."""
+
+    def __init__(self, v):
+        self.v = v
+
+    def __mul__(self, other):
+        return Vector(self.v * other) if isinstance(other, int | float) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __add__(self, other):
+        return NotImplemented
+
+    __lt__ = __iadd__ = __matmul__ = __pow__ = __divmod__ = __eq__ = __add__
+
+
+OTHERS = ["'s'", "None", "[1]", "(1,)", "{}", "{1}", "v", "3", "x.shape[0]", "b'a'", "1.5"]
+REFUSED = [
+    *(f"v {sign} {o}" for sign in ("*", "+", "<", "@", "**", "-", "<<", ">=", "%") for o in OTHERS),
+    *(f"{o} {sign} v" for sign in ("*", "+", "<", "@", "**", "-", "<<", ">=") for o in OTHERS),
+    *(f"{call}(v)" for call in ("len", "iter", "next", "abs", "round", "int", "float", "hash")),
+    *("~v", "+v", "-v", "v[0]", "v()", "divmod(v, 2)", "divmod(2, v)", "pow(v, 2)", "'a' in v"),
+    *("v == 's'", "v != 3", "v in [1]", "sum([v])", "max(v, 3)", "sorted([v, v])"),
+    *(f"v {sign}= {o}" for sign in ("*", "+", "-", "@") for o in OTHERS),
+    *(f"w {sign}= v" for sign in ("*", "+", "-")),
+]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_what_no_class_knows_raises_as_in_python(part):
+    for text in REFUSED[part::4]:
+        statement = text if "= " in text else f"r = {text}"
+        space = {"Vector": Vector}
+        exec(
+            "def f(x):\n"
+            "    v, w, r = Vector(2), 's', None\n"
+            "    try:\n"
+            f"        {statement}\n"
+            "    except TypeError as error:\n"
+            "        r = str(error)\n"
+            "    return x + 1, r if isinstance(r, str | bool) else type(r)\n",
+            space,
+        )
+        f = space["f"]
+        tc.reset()
+        x = torch.ones(3)
+        assert tc.compile(f, backend="eager", dynamic=True)(x)[1] == f(x)[1], text
+
+
+@pytest.mark.parametrize("other", ["None", "'a'", "[1]", "(1,)", "{}", "{1}", "b'a'"])
+@pytest.mark.parametrize("sign", ["+", "-", "<", ">=", "//", "**", "|", "<<"])
+def test_what_a_size_is_refused_for_does_not_decide_it(sign, other):
+    space = {}
+    exec(
+        "def f(x):\n"
+        "    try:\n"
+        f"        return x.shape[0] {sign} {other}\n"
+        "    except TypeError as error:\n"
+        "        return x + 1, str(error)\n",
+        space,
+    )
+    f = space["f"]
+    tc.reset()
+    compiled = tc.compile(f, fullgraph=True, backend="eager")
+    for n in (4, 5, 6, 7):
+        x = torch.ones(n)
+        assert compiled(x)[1] == f(x)[1]
+    assert api.graph_stats()["graphs"] == 2
+
+
+def test_an_operator_that_nothing_knows_breaks_no_graph():
+    def f(x, v):
+        try:
+            x = x * (v * "s")
+        except TypeError:
+            x = x + 1
+        try:
+            x = x * (x.shape[0] < v)
+        except TypeError:
+            x = x + 2
+        return x
+
+    x = torch.ones(3)
+    assert tc.compile(f, fullgraph=True, backend="eager")(x, Vector(2)).equal(f(x, Vector(2)))

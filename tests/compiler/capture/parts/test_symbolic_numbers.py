@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import tc
+from tc.compiler import api
 
 NAMES = {"torch": torch, "math": math, "operator": operator, "functools": functools,
          "itertools": itertools, "inf": math.inf, "nan": math.nan}  # fmt: skip
@@ -163,3 +164,51 @@ def test_a_small_number_needs_no_second_compile():
     for n in (3, 5, 7, 10**10, -(2**40), 0):
         assert compiled(torch.tensor([1]), n).item() == 1 + n * 2
     assert len(compiles) == 2
+
+
+KEEP_SYMBOLS = [
+    "n.real + n.imag + n.numerator + n.denominator",
+    "h.real + h.imag",
+    "n.conjugate() + n.__abs__() + n.__neg__() + n.__pos__() + n.__invert__()",
+    "n.__round__() + n.__floor__() + n.__trunc__() + n.__ceil__() + n.__index__() + n.__int__()",
+    "h.__floor__() + h.__trunc__() + h.__ceil__() + h.__int__()",
+    "h.conjugate() + h.__abs__() + h.__neg__() + h.__add__(2.0)",
+    "n.__pow__(2) + n.__lshift__(1) + n.__rshift__(1) + n.__and__(6) + n.__or__(8) + n.__xor__(3)",
+    "sum(n.__divmod__(3)) + sum(divmod(n, 3))",
+    "~n + (~n).__abs__()",
+    "[hasattr(n, 'anything'), hasattr(h, 'numerator'), getattr(n, 'other', 3), getattr(n, 'real')]",
+    "[n.__class__, type(h), isinstance(n, int), n.__str__(), n.__repr__(), h.__repr__()]",
+    "[torch.sym_float(n), torch.sym_sqrt(n), torch.sym_int(h), torch.sym_max(n, 2)]",
+    "[int.__add__(n, 2), int.__neg__(n), int.conjugate(n), int.real.__get__(n)]",
+    "list(map(int.__neg__, x.shape))",
+]
+
+
+@pytest.mark.parametrize("text", KEEP_SYMBOLS)
+def test_what_a_number_is_asked_does_not_decide_it(text):
+    space = {"torch": torch}
+    exec(
+        f"def f(x):\n    n = x.shape[0]\n    h = n / 3\n    r = {text}\n    return x.sin(), r\n",
+        space,
+    )
+    f = space["f"]
+    tc.reset()
+    compiled = tc.compile(f, fullgraph=True, backend="eager")
+    for n in (4, 5, 6, 7):
+        x = torch.ones(n, 3)
+        found, wanted = compiled(x)[1], f(x)[1]
+        assert found == wanted
+        assert type(found) is type(wanted)
+    assert api.graph_stats()["graphs"] == 2
+
+
+def test_a_number_lacks_what_python_numbers_lack():
+    def f(x):
+        try:
+            return x + 1, x.shape[0].anything
+        except AttributeError as error:
+            return x + 2, str(error)
+
+    for n in (4, 5, 6):
+        x = torch.ones(n)
+        assert tc.compile(f, fullgraph=True, backend="eager")(x)[1] == f(x)[1]

@@ -349,3 +349,49 @@ def test_objects_that_the_tracer_does_not_model_are_true(make, monkeypatch):
     monkeypatch.setattr(Quiet, "__bool__", lambda self: False, raising=False)
     compiled = tc.compile(program, backend="eager")
     torch.testing.assert_close(compiled(x, of), program(x, of))
+
+
+def hides_its_class(kind: type) -> Any:
+    def read(self: Any, name: str) -> Any:
+        if name == "__class__":
+            raise RuntimeError("no class")
+        return kind.__getattribute__(self, name)
+
+    return type("Hides", (kind,), {"__getattribute__": read, "v": 2})()
+
+
+class Pretends:
+    """Says that it is of another class."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind, self.v = kind, 2
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        return self.kind
+
+
+KINDS = (int, str, list, dict, tuple, object)
+
+
+@pytest.mark.parametrize("make", [hides_its_class, Pretends])
+@pytest.mark.parametrize("kind", KINDS)
+def test_objects_are_taken_for_what_they_are(make: Any, kind: type) -> None:
+    def f(x: torch.Tensor, o: Any) -> Any:
+        return x * o.v, type(o).__name__, o is None, [o][0] is o
+
+    compiled = tc.compile(f, backend="eager")
+    x = torch.ones(3)
+    for _ in range(2):
+        o = make(kind)
+        found, wanted = compiled(x, o), f(x, o)
+        assert found[0].equal(wanted[0])
+        assert found[1:] == wanted[1:]
+
+
+def test_a_weak_proxy_is_of_the_class_of_its_object() -> None:
+    def f(x: torch.Tensor, o: Any) -> Any:
+        return x + 1, isinstance(o, Own), isinstance(o, Own | int), type(o)
+
+    own, x = Own(1), torch.ones(3)
+    assert tc.compile(f, backend="eager")(x, weakref.proxy(own))[1:] == f(x, weakref.proxy(own))[1:]

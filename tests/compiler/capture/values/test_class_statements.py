@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import tc
+from tc.compiler import api
 
 
 def methods_of_all_kinds(x):
@@ -279,3 +280,96 @@ def test_a_class_that_gets_out_is_reported_once():
     before = tc.compiler.api.graph_stats()["graph_breaks"]
     tc.compile(object_gets_out, backend="eager")(torch.ones(2))
     assert tc.compiler.api.graph_stats()["graph_breaks"] - before == 1
+
+
+def bound_size(x):
+    class A:
+        c = x.shape[0]
+        h = c / 2
+        s = f"{c}"
+        shape = x.shape
+
+        def m(self, k=c):
+            return self.h * k
+
+    return x * A.c + A().m(), A.s, A.shape[1], A().c
+
+
+def bound_tensor(x):
+    class A:
+        t = x
+        u = x * 2
+
+    class B(A):
+        d = A.u + 1
+
+    return B.t + B().u, B.d, A.t is x
+
+
+def bound_containers(x):
+    class A:
+        items = []  # noqa: RUF012
+        named = {}  # noqa: RUF012
+
+        def add(self, v):
+            self.items.append(v)
+
+    A().add(x)
+    A().add(1)
+    A.named["k"] = 2
+    return A.items[0].sin(), len(A.items), A.named
+
+
+def bound_by_name(x):
+    class A:
+        __slots__ = ("a",)
+        __doc__ = "text"
+        c = x.shape[0]
+
+    a = A()
+    a.a = 3
+    return x * a.c * a.a, A.__doc__
+
+
+def bound_abstract(x):
+    class A(abc.ABC):
+        def __init__(self):
+            raise RuntimeError
+
+        @property
+        @abc.abstractmethod
+        def p(self): ...
+
+        @staticmethod
+        @abc.abstractmethod
+        def s(): ...
+
+    class B(A):
+        p = 2
+
+        def __init__(self):
+            pass
+
+        @staticmethod
+        def s():
+            return 1
+
+    try:
+        A()
+    except TypeError as error:
+        return x * B().p + B.s(), str(error), A.__abstractmethods__
+
+
+BOUND = [bound_size, bound_tensor, bound_containers, bound_by_name, bound_abstract]
+
+
+@pytest.mark.parametrize("f", BOUND)
+def test_a_class_body_binds_what_the_graph_computes(f):
+    tc.reset()
+    compiled = tc.compile(f, fullgraph=True, backend="eager")
+    for n in (4, 5, 6, 7):
+        x = torch.arange(3.0 * n).view(n, 3)
+        found, wanted = compiled(x), f(x)
+        torch.testing.assert_close(found[0], wanted[0])
+        assert repr(found[1:]) == repr(wanted[1:])
+    assert api.graph_stats()["graphs"] == 2
