@@ -14,11 +14,10 @@ from tc.compiler.loops.expr import Expr, substitute, varies
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import Reduction
 from tc.compiler.schedule.fuse import Group, Member, Variables
+from tc.compiler.schedule.plan import LONGEST_COPIED
 
 HINT = 512
 TILE = 16
-#: elements of the longest rows that are copied so that rows are side by side, where that pays
-LONGEST_COPIED = 32
 
 
 @dataclass(frozen=True)

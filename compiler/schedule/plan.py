@@ -19,6 +19,9 @@ from tc.compiler.loops.expr import Expr, short
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Origin, ScalarNode
 
+#: elements of the longest rows that are copied so that rows are side by side, where that pays
+LONGEST_COPIED = 32
+
 
 @dataclass(frozen=True)
 class Let:

@@ -33,8 +33,15 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ops import compute_dtype
-from tc.compiler.schedule.order import LONGEST_COPIED
-from tc.compiler.schedule.plan import Accumulate, Let, Running, Section, Statement, Store
+from tc.compiler.schedule.plan import (
+    LONGEST_COPIED,
+    Accumulate,
+    Let,
+    Running,
+    Section,
+    Statement,
+    Store,
+)
 
 BLOCK = 4096
 WIDE = 64
