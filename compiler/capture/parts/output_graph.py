@@ -42,7 +42,7 @@ from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
 from tc.compiler.core import refusals
-from tc.compiler.core.fakes import COMPOSITES
+from tc.compiler.core.composites import COMPOSITES
 from tc.compiler.core.modes import SETS_MODES
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
