@@ -1,4 +1,4 @@
-"""Functions of torch that do other things to fake tensors than to real ones, and their stand-ins."""
+"""Functions of torch that treat fake tensors otherwise than real ones, and their stand-ins."""
 
 from __future__ import annotations
 
