@@ -17,7 +17,12 @@ def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """Stand in for `torch.nn.functional.max_pool1d`.
 
     On a CPU, and without gradients, it has a kernel of its own.
+
+    Raises:
+        NotImplementedError: the kernel may not have code for the type.
     """
+    if input.device.type == "cpu" and not input.is_floating_point():
+        raise NotImplementedError(f"max_pool1d of {input.dtype}")
     result = torch.nn.functional.max_pool1d(input, *args, **kwargs)
     if not isinstance(result, torch.Tensor):  # with indices
         return result

@@ -311,7 +311,7 @@ class OutputGraph:
                 self.t.shapes.mode.asking_eager(),
                 self.derived.as_below(self.t.overrides.level),
             ):
-                sized = refusals.of_nothing_with_sizes((fakes, named))
+                sized = refusals.with_sizes(text, (fakes, named))
                 if sized is not None:
                     _called_with(target, sized[0], sized[1], method)
                 try:
