@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc import trace
@@ -387,7 +388,9 @@ def _constants(gm: fx.GraphModule) -> list[Any]:
 
 def _enables_grad(gm: fx.GraphModule) -> bool:
     return any(
-        node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes
+        (node.target is torch._C._set_grad_enabled and node.args[0])
+        or (node.target is _enter_inference_mode and not node.args[0])
+        for node in gm.graph.nodes
     )
 
 

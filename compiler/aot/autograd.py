@@ -408,7 +408,10 @@ def writes_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
     counter = tensor.detach()
     if counter.is_inference():
         return EMPTY, 0
-    counter.data = EMPTY if tensor.dtype == EMPTY.dtype else EMPTY.to(tensor.dtype)
+    empty = EMPTY if tensor.dtype == EMPTY.dtype else EMPTY.to(tensor.dtype)
+    if not torch._has_compatible_shallow_copy_type(counter, empty):
+        empty = empty.to(tensor.device)  # a device such as "meta" takes no memory of another
+    counter.data = empty
     return counter, counter._version
 
 

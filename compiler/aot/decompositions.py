@@ -24,7 +24,7 @@ from tc.compiler.aot.padding import pad
 from tc.compiler.aot.recurrent import layered
 from tc.compiler.aot.resampling import interpolate
 from tc.compiler.aot.windows import col2im, im2col
-from tc.compiler.core.fakes import COMPOSITES
+from tc.compiler.core.composites import COMPOSITES
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.table import Table
 

@@ -215,6 +215,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **kwargs)
         if torch.get_default_dtype() is not self._default_dtype:
             fx_kwargs = _with_dtype(func, fx_args, fx_kwargs, result)
+        if func is aten._efficientzerotensor.default:  # it has no memory, which kernels read
+            func, fx_args = aten.full.default, (*fx_args, 0)
+            fx_kwargs = {**fx_kwargs, "dtype": result.dtype, "device": result.device}
         name = func._schema.name.rpartition("::")[2]
         node = self.graph.create_node("call_function", func, fx_args, fx_kwargs, name)
         node.meta.update(self._origin_now())

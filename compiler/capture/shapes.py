@@ -178,6 +178,15 @@ class Shapes:
             self._track(fake, torch_source, source)
         return fake
 
+    def release_inputs(self) -> None:
+        """Drop the weak references to inputs that torch's fake mode keeps as long as it lives.
+
+        ``torch.utils.swap_tensors`` refuses tensors that something refers to weakly.
+        """
+        describer = self.mode.fake_tensor_converter.meta_converter.describer
+        describer.lookup_tensor.clear()
+        describer.lookup_storage.clear()
+
     def _stand_in(self, tensor: torch.Tensor, **settings: Any) -> Any:
         base = tensor._base
         if base is not None and base.layout is not torch.strided:

@@ -126,6 +126,7 @@ class Tracer:
 
     def forget(self) -> None:
         """Drop all references: the frame's objects are in reference cycles with this tracer."""
+        self.shapes.release_inputs()
         vars(self).clear()
 
     def count_step(self, f: Frame) -> int:

@@ -557,32 +557,6 @@ ELEMENTWISE = frozenset(
 )
 
 
-def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
-    """Stand in for `torch.nn.functional.one_hot`, which does other things with fake tensors."""
-    return torch._C._nn.one_hot(tensor, num_classes).contiguous()
-
-
-def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Stand in for `torch.nn.functional.max_pool1d`.
-
-    On a CPU, and without gradients, it has a kernel of its own.
-    """
-    result = torch.nn.functional.max_pool1d(input, *args, **kwargs)
-    if not isinstance(result, torch.Tensor):  # with indices
-        return result
-    trained = torch.is_grad_enabled() and input.requires_grad
-    return result if trained or input.device.type != "cpu" else result.contiguous()
-
-
-#: functions that call other ops on fake tensors than on real ones -> stand-ins for them, whose
-#: results are laid out as eager's
-COMPOSITES: dict[Any, Callable[..., Any]] = {
-    torch._C._nn.one_hot: one_hot,
-    torch.max_pool1d: max_pool1d,
-    torch.nn.functional.max_pool1d: max_pool1d,
-}
-
-
 def fake_mode_of(examples: Sequence[Any]) -> FakeTensorMode:
     """Return the mode of the example inputs; a new one if no tensor is among them."""
     for value in examples:

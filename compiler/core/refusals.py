@@ -38,6 +38,12 @@ LIBRARIES = ("mkldnn_", "cudnn_", "miopen_", "fbgemm_", "quantized_", "sparse_",
 NO_SIZES = ("dim", "dim0", "dim1", "dtype", "layout", "reduction", "ignore_index", "diagonal")
 #: types that kernels have code for, if for any
 ORDINARY = frozenset((torch.float32, torch.float64))
+#: functions that torch decomposes in Python where a size is a symbol, although their kernels have
+#: not code for all types that the decompositions compute with
+DECOMPOSED = frozenset((
+    *("interpolate", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss"),
+    *(name.lstrip("_") for name in dir(torch._C._nn) if "upsample_" in name),
+))  # fmt: skip
 #: types of tensors that select elements where they stand in an index
 MASKS = (torch.bool, torch.uint8)
 #: types that have not all the numbers that symbols have, and which they have
@@ -274,7 +280,9 @@ def _takes_any_sizes(func: torch._ops.OpOverload) -> bool:
 
 
 def _is_internal(func: torch._ops.OpOverload) -> bool:
-    return func._schema.name.startswith("aten::_") and torch.Tag.core not in func.tags
+    name = func._schema.name.removeprefix("aten::")
+    public = torch.Tag.core in func.tags or name.lstrip("_") in DECOMPOSED
+    return name.startswith("_") and not public
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -313,20 +321,28 @@ def _is_empty(tensor: torch.Tensor) -> bool:
     return 0 in _hints(tensor.shape)
 
 
-def of_nothing_with_sizes(operands: Any) -> Any:
-    """Return a call's operands with sizes in place of symbols, where no tensor has elements.
+def with_sizes(name: str, operands: Any) -> Any:
+    """Return a call's operands with sizes in place of symbols, where the kernel may refuse it.
 
     Torch decomposes some calls where a size is a symbol, and what the kernel refuses is lost with
     it. Called under a mode of fake tensors on what is returned, they arrive at `check` whole.
 
+    Args:
+        name: that of the function.
+        operands: its arguments, with fake tensors.
+
     Returns:
-        None for a call that has no symbols, or a tensor with elements.
+        None for a call that has no symbols, or that has tensors with elements of a type for which
+        there is a kernel.
     """
     leaves = tree_leaves(operands)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not any(leaf._has_symbolic_sizes_strides for leaf in tensors):
         return None
-    if not all(map(_is_empty, tensors)):
+    decomposed = name.lstrip("_") in DECOMPOSED and any(
+        one.dtype not in ORDINARY for one in tensors
+    )
+    if not decomposed and not all(map(_is_empty, tensors)):
         return None
     at_hand = [_at_hand(leaf) for leaf in leaves]
     if any(new is None and old is not None for old, new in zip(leaves, at_hand, strict=True)):
@@ -454,9 +470,10 @@ def _ordinary(given: Given) -> Iterator[Given]:
     for types in ORDINARY_TYPES:
         yield tuple((name, _mapped(form, types)) for name, form in given)
     tensors = [(name, form) for name, form in given if isinstance(form, StandIn)]
-    for changed, form in tensors[1:]:
-        like_first = StandIn(form.sizes, tensors[0][1].dtype)
-        yield tuple((name, like_first if name == changed else other) for name, other in given)
+    retyped = [(name, StandIn(form.sizes, tensors[0][1].dtype)) for name, form in tensors[1:]]
+    retyped += [(name, StandIn(form.sizes, torch.float32)) for name, form in tensors[:1]]
+    for changed, form in retyped:
+        yield tuple((name, form if name == changed else other) for name, other in given)
     yield tuple((name, form if name in NO_SIZES else _positive(form)) for name, form in given)
 
 

@@ -87,6 +87,9 @@ class OptimizedModule(torch.nn.Module):
         self.__dict__["training"] = mode
         return self
 
+    def __bool__(self) -> bool:
+        return bool(self._orig_mod)  # without this, Python would ask `__len__`
+
     def __len__(self) -> int:
         return len(self._orig_mod)  # type: ignore[arg-type]
 

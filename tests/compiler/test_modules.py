@@ -251,3 +251,42 @@ def test_what_the_class_answers_is_set_on_the_compiled_module(compile):
     if compile is tc.compile:  # torch's has no other forward to come back to
         del compiled.forward
         torch.testing.assert_close(compiled(ones()), inner(ones()))
+
+
+@pytest.mark.parametrize(
+    "module", [torch.nn.Linear(1, 1), torch.nn.Sequential(), torch.nn.ModuleList()]
+)
+def test_a_compiled_module_is_as_true_as_the_module(module):
+    assert bool(tc.compile(module)) == bool(module)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("train", [False, True])
+def test_parameters_of_a_compiled_module_can_be_swapped(train, backend):
+    module, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+
+    def halves(x):  # the graph that breaks is captured twice
+        y = module(x)
+        tc.graph_break()
+        return y * 2
+
+    run = tc.compile(halves, backend=backend)
+    x = torch.ones(4, 3)
+    with torch.set_grad_enabled(train):
+        run(x)
+    torch.utils.swap_tensors(module.weight, other.weight)
+    assert torch.allclose(run(x), halves(x))
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        module.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)
+    assert torch.allclose(run(x.double()), halves(x.double()))
+
+
+def test_modules_on_the_meta_device_train():
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.GELU()).to("meta")
+    result = tc.compile(module)(torch.ones(4, 3, device="meta"))
+    result.sum().backward()
+    assert result.shape == (4, 2) and module[0].weight.grad.shape == (2, 3)

@@ -42,7 +42,7 @@ from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
 from tc.compiler.core import refusals
-from tc.compiler.core.fakes import COMPOSITES
+from tc.compiler.core.composites import COMPOSITES
 from tc.compiler.core.modes import SETS_MODES
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
@@ -311,7 +311,7 @@ class OutputGraph:
                 self.t.shapes.mode.asking_eager(),
                 self.derived.as_below(self.t.overrides.level),
             ):
-                sized = refusals.of_nothing_with_sizes((fakes, named))
+                sized = refusals.with_sizes(text, (fakes, named))
                 if sized is not None:
                     _called_with(target, sized[0], sized[1], method)
                 try:

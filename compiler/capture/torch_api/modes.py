@@ -57,6 +57,7 @@ class InferenceValue(Value):
         if name == "__enter__":
             self.node = t.output.set_mode(_enter_inference_mode, self.on)
             t.modes.open_inference(self)
+            t.guards.gradients_matter |= not self.on
         elif name == "__exit__" and t.modes.inference and t.modes.inference[-1][0] is self:
             self.leave(t)
             t.modes.close_inference()
@@ -88,10 +89,10 @@ class Modes(Settings):
         self.mixed = False
 
     def open_inference(self, guard: InferenceValue) -> None:
-        """Record that an inference mode was entered, which switches gradients off."""
+        """Record that an inference mode was entered: gradients are off in it, else on."""
         self.mixed = True
         self.inference.append((guard, torch.is_grad_enabled()))
-        _C._set_grad_enabled(not guard.on and torch.is_grad_enabled())
+        _C._set_grad_enabled(not guard.on)
 
     def close_inference(self) -> None:
         """Record that the innermost inference mode was left."""

@@ -312,6 +312,8 @@ class NumpyFunctionValue(Value):
         t.guards.aliasing_matters |= out is not None
         call = _Call(self.obj, args, kwargs, f"numpy.{self.name}")
         found = _record(t, numpy_call, (self.name, *given), self.name not in MAKERS, call)
+        if self.name in FILLS:
+            return ConstValue(None)
         return out if isinstance(out, ArrayValue) else found
 
     def rebuild(self, r: ResidualInterface) -> None:
@@ -406,7 +408,7 @@ class _Results:
     def of(self, value: Value, result: Any) -> Value:
         """Return the value of a result."""
         if isinstance(value, TupleValue | ListValue) and isinstance(result, tuple | list):
-            kind = TupleValue if isinstance(value, TupleValue) else ListValue
+            kind = ListValue if isinstance(result, list) else TupleValue
             pairs = zip(value.values(self.t), result, strict=True)
             return kind([self.of(one, other) for one, other in pairs])
         if not isinstance(value, TensorValue) or not isinstance(result, np.ndarray | np.generic):

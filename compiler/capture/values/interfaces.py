@@ -477,7 +477,7 @@ class ModeInterface(Protocol):
         """Return the value of a mode at the start of the frame."""
 
     def open_inference(self, guard: Any) -> None:
-        """Record that an inference mode was entered, which switches gradients off."""
+        """Record that an inference mode was entered: gradients are off in it, else on."""
 
     def close_inference(self) -> None:
         """Record that the innermost inference mode was left."""

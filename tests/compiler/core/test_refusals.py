@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from support import crossed
 from torch.nn import functional as F
 
 import tc
@@ -450,3 +451,41 @@ def test_how_many_elements_a_mask_selects_is_not_guessed(
     for call in (write, compiled) if write is not stored_after_a_slice else ():
         with pytest.raises(RuntimeError):
             call(x, x > 0, torch.ones(4))
+
+
+def classes(x: T) -> T:
+    return torch.zeros(x.shape[0], dtype=torch.int64)
+
+
+OF_TYPES: dict[str, Callable[[T], T]] = {
+    "hardshrink": F.hardshrink,
+    "softshrink": F.softshrink,
+    "nll_loss": lambda x: F.nll_loss(x, classes(x)),
+    "multi_margin_loss": lambda x: F.multi_margin_loss(x, classes(x)),
+    "multilabel_margin_loss": lambda x: F.multilabel_margin_loss(
+        x, torch.zeros(x.shape, dtype=torch.int64)
+    ),
+    "max_pool1d": lambda x: F.max_pool1d(x, 2),
+    "linear": lambda x: F.interpolate(x[None], 5, mode="linear"),
+    "nearest": lambda x: F.interpolate(x[None, None], (5, 5)),
+    "nearest-exact": lambda x: F.interpolate(x[None, None], (5, 5), mode="nearest-exact"),
+    "bilinear": lambda x: F.interpolate(x[None, None], (5, 5), mode="bilinear"),
+    "bicubic": lambda x: F.interpolate(x[None, None], scale_factor=1.5, mode="bicubic"),
+    "trilinear": lambda x: F.interpolate(x[None, None, None], (3, 5, 5), mode="trilinear"),
+}
+
+
+@crossed(
+    name=OF_TYPES,
+    dtype=[torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64],
+    dynamic=[False, True],
+)
+def test_a_type_without_a_kernel_is_refused_for_all_kinds_of_sizes(
+    name: str, dtype: torch.dtype, dynamic: bool
+) -> None:
+    call, x = OF_TYPES[name], (torch.ones(6, 4) * 2).to(dtype)
+    wanted = outcome(call, x)
+    found = outcome(tc.compile(lambda x: call(x), dynamic=dynamic), x)
+    assert type(found) is type(wanted), (found, wanted)
+    if isinstance(wanted, torch.Tensor):
+        assert found.dtype is wanted.dtype

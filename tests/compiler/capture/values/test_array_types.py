@@ -142,3 +142,35 @@ def test_the_sign_of_zero_is_that_of_the_divisor():
         grid = np.meshgrid(values, values)
         for function in (np.remainder, operator.mod, divmod, np.fmod, np.copysign, np.hypot):
             _check(function, [tuple(grid)])
+
+
+KINDS_OF_RESULT = {
+    "split": lambda a: np.split(a, 2),
+    "array_split": lambda a: np.array_split(a, 3),
+    "hsplit": lambda a: np.hsplit(a, 2),
+    "vsplit": lambda a: np.vsplit(a, 2),
+    "meshgrid": lambda a: np.meshgrid(a[0], a[1]),
+    "broadcast_arrays": lambda a: np.broadcast_arrays(a[0], a),
+    "nonzero": lambda a: np.nonzero(a),
+    "diag_indices": lambda a: np.diag_indices(3),
+    "fill_diagonal": lambda a: (np.fill_diagonal(a, 7.0), a),
+    "copyto": lambda a: (np.copyto(a, 2.0), a),
+    "put": lambda a: (np.put(a, [0, 1], [5.0, 6.0]), a),
+    "putmask": lambda a: (np.putmask(a, a > 3, 0.0), a),
+}
+
+
+@pytest.mark.parametrize("name", KINDS_OF_RESULT)
+def test_several_results_and_none_are_what_numpy_returns(name):
+    function = KINDS_OF_RESULT[name]
+
+    def seen(run):
+        array = np.arange(16.0).reshape(4, 4)
+        result = run(array)
+        return type(result), [None if one is None else np.array(one) for one in result], array
+
+    for found, wanted in zip(seen(tc.compile(function)), seen(function), strict=True):
+        if isinstance(wanted, type):
+            assert found is wanted
+        else:
+            np.testing.assert_equal(found, wanted)
