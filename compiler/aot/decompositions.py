@@ -59,7 +59,7 @@ FROM_TORCH = {
         tril triu _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
     "creation": """eye fill linspace logspace new_empty new_full new_ones new_zeros ones_like
         zeros_like zeros ones empty_like hann_window""",
-    "resampling": """upsample_linear1d upsample_bilinear2d upsample_trilinear3d
+    "resampling": """upsample_linear1d upsample_trilinear3d
         affine_grid_generator""",
 }
 
@@ -214,6 +214,14 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     return aten.index_put.default(input, places, value.to(input.dtype))
 
 
+def bilinear(input: Any, *args: Any, **kwargs: Any) -> Any:
+    """Resample; for bytes ATen has weights in fixed point on a CPU, and the op is kept."""
+    if input.dtype is torch.uint8 and input.device.type == "cpu":
+        return NotImplemented
+    return TORCH_BILINEAR(input, *args, **kwargs)
+
+
+TORCH_BILINEAR = get_decompositions([aten.upsample_bilinear2d])[aten.upsample_bilinear2d.default]
 OWN: dict[Any, Callable[..., Any]] = {
     aten.index_fill.int_Scalar: index_fill,
     aten.index_fill.int_Tensor: index_fill,
@@ -224,6 +232,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.binary_cross_entropy.default: binary_cross_entropy,
     aten.nll_loss_backward.default: nll_loss_backward,
     aten.nll_loss2d_backward.default: nll_loss_backward,
+    aten.upsample_bilinear2d.default: bilinear,
 }
 
 # Torch function -> the function that replaces it in a captured graph.

@@ -49,8 +49,14 @@ def interpolate(
 ) -> Tensor:
     """Stand in for `torch.nn.functional.interpolate`."""
     found = None
+    sized = input.device.type == "cpu" and (size is None) != (scale_factor is None)
+    if sized and mode == "bilinear" and input.dtype is torch.uint8 and not antialias:
+        after, factors = _sizes(input, size, scale_factor, recompute_scale_factor)
+        with torch._C._AutoDispatchBelowAutograd():  # which decomposes it, whatever its type
+            resized: Tensor = aten.upsample_bilinear2d(input, after, bool(align_corners), *factors)
+        return resized
     plain = not align_corners and not antialias and input.dim() in (3, 4, 5)
-    if plain and input.device.type == "cpu" and (size is None) != (scale_factor is None):
+    if plain and sized:
         after, factors = _sizes(input, size, scale_factor, recompute_scale_factor)
         if mode in NEAREST:
             found = nearest(input, after, factors, mode == "nearest-exact")
