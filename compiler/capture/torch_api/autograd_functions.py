@@ -13,6 +13,7 @@ from torch._C import _functorch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.scopes import Scope
+from tc.compiler.capture.torch_api.modes import modes_kept
 from tc.compiler.capture.torch_api.subgraphs import leaves, map_leaves, new_scope
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue
@@ -227,7 +228,7 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     operands = [arg.node(t) for arg in flat]
     with new_scope(t) as scope:
         inner = [_inside(scope, arg) if arg in flat else arg for arg in args]
-        with without_grad():
+        with without_grad(), modes_kept(f"{cls.obj.__name__}.forward"):
             result = _forward(t, cls, context, inner, kwargs)
         results = _results(t, result)
         outputs = [one for one in results if isinstance(one, TensorValue)]
@@ -333,7 +334,7 @@ def _backward(
         node.meta["example_value"] = example
         gradients.append(TensorValue(node, example))
     writes = t.effects.outer_writes
-    with without_grad():
+    with without_grad(), modes_kept(f"{cls.obj.__name__}.backward"):
         found = cls.attr(t, "backward").call(t, [context, *gradients], {})
     if t.effects.outer_writes != writes:
         raise breaks.GraphBreak(breaks.BODY_EFFECT, f"{cls.obj.__name__}.backward")

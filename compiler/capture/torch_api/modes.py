@@ -11,7 +11,7 @@ import contextlib
 import inspect
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +33,14 @@ from tc.compiler.errors import in_library
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+
+#: what sets autocast
+AUTOCAST = (
+    torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled,
+    torch.set_autocast_cpu_enabled, torch.set_autocast_cpu_dtype, torch.set_autocast_gpu_dtype,
+    torch.autocast_increment_nesting, torch.autocast_decrement_nesting, torch.clear_autocast_cache,
+)  # fmt: skip
 
 
 class InferenceValue(Value):
@@ -135,7 +143,7 @@ def _setting(
     """
 
     def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        if len(t.output.scopes) > 1 and function is not _C._set_grad_enabled:
+        if len(t.output.scopes) > 1 and not _may_set_in_body(t, function):
             raise breaks.GraphBreak(
                 breaks.BODY_EFFECT, f"a higher-order operation ({function.__name__})"
             )
@@ -152,6 +160,30 @@ def _setting(
         return t.values.known(function(*plain, **named))
 
     return handler
+
+
+def _may_set_in_body(t: Interpreter, function: Callable[..., Any]) -> bool:
+    """Return whether the body being traced may set a mode.
+
+    Those of an autograd.Function run where the graph has them, once, and `modes_kept` sees to it
+    that they leave autocast as it was.
+    """
+    if function is _C._set_grad_enabled:
+        return True
+    return function in AUTOCAST and not t.output.scopes[-1].operations
+
+
+@contextlib.contextmanager
+def modes_kept(body: str) -> Iterator[None]:
+    """Check that a body leaves all modes as they were.
+
+    Raises:
+        GraphBreak: it does not.
+    """
+    before = Settings()
+    yield
+    if any(before.changes()):
+        raise breaks.GraphBreak(breaks.BODY_EFFECT, body)
 
 
 def _inference(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
@@ -298,12 +330,7 @@ handles(_C._set_float32_matmul_precision)(
 )
 handles(_C._set_grad_enabled)(_setting(_C._set_grad_enabled))
 handles(_C._set_deterministic_algorithms)(_setting(_C._set_deterministic_algorithms, at_run=True))
-for _function in (
-    torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled,
-    torch.set_autocast_cpu_enabled, torch.set_autocast_cpu_dtype, torch.set_autocast_gpu_dtype,
-    torch.autocast_increment_nesting, torch.autocast_decrement_nesting,
-    torch.clear_autocast_cache, _C._set_default_dtype,
-):  # fmt: skip
+for _function in (*AUTOCAST, _C._set_default_dtype):
     handles(_function)(_setting(_function))
 for _name, _mode in MODES.rows():
     if not _mode.guarded:

@@ -420,3 +420,54 @@ def test_sizes_that_forward_returns_may_be_dynamic(forward, backend, wants):
                 sum(tensor.sum() for tensor in [*tensors, made[2]]).backward()
             results.append((made, x.grad))
         torch.testing.assert_close(*results)
+
+
+def _mixed(casts: torch.dtype | None, inside: str) -> type[torch.autograd.Function]:
+    """Return a function under `torch.amp.custom_fwd` whose methods set autocast themselves."""
+
+    class Mixed(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cpu", cast_inputs=casts)
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            if inside == "left on":
+                torch.set_autocast_enabled("cpu", True)
+                return a @ b
+            with torch.autocast("cpu", torch.bfloat16, enabled=inside == "on"):
+                return a.relu() @ b
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="cpu")
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            return g @ b.t().to(g.dtype), a.t().to(g.dtype) @ g
+
+    return Mixed
+
+
+@pytest.mark.parametrize("inside", ["on", "off", "left on"])
+@pytest.mark.parametrize("casts", [None, torch.float32])
+@pytest.mark.parametrize("around", [False, True])
+def test_bodies_may_set_autocast_if_they_set_it_back(around, casts, inside):
+    function = _mixed(casts, inside)
+
+    def program(a, b):
+        with torch.autocast("cpu", torch.bfloat16, enabled=around):
+            return function.apply(a.sin(), b) * 2, a @ b
+
+    found = []
+    tc.reset()
+    with tc.trace.capture_events() as events:
+        for run in (program, tc.compile(program)):
+            torch.manual_seed(0)
+            leaves = [torch.randn(n, m, requires_grad=True) for n, m in ((2, 3), (3, 2))]
+            results = run(*leaves)
+            sum(r.float().square().sum() for r in results).backward()
+            found.append([*results, *(leaf.grad for leaf in leaves)])
+            found.append(torch.is_autocast_enabled("cpu"))
+            torch.set_autocast_enabled("cpu", False)
+    assert found[1] == found[3]
+    for wanted, got in zip(found[0], found[2], strict=True):
+        assert wanted.dtype == got.dtype
+        torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2)
+    assert bool(events.of(tc.trace.GraphBreak)) == (inside == "left on" and not around)
