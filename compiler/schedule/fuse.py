@@ -198,12 +198,23 @@ class _Fusion:
             self.transposing[member.name] = self.transposes(member.node)
         return self.transposing[member.name]
 
+    def _scatters(self, member: Member, inner: Variables) -> bool:
+        """Return whether rows cross those of a member that only copies or computes."""
+        if self.transposes is None or member.level != "inner" or type(member.node) is not Pointwise:
+            return False
+        return is_scattered(member, inner)
+
     def _fused(self, group: Group, node: Nest) -> Group | None:
         fused, reason = combined(group, node)
         if fused is not None and fused.inner and any(map(self._transposes, fused.members)):
             fused, reason = (
                 None,
                 "one of them reads transposed memory: as a separate kernel it does so in tiles",
+            )
+        if fused is not None and any(self._scatters(m, fused.inner) for m in fused.members):
+            fused, reason = (
+                None,
+                "one of them would find its elements by divisions: a separate kernel need not",
             )
 
         def lines() -> list[str]:
@@ -474,6 +485,12 @@ def _reads_same(reader: Member, writer: Member) -> bool:
         if use.data[0] == writer.name and (use.op != "load" or use.data[1] is not writer.index):
             return False
     return True
+
+
+def is_scattered(member: Member, inner: Variables) -> bool:
+    """Return whether elements in a row are found by divisions, as those of a slice laid flat."""
+    indices = [use.data[1] for use in member.body.loads() if use.op == "load"]
+    return any(ix.coefficient(index, v) is None for index in indices for v in inner)
 
 
 def _quotients(group: Group) -> int:

@@ -136,10 +136,11 @@ def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
     if score[best] == 0 or not (small is None or small >= 8):
         return None
     if score[best] == along:  # as in a product of row-major matrices
+        (count, far), (other, farther) = _apart(read, best), _apart(read, last)
         length = ix.product([ix.extent(v) for v in inner]).constant
-        if length is not None and length <= LONGEST_COPIED:
-            return None
-        return best if _apart(read, best) < _apart(read, last) else None
+        copied = length is not None and length <= LONGEST_COPIED
+        nearer = far < farther if count == other and not copied else count < other
+        return best if nearer else None
     return best if score[best] > along else None
 
 

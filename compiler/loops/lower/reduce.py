@@ -367,10 +367,17 @@ def _softmax(b: Builder, call: Call) -> Tensor:
 
 
 def shared(b: Builder, source: Tensor) -> Tensor:
-    """Realize an expensive value that is read more than once."""
-    if source.cell.body.exceeds(CHEAP):
+    """Realize a value that is read more than once, if computing or finding it is expensive."""
+    if source.cell.body.exceeds(CHEAP) or _is_scattered(b, source):
         b.realize(source.cell)
     return source
+
+
+def _is_scattered(b: Builder, value: Tensor) -> bool:
+    """Return whether elements in a row are found by divisions, as those of a slice laid flat."""
+    variables = [v for v in loop_vars(value.sizes) if v is not ix.ZERO]
+    indices = [use.data[1] for use in b.element(value).loads() if use.op == "load"]
+    return any(ix.coefficient(index, v) is None for index in indices for v in variables)
 
 
 @lowering("native_layer_norm")

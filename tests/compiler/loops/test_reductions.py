@@ -79,3 +79,22 @@ def test_a_costly_operand_is_computed_once(name: str) -> None:
     function, x = TWICE[name], torch.rand(64, 32, 64)
     code = printed(lambda x: function(torch.lgamma(x)), x).split("void k0_", 1)[1]
     assert code.count("tc_lgamma_f32(") == 1
+
+
+@crossed(dtype=[torch.float32, torch.float16], sizes=[(6, 4, 30, 35), (3, 8, 5, 7)])
+def test_slices_that_are_laid_flat(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        flat = x[..., 1:-2].flatten(1)
+        wide = flat.flip(0).softmax(-1), F.layer_norm(flat, flat.shape[1:])
+        return (
+            *wide,
+            flat.var(-1),
+            F.group_norm(x[..., 1:-2], 2),
+            (x * 2)[..., ::2].flatten(2).sum(-1),
+        )
+
+    x = torch.randn(sizes).to(dtype)
+    rough = {} if dtype.itemsize > 2 else {"rtol": 2e-2, "atol": 2e-2}
+    for dynamic in (False, True):
+        tc.reset()
+        torch.testing.assert_close(tc.compile(program, dynamic=dynamic)(x), program(x), **rough)

@@ -260,3 +260,9 @@ def test_verify_finds_a_kernel_without_memory() -> None:
     broken = Plan(plan.inputs, steps, plan.outputs, plan.constants, plan.buffers)
     with pytest.raises(VerifyError, match="has no memory"):
         broken.verify()
+
+
+def test_a_slice_that_is_laid_flat_is_copied_before_rows_read_it() -> None:
+    """Within a row its elements would be found by divisions, in each pass."""
+    graph = lowered(lambda x: x[..., 1:-2].flatten(1).softmax(-1), [r(8, 30, 35)])
+    assert "//" not in str(planned(graph)) and "%" not in str(planned(graph))
