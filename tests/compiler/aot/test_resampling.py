@@ -138,6 +138,7 @@ def test_sizes_that_a_factor_keeps_or_doubles(mode: str, dims: int, turn: int) -
     torch.testing.assert_close(torch.autograd.grad(found, x, weights)[0], wanted)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", [{"size": (5, 17)}, {"scale_factor": 1.7}, {"size": (9, 30)}])
 @pytest.mark.parametrize("corners", [False, True])
 def test_bytes_have_the_weights_of_eager(how, corners) -> None:

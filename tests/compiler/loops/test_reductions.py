@@ -38,6 +38,7 @@ OUTER: dict[str, Callable[[torch.Tensor], object]] = {
 }
 
 
+@pytest.mark.sample(6)
 @crossed(order=ORDERS, dtype=[torch.float32, torch.float64, torch.bfloat16])
 def test_norms_of_any_order(order: float, dtype: torch.dtype) -> None:
     x = torch.randn(6, 7, 5).to(dtype)
@@ -52,6 +53,7 @@ def test_norms_of_any_order(order: float, dtype: torch.dtype) -> None:
     assert not externs(graph)
 
 
+@pytest.mark.sample(6)
 @crossed(name=OUTER, sizes=[(40, 7, 2), (300, 20, 3), (17, 33, 15), (20, 1, 4)])
 def test_outer_dimensions_are_reduced_before_short_inner_ones(
     name: str, sizes: tuple[int, ...]
@@ -81,6 +83,7 @@ def test_a_costly_operand_is_computed_once(name: str) -> None:
     assert code.count("tc_lgamma_f32(") == 1
 
 
+@pytest.mark.sample(1)
 @crossed(dtype=[torch.float32, torch.float16], sizes=[(6, 4, 30, 35), (3, 8, 5, 7)])
 def test_slices_that_are_laid_flat(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
     def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -445,6 +445,7 @@ def _mixed(casts: torch.dtype | None, inside: str) -> type[torch.autograd.Functi
     return Mixed
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("inside", ["on", "off", "left on"])
 @pytest.mark.parametrize("casts", [None, torch.float32])
 @pytest.mark.parametrize("around", [False, True])
