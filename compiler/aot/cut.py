@@ -49,7 +49,7 @@ LIGHT = frozenset((
     "square",
 ))  # fmt: skip
 # Pointwise ops whose result a CPU reads in a fraction of the time that computing it takes, by name.
-DEAR = frozenset((
+EXPENSIVE = frozenset((
     "atan2", "cosh", "digamma", "erfinv", "hypot", "igamma", "igammac", "lgamma", "mvlgamma",
     "nextafter", "polygamma", "sinh", "special_entr", "special_erfcx", "special_i0e", "special_i1",
     "special_i1e", "special_log_ndtr", "special_ndtri", "special_xlog1py", "special_zeta", "tan",
@@ -187,7 +187,7 @@ class MinCutPartition:
         cheap = target in CHEAP or is_pointwise(target)
         if not cheap or CALLED in node.meta:
             return f"{target} must not be recomputed"
-        if is_dear(node):
+        if is_expensive(node):
             return "computing it takes longer than reading it"
         allowed = self.gate.allow(f"aot.recompute.{target}", node.name)
         return None if allowed else "backward uses it"
@@ -234,12 +234,12 @@ def is_pointwise(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
 
 
-def is_dear(node: fx.Node) -> bool:
+def is_expensive(node: fx.Node) -> bool:
     """Return whether a pointwise op takes a CPU longer than to read its result."""
     if node.meta["val"].device.type != "cpu" or node.target in CHEAP:
         return False
     name = _name(node.target)
-    return name in DEAR or (name == "pow" and node.args[1] not in SMALL_POWERS)
+    return name in EXPENSIVE or (name == "pow" and node.args[1] not in SMALL_POWERS)
 
 
 def _name(target: Any) -> str:

@@ -59,7 +59,7 @@ FROM_TORCH = {
         tril triu _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
     "creation": """eye fill linspace logspace new_empty new_full new_ones new_zeros ones_like
         zeros_like zeros ones empty_like hann_window""",
-    "resampling": """upsample_linear1d upsample_trilinear3d
+    "resampling": """upsample_linear1d upsample_bilinear2d upsample_trilinear3d
         affine_grid_generator""",
 }
 
@@ -214,14 +214,6 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     return aten.index_put.default(input, places, value.to(input.dtype))
 
 
-def bilinear(input: Any, *args: Any, **kwargs: Any) -> Any:
-    """Resample; for bytes ATen has weights in fixed point on a CPU, and the op is kept."""
-    if input.dtype is torch.uint8 and input.device.type == "cpu":
-        return NotImplemented
-    return TORCH_BILINEAR(input, *args, **kwargs)
-
-
-TORCH_BILINEAR = get_decompositions([aten.upsample_bilinear2d])[aten.upsample_bilinear2d.default]
 OWN: dict[Any, Callable[..., Any]] = {
     aten.index_fill.int_Scalar: index_fill,
     aten.index_fill.int_Tensor: index_fill,
@@ -232,7 +224,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.binary_cross_entropy.default: binary_cross_entropy,
     aten.nll_loss_backward.default: nll_loss_backward,
     aten.nll_loss2d_backward.default: nll_loss_backward,
-    aten.upsample_bilinear2d.default: bilinear,
 }
 
 # Torch function -> the function that replaces it in a captured graph.
@@ -264,6 +255,17 @@ def _packets(names: str) -> list[Any]:
     return found
 
 
+def not_of_bytes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep an op for bytes on a CPU, where ATen resamples with weights in fixed point."""
+
+    @functools.wraps(function)
+    def chosen(input: Any, *args: Any, **kwargs: Any) -> Any:
+        is_kept = input.dtype is torch.uint8 and input.device.type == "cpu"
+        return NotImplemented if is_kept else function(input, *args, **kwargs)
+
+    return chosen
+
+
 def _fill() -> None:
     packets = _packets(" ".join(FROM_TORCH.values()))  # torch scans its table
     for op, function in get_decompositions(packets).items():
@@ -271,6 +273,8 @@ def _fill() -> None:
             continue
         if op._schema.is_mutable or draws_random_numbers(op):
             continue
+        if op is aten.upsample_bilinear2d.default:
+            function = not_of_bytes(function)
         DECOMPOSITIONS.add(op, (f"aot.decompose.{str(op).removesuffix('.default')}", function))
     for op, function in (OWN | foreach_rows()).items():
         DECOMPOSITIONS.add(op, (f"aot.decompose.{str(op).removesuffix('.default')}", function))

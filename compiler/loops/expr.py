@@ -6,7 +6,7 @@ expressions are the same object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 from weakref import WeakValueDictionary
@@ -183,6 +183,15 @@ def varies(value: Expr, variable: Atom) -> bool:
         for node in walk(value)
         if node.op in (*READS, "index")
     )
+
+
+def is_affine(value: Expr, variables: Iterable[Index]) -> bool:
+    """Return whether elements that a value loads are evenly apart along each loop.
+
+    They are not where positions are found by divisions, as those of a slice that is laid flat.
+    """
+    indices = [use.data[1] for use in value.loads() if use.op == "load"]
+    return all(ix.coefficient(index, v) is not None for v in variables for index in indices)
 
 
 def needed(root: Expr) -> dict[Expr, Expr]:

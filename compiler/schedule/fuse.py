@@ -18,7 +18,7 @@ from typing import Any, Literal
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, substitute, walk
+from tc.compiler.loops.expr import Expr, is_affine, substitute, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import (
     Extern,
@@ -198,11 +198,19 @@ class _Fusion:
             self.transposing[member.name] = self.transposes(member.node)
         return self.transposing[member.name]
 
-    def _scatters(self, member: Member, inner: Variables) -> bool:
-        """Return whether rows cross those of a member that only copies or computes."""
-        if self.transposes is None or member.level != "inner" or type(member.node) is not Pointwise:
+    def _divides(self, group: Group, fused: Group) -> bool:
+        """Return whether a member would find its elements in a row by divisions.
+
+        Members of the group before were asked when they joined, unless their loops are new.
+        """
+        if self.transposes is None:
             return False
-        return is_scattered(member, inner)
+        asked = set(map(id, group.members))
+        return any(
+            type(member.node) is Pointwise and not is_affine(member.body, fused.inner)
+            for member in fused.members
+            if member.level == "inner" and id(member) not in asked
+        )
 
     def _fused(self, group: Group, node: Nest) -> Group | None:
         fused, reason = combined(group, node)
@@ -211,7 +219,7 @@ class _Fusion:
                 None,
                 "one of them reads transposed memory: as a separate kernel it does so in tiles",
             )
-        if fused is not None and any(self._scatters(m, fused.inner) for m in fused.members):
+        if fused is not None and self._divides(group, fused):
             fused, reason = (
                 None,
                 "one of them would find its elements by divisions: a separate kernel need not",
@@ -485,12 +493,6 @@ def _reads_same(reader: Member, writer: Member) -> bool:
         if use.data[0] == writer.name and (use.op != "load" or use.data[1] is not writer.index):
             return False
     return True
-
-
-def is_scattered(member: Member, inner: Variables) -> bool:
-    """Return whether elements in a row are found by divisions, as those of a slice laid flat."""
-    indices = [use.data[1] for use in member.body.loads() if use.op == "load"]
-    return any(ix.coefficient(index, v) is None for index in indices for v in inner)
 
 
 def _quotients(group: Group) -> int:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from tc.compiler.core.machine import caches
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, load, transform
+from tc.compiler.loops.expr import Expr, is_affine, load, transform
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import Origin, Reduction, Scan, Scatter, reads
 from tc.compiler.loops.ops import CHEAP
-from tc.compiler.schedule.fuse import Group, Member, extents, is_scattered
+from tc.compiler.schedule.fuse import Group, Member, extents
 from tc.compiler.schedule.order import Order
 from tc.compiler.schedule.plan import (
     Accumulate,
@@ -110,8 +110,8 @@ class _Writer:
         later = last > self.passes.number[member.name]
         if not later or member.name in self.needed:
             return "memory" if later else "local"
-        once = isinstance(member.node, Scan)  # its elements cannot be recomputed one by one
-        once = once or is_scattered(member, self.group.inner)
+        # Elements of a scan cannot be recomputed one by one, and others would be found again.
+        once = isinstance(member.node, Scan) or not is_affine(member.body, self.group.inner)
         if member.body.cost() <= AGAIN and not once:
             return "again"
         extent = ix.product(extents(self.group.inner))

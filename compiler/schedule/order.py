@@ -6,7 +6,7 @@ that are symbolic count as `HINT` when strides are compared.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from tc.compiler.loops import index as ix
@@ -38,8 +38,9 @@ def ordered(group: Group, needed: Container[str] | None = None) -> Order:
     """
     if any(isinstance(m.node, Reduction) and m.node.kind == "dot" for m in group.members):
         return Order(group)
-    outer = _sorted(group, group.outer, needed)
-    inner = group.inner if _gives_positions(group) else _sorted(group, group.inner, needed)
+    indices = _by_weight(group, needed)
+    outer = _sorted(group.outer, indices)
+    inner = group.inner if _gives_positions(group) else _sorted(group.inner, indices)
     if inner:  # loops that are short alone may make a lane together
         outer, group = _merged(Group(outer, group.inner, group.members), outer, 0)
     lane = _lane(group, outer, inner)
@@ -108,11 +109,15 @@ def stride(index: Index, variable: Index) -> int:
     return abs(int(ix.evaluate(step, names)))
 
 
-def _sorted(group: Group, variables: Variables, needed: Container[str] | None) -> Variables:
-    """Largest strides outermost; stores count before loads, and what may never be stored last."""
-    own = [member.index for member in group.members]
-    stored = [m.index for m in group.members if needed is None or m.name in needed]
-    indices = sorted(accesses(group), key=lambda index: index in own and index not in stored)
+def _by_weight(group: Group, needed: Container[str] | None) -> list[Index]:
+    """Return all flat indices: of stores, of loads, and last of what may never be stored."""
+    stored = {m.index for m in group.members if needed is None or m.name in needed}
+    unstored = {m.index for m in group.members} - stored
+    return sorted(accesses(group), key=unstored.__contains__)
+
+
+def _sorted(variables: Variables, indices: Sequence[Index]) -> Variables:
+    """Largest strides outermost, by the first of the indices that tells."""
 
     def key(variable: Index) -> tuple[int, ...]:
         steps = [stride(index, variable) for index in indices]

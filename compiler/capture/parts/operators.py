@@ -37,7 +37,14 @@ from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
 from tc.compiler.capture.values.sets import SetValue, set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import SubclassValue
-from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, decided
+from tc.compiler.capture.values.tensor import (
+    ARITHMETIC,
+    OF_WHOLE,
+    NodeValue,
+    SymValue,
+    TensorValue,
+    decided,
+)
 from tc.compiler.capture.values.texts import TextValue, joined, percent
 
 if TYPE_CHECKING:
@@ -60,19 +67,9 @@ INVERT = ("inv", "invert")
 IN_PLACE = {
     f"i{name.rstrip('_')}": name
     for name in [
-        "add",
-        "sub",
-        "mul",
+        *ARITHMETIC,
         "matmul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "lshift",
-        "rshift",
-        "and_",
-        "or_",
-        "xor",
+        *OF_WHOLE,
     ]
 }
 

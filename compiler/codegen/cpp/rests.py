@@ -71,28 +71,26 @@ def in_vectors(
     if run is not None and run.of is not None:
         count = min(count, 1 << (run.of - 1).bit_length())
     whole = stop if in_order else _end_of_vectors(statements, variable, start, stop, count, run)
-    if whole != start:
+    unmasked = [(start, whole)] if whole != start else []
+    known = whole.isdecimal() and stop.isdecimal() and whole != stop
+    if known:
+        rest = int(stop) - int(whole)
+        count = min(count, 1 << (rest - 1).bit_length())
+        if count == rest:
+            unmasked.append((whole, stop))
+            whole = stop
+    for first, end in unmasked:
         mark()
-        writer.loop(variable, start, whole)
+        writer.loop(variable, first, end)
         inside()
         writer.statements(statements)
         writer.close()
     if whole == stop:
         return
-    known = whole.isdecimal() and stop.isdecimal()
-    if known:
-        rest = int(stop) - int(whole)
-        count = min(count, 1 << (rest - 1).bit_length())
-    elif whole != start:
+    if not known and whole != start:
         writer.open(f"if ({whole} < {stop})")
     statements = _steady_first(writer, statements, variable)
     mark()
-    if known and count == rest:
-        writer.loop(variable, whole, stop)
-        inside()
-        writer.statements(statements)
-        writer.close()
-        return
     writer.count(f"d_{variable}", "0", str(count), kind="int")
     writer.declare("const long long", str(variable), f"{whole} + d_{variable}")
     inside()

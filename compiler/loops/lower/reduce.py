@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, constant
+from tc.compiler.loops.expr import Expr, constant, is_affine
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.lower.builder import (
     Builder,
@@ -368,16 +368,10 @@ def _softmax(b: Builder, call: Call) -> Tensor:
 
 def shared(b: Builder, source: Tensor) -> Tensor:
     """Realize a value that is read more than once, if computing or finding it is expensive."""
-    if source.cell.body.exceeds(CHEAP) or _is_scattered(b, source):
+    variables = [v for v in loop_vars(source.sizes) if v is not ix.ZERO]
+    if source.cell.body.exceeds(CHEAP) or not is_affine(b.element(source), variables):
         b.realize(source.cell)
     return source
-
-
-def _is_scattered(b: Builder, value: Tensor) -> bool:
-    """Return whether elements in a row are found by divisions, as those of a slice laid flat."""
-    variables = [v for v in loop_vars(value.sizes) if v is not ix.ZERO]
-    indices = [use.data[1] for use in b.element(value).loads() if use.op == "load"]
-    return any(ix.coefficient(index, v) is None for index in indices for v in variables)
 
 
 @lowering("native_layer_norm")
