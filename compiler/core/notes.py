@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
 
 from torch import fx
@@ -23,9 +23,9 @@ MOST_LINES = 1000
 MOST_FIRINGS = 100
 #: what steps of one name were about, each listed once
 MOST_PLACES = 50
-#: of each node, after each pass: the properties' own functions are faster than an `attrgetter`
-_ARGS: Callable[[fx.Node], Any] = fx.Node.args.fget  # type: ignore[attr-defined]
-_KWARGS: Callable[[fx.Node], Any] = fx.Node.kwargs.fget  # type: ignore[attr-defined]
+#: of each node, after each pass: the properties `args` and `kwargs` would each call a function
+_ARGS: Callable[[fx.Node], Any] = attrgetter("_args")
+_KWARGS: Callable[[fx.Node], Any] = attrgetter("_kwargs")
 
 
 @dataclass(frozen=True, eq=False)

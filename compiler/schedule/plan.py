@@ -353,13 +353,14 @@ class Plan(Artifact):
             functions: name of a kernel -> that of the function which it calls.
         """
         lines = [str(item) for item in self.inputs]
-        first: dict[str, Kernel] = {}
+        first: dict[str, str] = {}
         for step in self.steps:
             function = functions.get(step.name) if isinstance(step, Kernel) else None
             if isinstance(step, Kernel) and function is not None:
-                shown = first.setdefault(function, step)
-                if shown is not step:
-                    lines.append(f"{_use(step)} as {_use(shown)}")
+                use = _use(step)
+                shown = first.setdefault(function, use)
+                if shown is not use:
+                    lines.append(f"{use} as {shown}")
                     continue
             lines.append(str(step))
         lines.append(f"return {', '.join(map(str, self.outputs))}")
