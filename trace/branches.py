@@ -2,7 +2,7 @@
 
 Which edit removes a graph break at a branch depends on what the branch does: values of two sides
 can be chosen by `torch.where`, a line that only prints cannot. The source is read where the
-program's files are at hand, as they are on the machine that wrote the trace.
+program's files are available, as they are on the machine that wrote the trace.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tc.trace.syntax import tree_of
 class Does(Enum):
     """What a branch does with its condition."""
 
-    TELLS = "tells"
+    REPORTS = "reports"
     COLLECTS = "collects"
     RAISES = "raises"
     CATCHES = "raises what the function catches"
@@ -38,8 +38,8 @@ class Does(Enum):
 
 #: methods that make a list longer
 LONGER: Final = frozenset(("append", "extend", "insert", "appendleft"))
-#: methods and functions that tell somebody something, and whose result nobody uses
-TELLING: Final = frozenset((
+#: methods and functions that only report something, and whose result nobody uses
+REPORTING: Final = frozenset((
     "print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log", "write",
     "add_scalar",
 ))  # fmt: skip
@@ -124,9 +124,9 @@ def _does(parents: tuple[ast.AST, ...]) -> Does:
         raised = {_exception(body[-1].exc) for body in bodies if isinstance(body[-1], ast.Raise)}
         caught = all(_is_caught(name, parents) for name in raised)
         return Does.CATCHES if caught else Does.RAISES
-    if all(_only_tells(one) for body in bodies for one in body):
-        return Does.TELLS
-    if all(_only_tells(one, LONGER) for body in bodies for one in body):
+    if all(_only_reports(one) for body in bodies for one in body):
+        return Does.REPORTS
+    if all(_only_reports(one, LONGER) for body in bodies for one in body):
         return Does.COLLECTS
     ends = [body[-1] for body in bodies]
     if any(isinstance(end, ast.Break | ast.Continue) for end in ends):
@@ -169,7 +169,7 @@ def _takes(handler: ast.ExceptHandler, raised: str) -> bool:
     )
 
 
-def _only_tells(statement: ast.stmt, also: Set[str] = frozenset()) -> bool:
+def _only_reports(statement: ast.stmt, also: Set[str] = frozenset()) -> bool:
     if isinstance(statement, ast.Pass):
         return True
     if not isinstance(statement, ast.Expr):
@@ -179,14 +179,14 @@ def _only_tells(statement: ast.stmt, also: Set[str] = frozenset()) -> bool:
         return True
     if not isinstance(call, ast.Call):
         return False
-    return called_name(call) in TELLING | also
+    return called_name(call) in REPORTING | also
 
 
 def is_tested(file: str, line: int, name: str) -> bool:
     """Return whether the function at a line goes one way or the other by an input of that name.
 
     Args:
-        name: as the user writes it, `self.scale`. Only where the source is at hand.
+        name: as the user writes it, `self.scale`. Only where the source is available.
     """
     file, name = map(_original.get(), (file, name))
     tree = _tree_of(file)
@@ -276,7 +276,7 @@ def is_spelled_out(file: str, line: int, name: str) -> bool:
         node = waiting.pop()
         if isinstance(node, ast.Raise | ast.Assert):
             continue
-        if isinstance(node, ast.Call) and called_name(node) in TELLING:
+        if isinstance(node, ast.Call) and called_name(node) in REPORTING:
             continue
         texts: list[ast.AST] = []
         if isinstance(node, ast.JoinedStr):
@@ -293,7 +293,7 @@ def is_spelled_out(file: str, line: int, name: str) -> bool:
 
 
 def is_looped_over(file: str, line: int, name: str) -> bool:
-    """Return whether a loop of the function at a line takes as many turns as an input says."""
+    """Return whether a loop of the function at a line takes as many iterations as an input says."""
     names = _names(_original.get()(name))
     calls = _calls(file, line)
     return any(
@@ -322,12 +322,12 @@ def is_with_header(file: str, line: int) -> bool:
 
 
 def text_of(file: str, line: int) -> str:
-    """Return a line of the program where its file is at hand, else nothing."""
+    """Return a line of the program where its file is available, else nothing."""
     return linecache.getline(_original.get()(file), line).strip()
 
 
 def is_read(file: str, line: int) -> bool:
-    """Return whether the source of the function at a line is at hand."""
+    """Return whether the source of the function at a line is available."""
     return function_at(file, line) is not None
 
 
@@ -367,7 +367,7 @@ def is_made_before_break(compiled: str, file: str, line: int, name: str) -> bool
     """Return whether an input of a resume function was made by the user's function itself.
 
     Then no caller could change it: it is a local variable, or one of a callee, whose name the
-    function does not have. False where the source is not at hand.
+    function does not have. False where the source is not available.
 
     Args:
         compiled: the name of the compiled function.
@@ -394,7 +394,7 @@ def called_name(call: ast.Call) -> str:
 
 
 def function_at(file: str, line: int) -> ast.FunctionDef | None:
-    """Return the innermost function around a line, None where its source is not at hand."""
+    """Return the innermost function around a line, None where its source is not available."""
     file = _original.get()(file)
     tree = _tree_of(file)
     around = [
@@ -412,7 +412,7 @@ def with_cell_named(file: str, line: int, source: str) -> str:
     """Return a source with a variable of an outer function by its name: `len(history)`.
 
     A guard names the cell by its number among those of the function that reads it, at the line.
-    The source stays as it is where that function is not at hand, or is a lambda.
+    The source stays as it is where that function is not available, or is a lambda.
     """
     found = _CELL.search(source)
     function = function_at(file, line) if found is not None else None

@@ -1,6 +1,6 @@
 """A graph break goes in; the ways out of it that its line leaves come out.
 
-The row of a break knows what the compiler met there; which of its ways out can be taken depends on
+The row of a break knows what the compiler found; which of its ways out can be taken depends on
 what the program does with the value, and on which function it calls.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from tc.trace.branches import (
     READING,
-    TELLING,
+    REPORTING,
     Does,
     called_name,
     function_at,
@@ -34,7 +34,7 @@ _LATER: Final = "TC111"
 #: what to do about a branch on tensor data, best first; where it chooses between values, the ways
 #: out of the break's own row
 FIXES: Final[dict[Does, tuple[str, ...]]] = {
-    Does.TELLS: (
+    Does.REPORTS: (
         _OUTSIDE,
         "if only eager runs need it: if not torch.compiler.is_compiling() and …",
     ),
@@ -67,7 +67,7 @@ _SHAPES_ALONE: Final = "torch._dynamo.config.capture_dynamic_output_shape_ops"
 _AS_TENSOR: Final = "keep the value as a"
 _CHOSEN: Final = "keep it as a tensor, and choose with torch.where(condition, a, b)"
 _OF_LOGS: Final = "for print and loggers"
-_TELLS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
+_REPORTS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
 _OF_ASSERTIONS: Final = "for an assertion"
 
 
@@ -117,7 +117,7 @@ def fixes_at(
         title: what the break is, where it names the function that was called.
         within: the file of the innermost frame.
     """
-    if code == "TC104" and title and not _TELLS.search(title):
+    if code == "TC104" and title and not _REPORTS.search(title):
         known = tuple(one for one in known if not one.startswith(_OF_LOGS))
     if _GENERATOR in title:
         return (RANDOM_OUTSIDE,)
@@ -181,7 +181,7 @@ def _readings(node: ast.AST, line: int, in_text: bool = False) -> Iterator[bool]
     """Yield of each number that is read at a line whether it becomes text."""
     in_text = in_text or isinstance(node, ast.FormattedValue)
     if isinstance(node, ast.Call):
-        in_text = in_text or called_name(node) in TELLING
+        in_text = in_text or called_name(node) in REPORTING
         if called_name(node) in READING and node.lineno <= line <= (node.end_lineno or line):
             yield in_text
     for child in ast.iter_child_nodes(node):

@@ -30,7 +30,7 @@ _NO_PART: Final = -1
 _DECODER: Final = json.JSONDecoder()
 _AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 _MOST_PARTS: Final = 40
-_OURS_PASSED: Final = "tc_graph_cache_bypass"
+_TC_PASSED: Final = "tc_graph_cache_bypass"
 _OF_PROGRAM: Final = ("gm", "inputs", "lines", "kind", "sizes")
 _RIVALS: Final = 2000  # how many earlier entries a miss is compared with
 
@@ -317,7 +317,7 @@ def _lookups(session: Session) -> list[Lookup]:
                 text = session.text(one)
                 saved = _saved(text) if match["found"] == "hit" else 0.0
                 why = bypass_reason(text) if match["found"] == "bypass" else ""
-                name = _layer(why) if one.name == _OURS_PASSED else match["cache"]
+                name = _layer(why) if one.name == _TC_PASSED else match["cache"]
                 name = name.replace("_", " ")
                 rows.append(Lookup(name, match["found"], compiled, one.number, saved, why))
         for note in compiled.noted("tc_cache"):

@@ -1,4 +1,4 @@
-"""The one door of the compiler to the outside: events in, every open sink hears them."""
+"""The compiler emits events here; each open sink gets every event."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ R = TypeVar("R")
 
 
 class Sink(Protocol):
-    """Something that hears events. It may raise: the door then shows it out.
+    """Something that receives events. It may raise: `emit` then removes it.
 
-    One whose ``takes_records`` is true gets what is told again as `Remembered`, not as the events.
-    One with ``write_all`` gets the events that are told at once as one list, of either kind.
+    One whose ``takes_records`` is true gets replayed events as `Remembered`, not as the events.
+    One with ``write_all`` gets events that are emitted together as one list, of either kind.
     One with ``mark`` gets marks on the timeline as their text.
     """
 
@@ -37,7 +37,7 @@ class Sink(Protocol):
         """Take one event."""
 
 
-class _Door:
+class _State:
     """Process-wide, because backward compiles run in threads that inherit no context."""
 
     def __init__(self) -> None:
@@ -56,8 +56,8 @@ class _Compiling:
     phases: dict[str, float] = field(default_factory=dict)
 
 
-_door = _Door()
-os.register_at_fork(after_in_child=_door.forget_locks)
+_state = _State()
+os.register_at_fork(after_in_child=_state.forget_locks)
 _compiling: ContextVar[_Compiling | None] = ContextVar("tc_compiling", default=None)
 _stages: ContextVar[tuple[str, ...]] = ContextVar("tc_stages", default=())
 
@@ -75,55 +75,55 @@ _spent = _Spent()
 
 
 def enabled() -> bool:
-    """Return whether anybody listens; ask before building an expensive event."""
-    return bool(_door.sinks)
+    """Return whether a sink is open; ask before building an expensive event."""
+    return bool(_state.sinks)
 
 
 def add_sink(sink: Sink) -> None:
-    """Let a sink hear all events from now on."""
-    with _door.lock:
-        _door.sinks = (*_door.sinks, sink)
+    """Send all events to a sink from now on."""
+    with _state.lock:
+        _state.sinks = (*_state.sinks, sink)
 
 
 def remove_sink(sink: Sink) -> None:
-    """Stop telling a sink; no error if it is gone already."""
-    with _door.lock:
-        _door.sinks = tuple(other for other in _door.sinks if other is not sink)
+    """Send no more events to a sink; no error if it is gone already."""
+    with _state.lock:
+        _state.sinks = tuple(other for other in _state.sinks if other is not sink)
 
 
 def log_enabled(topic: str) -> bool:
     """Return whether the readable log of that topic is switched on (``TC_LOGS``)."""
-    return any(getattr(sink, "levels", {}).get(topic, 0) for sink in _door.sinks)
+    return any(getattr(sink, "levels", {}).get(topic, 0) for sink in _state.sinks)
 
 
 def emit(event: Event, compile_id: CompileId | None = None) -> None:
-    """Tell all sinks; never raises. The compile is the current one unless given."""
-    sinks = _door.sinks
+    """Send an event to all sinks; never raises. The compile is the current one unless given."""
+    sinks = _state.sinks
     if sinks:
         origin, now = sys._getframe(1), time.time_ns()
         at = origin.f_code.co_filename, origin.f_lineno
         stamped = _events().Stamped(event, compile_id or current_compile(), now, *at)
-        _tell(sinks, lambda sink: _hand(sink, stamped))
+        _deliver(sinks, lambda sink: _write(sink, stamped))
 
 
 def emit_all(events: Sequence[Event]) -> None:
-    """Tell all sinks of several events at once; as `emit` one by one, but a file has one write."""
-    sinks = _door.sinks
+    """Send several events to all sinks together; as `emit` one by one, but a file has one write."""
+    sinks = _state.sinks
     if not sinks or not events:
         return
     origin, now, compile_id = sys._getframe(1), time.time_ns(), current_compile()
     at = origin.f_code.co_filename, origin.f_lineno
     stamped = [_events().Stamped(event, compile_id, now, *at) for event in events]
 
-    def hand(sink: Sink) -> None:
+    def write(sink: Sink) -> None:
         write_all = getattr(sink, "write_all", None)
         if write_all is not None:
             write_all(stamped)
             return
         for one in stamped:
-            _hand(sink, one)
+            _write(sink, one)
 
-    _tell(sinks, hand)
+    _deliver(sinks, write)
 
 
 @cache
@@ -133,16 +133,16 @@ def _events() -> ModuleType:
     return events
 
 
-def _tell(sinks: tuple[Sink, ...], hand: Callable[[Sink], None]) -> None:
-    """Hand something to each sink; one that raises is shown out."""
+def _deliver(sinks: tuple[Sink, ...], write: Callable[[Sink], None]) -> None:
+    """Call ``write`` with each sink; a sink that raises is removed."""
     for sink in sinks:
         try:
-            hand(sink)
+            write(sink)
         except Exception as error:
-            _show_out(sink, error)
+            _remove_broken(sink, error)
 
 
-def _hand(sink: Sink, stamped: Stamped) -> None:
+def _write(sink: Sink, stamped: Stamped) -> None:
     if not getattr(sink, "takes_records", False):
         from tc.trace.remembered import Remembered
 
@@ -151,17 +151,17 @@ def _hand(sink: Sink, stamped: Stamped) -> None:
     sink.write(stamped)
 
 
-def _show_out(sink: Sink, error: Exception) -> None:
+def _remove_broken(sink: Sink, error: Exception) -> None:
     """Remove a broken sink and say so once; the user's program must not notice more."""
-    with _door.lock:
-        known = any(sink is other for other in _door.sinks)
+    with _state.lock:
+        known = any(sink is other for other in _state.sinks)
         remove_sink(sink)
     if known:
         warn(f"{sink} stopped ({type(error).__name__}: {error}); the program continues without it")
 
 
 def warn(text: str) -> None:
-    """Say one sentence through the ``tc`` logger, by default on stderr; never raises."""
+    """Log one sentence through the ``tc`` logger, by default on stderr; never raises."""
     import logging  # here, because a quiet process never needs it
 
     with suppress(Exception):
@@ -169,7 +169,7 @@ def warn(text: str) -> None:
 
 
 def reports(missing: Callable[[], Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Mark a function that only tells of what happens: where it fails the program does not.
+    """Mark a function that only reports what happens: where it fails the program does not.
 
     Args:
         missing: makes what is returned then.
@@ -191,7 +191,7 @@ def reports(missing: Callable[[], Any]) -> Callable[[Callable[P, R]], Callable[P
 
 
 def report_loss(name: str, error: Exception) -> None:
-    """Say that an event could not be made."""
+    """Warn that an event could not be made."""
     found = f"{name} failed ({type(error).__name__}: {error})"
     warn(f"the trace lacks an event: {found}; this is a bug in tc, and the program continues")
 
@@ -208,7 +208,7 @@ def nothing() -> None:
 
 
 class CapturedEvents(list["Event"]):
-    """The events heard so far, in order."""
+    """The events emitted so far, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -317,7 +317,7 @@ def instant(name: str, **args: object) -> None:
 
 
 def _mark(name: str, ph: str, args: dict[str, object]) -> None:
-    sinks = _door.sinks
+    sinks = _state.sinks
     if not sinks:
         return
     current = _compiling.get()
@@ -330,14 +330,14 @@ def _mark(name: str, ph: str, args: dict[str, object]) -> None:
     mark = name, ph, now / 1000, os.getpid(), threading.get_native_id(), known
     events = _events()
 
-    def hand(sink: Sink) -> None:
+    def write(sink: Sink) -> None:
         write_mark = getattr(sink, "mark", None)
         if write_mark is not None:
             write_mark(events.mark_text(*mark), compile_id, *at)
         else:
-            _hand(sink, events.Stamped(events.Span(*mark), compile_id, *at))
+            _write(sink, events.Stamped(events.Span(*mark), compile_id, *at))
 
-    _tell(sinks, hand)
+    _deliver(sinks, write)
 
 
 # --- the environment ----------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class CompileId:
 
 
 class Numbering:
-    """Keeps compiles apart that share an id: a reset of the compiler counts frames from 0 anew.
+    """Keeps compiles apart that share an id: a reset of the compiler counts frames from 0 again.
 
     What is written of an id belongs to the newest compile of it. After the first reset that one
     is called ``2~0/1``, after the second ``3~0/1``.
@@ -68,7 +68,7 @@ class Numbering:
         self._names: dict[tuple[int, str], str] = {}
 
     def begin(self, pid: int, written: str) -> None:
-        """Note that a compile of an id begins; one that began before tells of a reset."""
+        """Note that a compile of an id begins; one that began before means a reset."""
         begun = self._begun.setdefault(pid, set())
         if written in begun:
             self._turn[pid] = self._turn.get(pid, 1) + 1
@@ -86,7 +86,7 @@ class Numbering:
         return self._names.get((pid, written), written)
 
     def copy(self) -> Numbering:
-        """Return the same, to go on by itself."""
+        """Return an independent copy."""
         return deepcopy(self)
 
 
@@ -108,7 +108,7 @@ _PASSED_ON: Final = re.compile(r"___stack\d+")
 
 
 def in_users_words(text: str) -> str:
-    """Return a sentence without names that compilers made up, for what goes on after a break."""
+    """Return a sentence without the names that compilers give to resumed functions."""
     if "_resume_in_" not in text and "___" not in text:
         return text
     text = _RESUMED_IN.sub(r"\1 (resumed at \2)", text)
@@ -116,17 +116,17 @@ def in_users_words(text: str) -> str:
 
 
 def is_resumed(name: str) -> bool:
-    """Return whether a function's name is that of one that goes on after a break."""
+    """Return whether a function's name is that of a resume function."""
     return _RESUME_NAME.match(name) is not None
 
 
 def resume_names(function: str, frames: Iterable[tuple[str, int]], known: str = "") -> set[str]:
-    """Return what the functions are called that go on after a break in one of the frames.
+    """Return the names of the resume functions of a break in one of the frames.
 
     Args:
         function: the one that was being compiled.
         frames: (function, line) of the user's stack; those of other functions do not count.
-        known: a name that the trace tells.
+        known: a name that the trace records.
     """
     mine = plain_function(function)
     names = {known} if known else set()
@@ -197,7 +197,7 @@ def free_inputs(changed: Sequence[tuple[str, str]]) -> list[bool]:
 
 
 def leading_source(causes: Iterable[tuple[str, str, bool]]) -> str:
-    """Return the input that a recompile is told under; causes are (source, new value, dynamic).
+    """Return the input that a recompile is reported under; causes are (source, new value, dynamic).
 
     The first that will change again: not one that is dynamic from now on, nor one that is out of
     reach because what holds it changed; and not a switch if something else changed with it. The

@@ -1,4 +1,4 @@
-"""TC_LOGS: switches and events in; each cause told once on stderr, repeats counted at exit."""
+"""TC_LOGS: switches and events in; each cause logged once on stderr, repeats counted at exit."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def setup_from_text(text: str, form: str | None = None, out: str | None = None) 
 
 
 def set_logs(*, format: str = "full", out: str | None = None, **topics: Any) -> None:
-    """Choose what is told from now on; replaces the earlier choice, without topics all is quiet.
+    """Choose what is logged from now on; replaces the earlier choice, without topics all is quiet.
 
     Args:
         format: full, short, json or github.
@@ -205,7 +205,7 @@ def _switch(levels: dict[str, int], form: str, out: str | None) -> None:
 
 
 def _switch_off() -> None:
-    """Tell the counts and leave the ``tc`` logger as it was."""
+    """Log the counts and leave the ``tc`` logger as it was."""
     sink, _board.sink = _board.sink, None
     if sink is None:
         return
@@ -260,7 +260,7 @@ def _add_rank(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMap
 def _to_stdlib(
     _: object, __: str, event: MutableMapping[str, Any]
 ) -> tuple[tuple[str], dict[str, Any]]:
-    """End of the chain: plain text for any handler of the user, the message itself for ours."""
+    """End of the chain: text for handlers of the user, the message itself for tc's handlers."""
     message: Message = event["message"]
     if "rank" in event:
         message = message.on_rank(event["rank"])
@@ -288,8 +288,8 @@ class _Formatter(logging.Formatter):
 class _ErrorHandler(logging.Handler):
     """Prints to whatever ``sys.stderr`` is now, and passes records on to the user's handlers.
 
-    The root logger's handlers for stdout and stderr are left out: nothing is said twice, and
-    never on stdout. Log files, aggregators and pytest's caplog hear everything.
+    The root logger's handlers for stdout and stderr are left out: nothing is printed twice, and
+    never on stdout. Log files, aggregators and pytest's caplog get everything.
     """
 
     def __init__(self, form: str) -> None:
@@ -314,12 +314,12 @@ class _OutHandler(logging.FileHandler):
     """The file of TC_LOGS_OUT."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write what the format has to say of it."""
+        """Write a record, unless its text in the chosen format is empty."""
         if self.format(record):
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Let the error reach the door of `tc.trace.emit`, which shows the sink out."""
+        """Let the error reach `tc.trace.emit`, which removes the sink."""
         raise
 
 

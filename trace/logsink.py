@@ -80,7 +80,7 @@ class RecompileTally:
 
 
 class LogSink:
-    """Hears all events, says each cause once, keeps count of the rest.
+    """Receives all events, logs each cause once, keeps count of the rest.
 
     Args:
         levels: topic -> 1 (on) or 2 (verbose).
@@ -117,20 +117,20 @@ class LogSink:
         if isinstance(stamped.event, REPLAYED) and "recompiles" in self.levels:
             with self._lock:
                 self._replays.note(stamped.event, stamped.compile_id)
-        row = TELLERS.get(type(stamped.event))
+        row = LOGGERS.get(type(stamped.event))
         if row is None:
             return
-        topic, tell = row
+        topic, log = row
         counts = topic in ("graph_breaks", "recompiles") and "summary" in self.levels
-        counts |= topic == "graph_breaks" and "runtime" in self.levels  # it tells of them at exit
+        counts |= topic == "graph_breaks" and "runtime" in self.levels  # it logs them at exit
         if topic and topic not in self.levels and not counts:
             return
         with self._lock:
-            message = tell(self, stamped.event, stamped.compile_id)
+            message = log(self, stamped.event, stamped.compile_id)
             if message is not None and (not topic or topic in self.levels):
-                self._say(message)
+                self._log(message)
 
-    def _say(self, message: Message) -> None:
+    def _log(self, message: Message) -> None:
         speak = self._speaker.warning if message.mark == "error" else self._speaker.info
         speak(message.topic, message=message)
 
@@ -149,7 +149,7 @@ class LogSink:
         return Message(topic, "text", title, function=function, compile=compiled, text=text or "-")
 
     def graph_break(self, event: ev.GraphBreak, compile_id: CompileId | None) -> Message | None:
-        """Tell a break: in full at its first line, briefly at a few more, then only count."""
+        """Log a break: in full at its first line, briefly at a few more, then only count."""
         name = cause_id(event.code, event.file, event.function, event.title)
         tally = self._breaks.setdefault(name, BreakTally(event))
         tally.places[event.line] += 1
@@ -183,7 +183,7 @@ class LogSink:
         )
 
     def frame_skipped(self, event: ev.FrameSkipped, _: CompileId | None) -> Message | None:
-        """Tell each skipped function once per reason; harmless ones only when asked for more."""
+        """Log each skipped function once per reason; harmless ones only when asked for more."""
         if event.harmless and self.levels.get("graph_breaks", 0) < VERBOSE:
             return None
         key = (event.file, event.function, event.reason)
@@ -203,7 +203,7 @@ class LogSink:
         )
 
     def recompile(self, event: ev.Recompile, compile_id: CompileId | None) -> Message | None:
-        """Tell a recompile that has an input not told before; fold the others by their inputs."""
+        """Log a recompile that has an input not logged before; fold the others by their inputs."""
         sources = tuple(sorted({cause.source for cause in event.causes}))
         key = (event.file, event.function)
         tally = self._recompiles.setdefault(key, RecompileTally(event.function))
@@ -212,8 +212,8 @@ class LogSink:
         tally.sources.update(sources)
         if compile_id is not None:
             tally.frames.add(compile_id.frame)
-        tells_all = self.levels.get("recompiles", 0) >= VERBOSE
-        if not tells_all and (not is_new or tally.logged >= LOGGED_PER_FUNCTION):
+        logs_all = self.levels.get("recompiles", 0) >= VERBOSE
+        if not logs_all and (not is_new or tally.logged >= LOGGED_PER_FUNCTION):
             tally.fold(sources, event, compile_id)
             return None
         tally.logged += 1
@@ -240,7 +240,7 @@ class LogSink:
     def recompile_limit(
         self, event: ev.RecompileLimit, compile_id: CompileId | None
     ) -> Message | None:
-        """Tell it once a function."""
+        """Log the limit once per function."""
         key = (event.file, event.function)
         if key in self._limits:
             return None
@@ -259,7 +259,7 @@ class LogSink:
         )
 
     def compile_error(self, event: ev.CompileError, compile_id: CompileId | None) -> Message | None:
-        """Tell each failure of the compiler once."""
+        """Log each failure of the compiler once."""
         key = (event.stage, event.type, event.message)
         self._errors[key] += 1
         if self._errors[key] > 1:
@@ -343,7 +343,7 @@ class LogSink:
         self._failed += event.fail_type is not None
 
     def cache(self, event: ev.Cache, compile_id: CompileId | None) -> Message | None:
-        """Count a look into the cache; tell it, if asked."""
+        """Count a look into the cache; log it, if asked."""
         self._cache[event.hit] += 1
         if "cache" not in self.levels:
             return None
@@ -351,7 +351,7 @@ class LogSink:
         return Message("cache", "text", title, compile=_bracket(compile_id))
 
     def symbol(self, event: ev.CreateSymbol, compile_id: CompileId | None) -> Message:
-        """Print what a symbol stands for, on one line."""
+        """Print the input that a symbol represents, on one line."""
         place = "".join(f"  {place_text(at.file, at.line)}" for at in event.user_stack[-1:])
         title = f"{event.symbol} = {event.val} in {event.vr}, of {event.source}{place}"
         return Message("dynamic", "text", title, compile=_bracket(compile_id))
@@ -374,19 +374,19 @@ class LogSink:
         return self._document("memory", what, "\n".join(rows), compile_id)
 
     def profile(self, event: Profile, compile_id: CompileId | None) -> None:
-        """Keep the newest record, which is told at the end."""
+        """Keep the newest record, which is logged at the end."""
         self._profile = event
 
     # --- the end --------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Say the counts."""
+        """Log the counts."""
         with self._lock:
             counts = [*self._break_counts(), *self._recompile_counts()]
             if counts:
                 counts[-1] = replace(counts[-1], lines=(*counts[-1].lines, _more()))
             for message in (*counts, *self._step_cost(), *self._totals()):
-                self._say(message)
+                self._log(message)
             self._start_over()
 
     def _break_counts(self) -> list[Message]:
@@ -547,7 +547,7 @@ REPLAYED = (ev.Guards, ev.CreateSymbol, ev.Recompile)
 
 Teller = Callable[[LogSink, Any, CompileId | None], Message | None]
 
-TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
+LOGGERS: dict[type[ev.Event], tuple[str, Teller]] = {
     ev.FrameStart: ("", LogSink.frame_start),
     ev.GraphBreak: ("graph_breaks", LogSink.graph_break),
     ev.FrameSkipped: ("graph_breaks", LogSink.frame_skipped),
@@ -569,4 +569,4 @@ TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
     MemoryPlan: ("memory", LogSink.memory),
     ev.Artifact: ("", LogSink.artifact),
 }
-"""Event -> the topic that wants it (empty: always) and how it is told or counted."""
+"""Event -> the topic that wants it (empty: always) and how it is logged or counted."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from tc.trace.parsed import whole
 from tc.trace.words import count
 
-#: holders of a peak that are told
+#: the number of holders of a peak that are reported
 _MOST: Final = 12
 _UNITS: Final = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 

@@ -26,7 +26,7 @@ class StackFrame:
     Attributes:
         loc: its source text.
         col, end_col: the part of ``loc`` that ran, 0-based UTF-8 byte offsets into it; without an
-            end it goes on in the next line. None, too, where nobody asked for it.
+            end it continues in the next line. None, too, where nobody asked for it.
     """
 
     file: str

@@ -75,7 +75,7 @@ class Divergence:
 
     Attributes:
         at: how many steps there are until then.
-        ours, theirs: the first step that differs, of most ranks and of this group; None: no more.
+        of_most, of_group: the first step that differs; None: that side has no more steps.
             One that capture decides comes before one that a cache does.
         chain: from the cause to what follows from it, a sentence each.
     """
@@ -83,8 +83,8 @@ class Divergence:
     most: Group
     group: Group
     at: int
-    ours: Step | None
-    theirs: Step | None
+    of_most: Step | None
+    of_group: Step | None
     chain: tuple[str, ...]
 
 
@@ -201,44 +201,48 @@ def _collectives(steps: Sequence[Step]) -> dict[str, int]:
 
 
 def _diverge(most: Group, group: Group, causes: Mapping[int, str]) -> Divergence:
-    ours, theirs = _first_unlike(_decisions(most), _decisions(group))
-    if ours is theirs is None:
-        ours, theirs = _first_unlike(most.steps, group.steps)
-    at = min(of.steps.index(step) for of, step in ((most, ours), (group, theirs)) if step)
-    chain = [*_first(most, group, ours, theirs, causes), *_then(most, group)]
-    return Divergence(most, group, at, ours, theirs, tuple(chain))
+    of_most, of_group = _first_unlike(_decisions(most), _decisions(group))
+    if of_most is of_group is None:
+        of_most, of_group = _first_unlike(most.steps, group.steps)
+    at = min(of.steps.index(step) for of, step in ((most, of_most), (group, of_group)) if step)
+    chain = [*_first(most, group, of_most, of_group, causes), *_then(most, group)]
+    return Divergence(most, group, at, of_most, of_group, tuple(chain))
 
 
 def _decisions(group: Group) -> list[Step]:
     return [step for step in group.steps if step.kind in _DECISIONS]
 
 
-def _first_unlike(ours: Sequence[Step], theirs: Sequence[Step]) -> tuple[Step | None, Step | None]:
+def _first_unlike(most: Sequence[Step], group: Sequence[Step]) -> tuple[Step | None, Step | None]:
     """Return the first steps that differ; None for a side that has no more."""
-    for mine, other in zip_longest(ours, theirs):
+    for mine, other in zip_longest(most, group):
         if mine is None or other is None or mine.digest != other.digest:
             return mine, other
     return None, None
 
 
 def _first(
-    most: Group, group: Group, ours: Step | None, theirs: Step | None, causes: Mapping[int, str]
+    most: Group,
+    group: Group,
+    of_most: Step | None,
+    of_group: Step | None,
+    causes: Mapping[int, str],
 ) -> list[str]:
     """Return what differs first, after its reasons."""
     reasons = []
-    for of, step in ((group, theirs), (most, ours)):
+    for of, step in ((group, of_group), (most, of_most)):
         if step is not None and step.kind == "compile" and id(step.compiled) in causes:
             reasons.append(f"{of.name}: {causes[id(step.compiled)]}")
-    if ours is None or theirs is None:
-        has, lacks, step = (group, most, theirs) if ours is None else (most, group, ours)
+    if of_most is None or of_group is None:
+        has, lacks, step = (group, most, of_group) if of_most is None else (most, group, of_most)
         assert step is not None
         return [*reasons, f"{has.name} {step.words}; {lacks.name} did not"]
-    return [*reasons, f"{most.name} {ours.words}", f"{group.name} {_unlike(ours, theirs)}"]
+    return [*reasons, f"{most.name} {of_most.words}", f"{group.name} {_unlike(of_most, of_group)}"]
 
 
-def _unlike(ours: Step, theirs: Step) -> str:
-    same = ours.kind == theirs.kind and ours.words == theirs.words
-    return f"{theirs.words}, but another one" if same else theirs.words
+def _unlike(of_most: Step, of_group: Step) -> str:
+    same = of_most.kind == of_group.kind and of_most.words == of_group.words
+    return f"{of_group.words}, but another one" if same else of_group.words
 
 
 def _then(most: Group, group: Group) -> list[str]:
@@ -262,7 +266,7 @@ def _many(group: Group, kind: str) -> int:
 
 
 def aligned(most: Group, group: Group) -> list[tuple[int, Step | None, Step | None]]:
-    """Lay the steps of two groups side by side: (steps alike before this row, ours, theirs)."""
+    """Lay the steps of two groups side by side: (equal steps before it, of_most, of_group)."""
     a, b = [one.digest for one in most.steps], [one.digest for one in group.steps]
     rows: list[tuple[int, Step | None, Step | None]] = []
     alike = 0

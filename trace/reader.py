@@ -518,7 +518,7 @@ def _packed_as(stream: IO[bytes], path: str = "") -> str:
     """Return an ending that says how a stream is packed: by its first bytes, not by its name.
 
     Many a client unpacks a `.gz` on the way and leaves its name. What begins as neither a packed
-    file nor a log is what its name says, so that messages tell of that.
+    file nor a log is what its name says, so that messages name it.
     """
     peek = getattr(stream, "peek", None)
     head = peek(_FIRST_BYTES) if peek else b""

@@ -71,7 +71,7 @@ class Kind(enum.Enum):
     FILLED = "keys of a dict that the code adds to"
     CALLED = "an input of library code that is compiled by itself"
     RACED = "nothing that can be seen"
-    HANDED_ON = "a value from before a graph break"
+    ACROSS_BREAK = "a value from before a graph break"
     OTHER = "something else"
 
 
@@ -380,7 +380,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.FILLED, ANY): (FILL_FIRST,),
     (Kind.CALLED, ANY): (CALLER,),
     (Kind.RACED, ANY): (WARM_UP, LOCK),
-    (Kind.HANDED_ON, ANY): (MEND_BREAK,),
+    (Kind.ACROSS_BREAK, ANY): (MEND_BREAK,),
     (Kind.OTHER, ANY): (),
 }  # fmt: skip
 
@@ -425,7 +425,7 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
 
 #: a condition that holds for all multiples of a number
 MULTIPLE_OF: Final = re.compile(r"^\(?\S+ % (?P<of>\d+)\)? == 0$")
-#: recipes for an input that is at hand before the call
+#: recipes for an input that exists before the call
 _OF_INPUT: Final = re.compile(r"\{(?:marked|name|source|owner|old)\b")
 
 

@@ -181,7 +181,7 @@ class RegionsRan(Fact, wire=Kind("tc_run", "calls of compiled graphs", "metrics"
 
     Attributes:
         regions: those called most first.
-        left_out: graphs called that are not told of, because there are too many.
+        left_out: graphs called that are not reported, because there are too many.
     """
 
     regions: tuple[Region, ...]

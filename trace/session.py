@@ -25,7 +25,7 @@ from tc.trace.timing import duration
 from tc.trace.trials import Trial, read_trials
 from tc.trace.words import count
 
-# Logs of a job, as they are handed out: few enough at a time that all processes have some.
+# Logs of a job, as they are distributed: few enough at a time that all processes have some.
 _MOST_IN_BATCH: Final = 16
 _LEAST_BATCHES: Final = 64
 _MOST_AHEAD: Final = 128  # batches
@@ -36,7 +36,7 @@ _TYPE_OF_FN: Final = re.compile(r"source=L\['fn'\],.*type=<class '([\w.]+)'>")
 
 @dataclass(slots=True)
 class Session(Shown):
-    """One run of a program, as its trace tells it."""
+    """One run of a program, as its trace records it."""
 
     name: str
     sources: list[Source] = field(default_factory=list)
@@ -147,10 +147,10 @@ def load(path: str | Path, *, all_runs: bool = False, executor: Executor | None 
 def joined(
     path: str | Path, sources: list[Source], other_runs: int, parts: Iterable[Part]
 ) -> Session:
-    """Join what the logs of a run tell, read from a path.
+    """Join the contents of the logs of a run, read from a path.
 
     Raises:
-        Unreadable: they tell nothing.
+        Unreadable: they hold nothing.
     """
     name = "stdin" if str(path) == STDIN else Path(path).resolve().name
     builder = _Builder(Session(name, sources, other_runs=other_runs))
@@ -210,12 +210,12 @@ def _by_batches(
 
 
 def _read_batch(logs: Sequence[tuple[str, int]]) -> list[Part]:
-    """Read several logs; together, because a cluster needs longer to hand over one than to read."""
+    """Read several logs; together, because a cluster needs longer to transfer one than to read."""
     return [read_part(path, number) for path, number in logs]
 
 
 class _Builder:
-    """Joins what the logs of a run tell into a session."""
+    """Joins the contents of the logs of a run into a session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -230,7 +230,7 @@ class _Builder:
         self.pids: dict[int, int] = {}
 
     def add(self, part: Part) -> None:
-        """Take what the next log tells."""
+        """Add the contents of the next log."""
         session = self.session
         self.strings.append(part.strings)
         for pid in part.pids:
@@ -389,7 +389,7 @@ class _Builder:
 
 
 def _join(early: Compile, late: Compile) -> None:
-    """Append what a second log, or the same log later on, tells of a compile."""
+    """Append what a second log, or the same log later on, holds about a compile."""
     base = len(early.artifacts)
     early.artifacts += [replace(one, number=base + one.number) for one in late.artifacts]
     early.notes += [replace(one, artifact=base + one.artifact) for one in late.notes]
@@ -412,7 +412,7 @@ def _join(early: Compile, late: Compile) -> None:
 
 
 def _settle(compiled: Compile) -> None:
-    """Fill in what only the whole compile can tell."""
+    """Fill in what is known only after the whole compile."""
     if compiled.limited and not compiled.stack:
         compiled.started = False
     if compiled.described:
@@ -499,7 +499,7 @@ def _name_refused(compiles: Sequence[Compile]) -> None:
 
 
 def _name_methods(compiles: Sequence[Compile]) -> None:
-    """Name methods with their class, where a record of any compile of the frame tells it."""
+    """Name methods with their class, where a record of any compile of the frame has it."""
     names = {}
     for compiled in compiles:
         for note in compiled.noted("tc_recompile", "tc_recompile_limit"):

@@ -32,7 +32,7 @@ class PassRan:
         refused: the gate did not let it run.
         before, after: lines of the graph (nodes, loop nests, kernels), before and after it.
         edits: the lines that changed, from top to bottom; empty where it changed nothing.
-        left_out: edits that are not told because there were too many.
+        left_out: edits that are not reported because there were too many.
     """
 
     name: str

@@ -44,7 +44,7 @@ VERDICTS: Final = {
 }
 _WIDE: Final = 24  # characters of the longest bar
 _NO_LINE: Final = "guards, dispatch, wrappers, and what lies between calls"
-#: the line in the name of a function that goes on after a graph break
+#: the line in the name of a function that continues after a graph break
 _RESUMED: Final = re.compile(r"resume_in_.*_at_(\d+)")
 
 
@@ -88,7 +88,7 @@ class Row:
             than a check took when it was measured, nor than what usually passes there.
         checked: the number of guards; ``handed`` is that of the tensors given to the program,
             each of which is guarded.
-        around: seconds of it in which a call of the compiled graph hands its inputs and results
+        around: seconds of it in which a call of the compiled graph passes its inputs and results
             over: all of that call except the program.
         broke: of what passed at a graph break, the user's line that broke, ``file:line``.
         eager, instead: of a program, the seconds of eager in its place, and its own in those calls;
@@ -149,7 +149,7 @@ class StepCost:
     def count(self) -> int:
         """Return the number of steps: the calls of the function that most of the time goes to.
 
-        A function is a step if it is called from outside: not one that goes on after a break.
+        A function is a step if it is called from outside: not one that continues after a break.
         """
         calls: Counter[tuple[str, str]] = Counter()
         spent: Counter[tuple[str, str]] = Counter()
@@ -255,7 +255,7 @@ def merged(
 
 
 def step_cost(profile: Mapping[str, Any]) -> StepCost:
-    """Return what a record of ``tc_profile`` tells."""
+    """Return what a record of ``tc_profile`` holds."""
     bandwidth, arithmetic = real(profile["bandwidth"]), real(profile["arithmetic"])
     programs = profile["programs"]
     labels = {(one["compile"], one["graph"]): _label(one) for one in programs}
@@ -269,7 +269,7 @@ def step_cost(profile: Mapping[str, Any]) -> StepCost:
             str(one["function"]), str(one["file"]), whole(one["line"]),
         )  # fmt: skip
         calls, seconds = whole(one["calls"]), real(one["seconds"])
-        # What newer versions of tc tell is missing in the logs of older ones.
+        # What newer versions of tc record is missing in the logs of older ones.
         usual, eager, instead = (real(one.get(key, 0)) for key in ("usual", "eager", "instead"))
         verdict = EAGER if eager and instead > SLOWER * eager else _verdict(steps)
         around = max(real(one.get("whole", 0)) - usual, 0.0) if usual else 0.0

@@ -121,7 +121,7 @@ _ASKED: Final = (Kind.CONDITION, Kind.MULTIPLE)
 
 
 def reason_of(one: Changed) -> str:
-    """Return what tells the causes of tc's recompiles apart: an input, or a condition on it.
+    """Return what distinguishes the causes of tc's recompiles: an input, or a condition on it.
 
     Which keys a dict has is one cause, whether the guard is on all of them or on one.
     """
@@ -140,7 +140,7 @@ def subject_of(
 
     Args:
         source: as the user writes it, `self.step`.
-        kind: the sort of input that readers of guards tell apart (`size`, `global`, `raced`, ...).
+        kind: the sort of input that readers of guards distinguish (`size`, `global`, `raced`, ...).
         guard: the guard that failed, as the compiler prints it.
         function: the compiled function; inside of a `forward`, `self` is a module.
     """
@@ -162,7 +162,7 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
     if _HOOKS.search(source) or _HOOKS.search(guard.partition(" #")[0]):
         return Kind.HOOKS, source, "0"
     if _UNNAMED.search(source):
-        return Kind.HANDED_ON, source, "0"
+        return Kind.ACROSS_BREAK, source, "0"
     if _PARAMETER.search(guard) and (part := _PART.match(source)):
         return Kind.STRUCTURE, part["name"], "0"
     if kind == "shape":

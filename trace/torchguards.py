@@ -43,7 +43,7 @@ def said(guard: str) -> Said | None:
 
 
 def _there(match: re.Match[str], source: str) -> Said:
-    """Say of something that it was there and is not, or the reverse."""
+    """Read a guard on whether something is there."""
     old, new = _THERE if match["no"] else reversed(_THERE)
     return source, old, new, "constant"
 
@@ -105,7 +105,7 @@ def _state(name: str) -> Callable[[re.Match[str]], Said]:
 
 
 def _backends(match: re.Match[str]) -> Said:
-    """Say of two backends what tells them apart, the name where they have one."""
+    """Read a guard on the backend, by its name where it has one."""
     old, new = (
         named["name"] if (named := _NAME.search(match[side])) else match[side]
         for side in ("old", "new")

@@ -74,10 +74,10 @@ def graph_breaks(facts: Facts) -> list[Event]:
 def _between(events: Sequence[Event], session: Session) -> tuple[list[float], list[int]]:
     """The running time that passes at each break, outside of programs, and how often.
 
-    It passes between the graph that the break ends and that of the function which goes on after
+    It passes between the graph that the break ends and that of the function which continues after
     it: the line that broke, guards and dispatch; and in backward between the same two graphs, the
-    other way round. The resume function's name tells of the break where the trace has it, else the
-    program before; what several breaks lead to the same counts for the first of them.
+    other way round. The resume function's name identifies the break where the trace has it, else
+    the program before; what several breaks lead to the same counts for the first of them.
     """
     ended: dict[tuple[int, str], int] = {}
     named: dict[tuple[int, str, str], int] = {}
@@ -129,24 +129,24 @@ def _resumed(event: Event) -> set[str]:
 
 
 def _of(compiled: Compile) -> Iterator[Event]:
-    ours = compiled.noted("tc_graph_break")
-    if ours:  # each has a twin in PyTorch's form, for other readers
-        for note in ours:
+    notes = compiled.noted("tc_graph_break")
+    if notes:  # each has a twin in PyTorch's form, for other readers
+        for note in notes:
             yield from_tc(compiled, note)
         return
-    told = compiled.noted("dynamo_graph_break_reason")
-    for note in told:
+    notes = compiled.noted("dynamo_graph_break_reason")
+    for note in notes:
         yield from_torch(compiled, note)
-    yield from _restarts(compiled, [str(note.data) for note in told])
+    yield from _restarts(compiled, [str(note.data) for note in notes])
 
 
-def _restarts(compiled: Compile, told: list[str]) -> Iterator[Event]:
+def _restarts(compiled: Compile, notes: list[str]) -> Iterator[Event]:
     """Breaks of old PyTorch versions, seen only as the reason of an analysis restart."""
     reasons = compiled.metrics.get("restart_reasons")
     for reason in reasons if isinstance(reasons, list) else ():
         text = str(reason)
         head = text.strip().partition("\n")[0]
-        if not _LOOKS_LIKE_BREAK.search(text) or any(head in other for other in told):
+        if not _LOOKS_LIKE_BREAK.search(text) or any(head in other for other in notes):
             continue
         advice, title = advise(gb_id(text), text)
         yield Event(

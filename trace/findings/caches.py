@@ -72,7 +72,7 @@ def cache_misses(facts: Facts) -> list[Event]:
         if any(one.about_the_program for one in miss.changes):
             continue
         if [one.name for one in miss.changes] == [_MODES] and _in_one_process(miss):
-            continue  # autocast or the like was switched between two calls: TC201 tells of it
+            continue  # autocast or the like was switched between two calls: TC201 reports it
         compiled, artifact = miss.entry.compiled, miss.entry.artifact
         names = [readable(change) for change in miss.changes]
         changes = ", ".join(names[:_MOST_NAMED])

@@ -101,8 +101,8 @@ def first_of(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     """
     named = []
     for one in remedies_in(text):
-        alike = [ours for ours in known if _means(one) & _means(ours)]
-        # the same in our own words has its marks, and can be tried
+        alike = [mine for mine in known if _means(one) & _means(mine)]
+        # tc's form of the same remedy can be tried by a tool, the message's form cannot
         named += alike or [one]
     return tuple(dict.fromkeys((*named, *known)))
 

@@ -139,7 +139,7 @@ class Finding(Shown):
         count: how often it happened; `occurrences` say where.
         seconds: compile time that it caused, 0 if not known.
         between: seconds of running that passed there, outside of compiled programs.
-        running: seconds of compiled code that mending would save; ``times`` is in how many calls
+        running: seconds of compiled code that the fix would save; ``times`` is in how many calls
             these, or those between programs, passed.
         python_calls: calls that ran in Python because of it, None where they were not counted.
         reason: what its id is made of; of a recompile the input that leads it.
@@ -318,8 +318,8 @@ FREED: Final = ", none in Python"
 
 def recompiles_left(step: str) -> str:
     """`self.step: 7 → 1` → `self.step: 7 → 1 recompiles`; what else it says comes after that."""
-    told = step.removesuffix(FREED)
-    return f"{told} recompiles{step[len(told) :]}"
+    change = step.removesuffix(FREED)
+    return f"{change} recompiles{step[len(change) :]}"
 
 
 @dataclass(slots=True)
@@ -348,7 +348,7 @@ def base_id(name: str) -> str:
 
 
 def _named(groups: Sequence[list[Event]]) -> list[str]:
-    """Name each cause; several of one kind in one function are told apart by what their line says.
+    """Name each cause; several of one kind in one function differ by the text of their line.
 
     Not by their order: a line that is added above must not take the name of another.
     """
@@ -375,9 +375,9 @@ def _costs(
 ) -> Iterator[str]:
     if between or running:
         each = f" × {count(times, 'call', ',')}" if times else ""
-        told = f"{span((between + running) / times)}{each} = " if times else ""
+        calls = f"{span((between + running) / times)}{each} = " if times else ""
         what = "of running between its graphs" if between else "of running"
-        yield f"{told}{duration(between + running)} {what}"
+        yield f"{calls}{duration(between + running)} {what}"
     if seconds:
         yield f"{duration(seconds)} compiling"
     if python is not None:

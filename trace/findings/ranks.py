@@ -43,7 +43,7 @@ _VERBS: Final = {
 
 
 def compared(session: Session, found: Sequence[Recompile]) -> Ranks:
-    """Compare the ranks of a session, knowing what made functions compile anew."""
+    """Compare the ranks of a session, knowing what made functions compile again."""
     causes = {id(one.compiled): "; ".join(map(str, one.causes[:3])) for one in found if one.causes}
     return compare_ranks(session, causes)
 
@@ -140,7 +140,7 @@ FIXES_APART: Final = {
 
 
 def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event:
-    step = one.theirs or one.ours
+    step = one.of_group or one.of_most
     assert step is not None
     compiled = step.compiled
     fixes: tuple[str, ...] = _FIXES[step.kind]
@@ -165,12 +165,12 @@ def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event
         detail=one.chain[0],
         causes=tuple(causes),
         # the ranks that compile nothing wait for this one
-        seconds=compiled.seconds if step.kind == "compile" and one.ours is None else 0.0,
+        seconds=compiled.seconds if step.kind == "compile" and one.of_most is None else 0.0,
     )
 
 
 def _title(one: Divergence, step: Step) -> str:
-    if one.ours is None or one.theirs is None:
-        has, lacks = (one.group, one.most) if one.ours is None else (one.most, one.group)
+    if one.of_most is None or one.of_group is None:
+        has, lacks = (one.group, one.most) if one.of_most is None else (one.most, one.group)
         return f"{has.name} {step.words}, {lacks.name} did not"
     return f"{one.group.name} {_VERBS[step.kind]} than {one.most.name}"

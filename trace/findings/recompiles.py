@@ -63,16 +63,16 @@ _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
 _USER_STACK: Final = "User stack trace:"
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
-_OURS: Final = ("tc_recompile", "tc_recompile_limit")
+_TC_NOTES: Final = ("tc_recompile", "tc_recompile_limit")
 
 
 def recompiles(session: Session) -> list[Recompile]:
-    """Return every recompile of the run, and every refusal to compile once more."""
+    """Return every recompile of the run, and every refusal to compile again."""
     found: list[Recompile] = []
     earlier: dict[tuple[int, str], list[Recompile]] = {}
     for compiled in sorted(all_compiles(session), key=lambda c: (c.lane.index, c.order)):
         before = earlier.setdefault((compiled.lane.index, compiled.frame_id), [])
-        reasons = compiled.noted("recompile_reasons", *_OURS[: 1 if compiled.started else 2])
+        reasons = compiled.noted("recompile_reasons", *_TC_NOTES[: 1 if compiled.started else 2])
         this = Recompile(compiled, refused=not compiled.started)
         if before or reasons:
             this.values = guard_values(session, compiled)
@@ -90,7 +90,7 @@ def _is_beside_tc(compiled: Compile, before: Sequence[Recompile]) -> bool:
     Both keep what they compile with the code object: PyTorch finds tc's entry, of another backend.
     """
     notes = compiled.noted("recompile_reasons")
-    if before or not notes or compiled.noted(*_OURS) or compiled.id.rpartition("/")[2] != "0":
+    if before or not notes or compiled.noted(*_TC_NOTES) or compiled.id.rpartition("/")[2] != "0":
         return False
     return all("BACKEND_MATCH" in text for _, text in map(_split, _rows(str(notes[-1].data))))
 
@@ -106,9 +106,9 @@ def _guards_of(session: Session, compiled: Compile) -> str:
 
 
 def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> None:
-    ours = this.compiled.noted(*_OURS)
-    if ours:
-        data = ours[-1].data
+    notes = this.compiled.noted(*_TC_NOTES)
+    if notes:
+        data = notes[-1].data
         this.of = str(data.get("of") or "")
         held = {**this.values, **next((o.values for o in before if o.compiled.id == this.of), {})}
         lines = guardtext.sizes_held(_guards_of(session, this.compiled))
@@ -197,7 +197,7 @@ def _merge(
 
 
 def _with_items(cause: Cause, values: Mapping[str, str]) -> Cause:
-    """Say of a length whether it is that of a dict, and whether there are tensors in it.
+    """Record of a length whether it is that of a dict, and whether there are tensors in it.
 
     Args:
         values: what the guards of both compiles hold.
@@ -218,7 +218,7 @@ def _with_items(cause: Cause, values: Mapping[str, str]) -> Cause:
 def _without_numbers(
     compiled: Compile, causes: Sequence[Cause], lines: Mapping[str, tuple[str, int]]
 ) -> list[Cause]:
-    """Say of sizes that were to become dynamic which of them the code held to a number after all.
+    """Mark the sizes that were to become dynamic but that the code held to a number after all.
 
     Inputs of one size share a symbol: what holds one of them holds the others.
 
@@ -252,8 +252,8 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
     for row in (row for row in rows if isinstance(row, dict)):
         source = guardtext.readable(str(row.get("source") or ""))
         guard = str(row.get("guard") or "")
-        told = str(row.get("kind"))
-        if told == CONDITION:
+        kind = str(row.get("kind"))
+        if kind == CONDITION:
             place = _place(row)
             new, guard = str(row.get("new", "")), guardtext.tidied(guard)
             causes.append(Cause(source, guard, new, "shape", guard, False, *place))
@@ -263,7 +263,7 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
                 source=source,
                 old=_value(row.get("old", "")),
                 new=_value(row.get("new", "")),
-                kind=sort_of(source, told),
+                kind=sort_of(source, kind),
                 guard=guard,
                 now_dynamic=bool(row.get("now_dynamic")),
                 file=_place(row)[0],
@@ -478,7 +478,7 @@ def _is_of_torch(one: Recompile, lead: Cause) -> bool:
 
 
 def _at_one_place(events: list[Event]) -> list[Event]:
-    """Give events of one cause the line that any of them names; PyTorch does not always tell it."""
+    """Give events of one cause the line that any of them names; PyTorch may leave it out."""
     known: dict[tuple[str, str, str], Where] = {}
     for one in events:
         if one.where.source:
@@ -508,7 +508,7 @@ def _changed(one: Cause) -> Changed:
 
 
 def _lead(one: Recompile, shared: Mapping[str, Counter[str]]) -> Cause:
-    """The cause that a recompile is told under.
+    """The cause that a recompile is reported under.
 
     Of tc's traces the one that its log names, of PyTorch's the one most recompiles share, a switch
     only if all that changed beside it is dynamic from now on.

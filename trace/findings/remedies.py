@@ -74,7 +74,7 @@ def remedy(
     named = [
         one
         for one in together
-        if subject_about(Cause(one, "", "", "size")).kind is not Kind.HANDED_ON
+        if subject_about(Cause(one, "", "", "size")).kind is not Kind.ACROSS_BREAK
     ]
     if subject.kind is Kind.GROWS and len(named) > 1:
         title = f"{grouped(named)} grow together"
@@ -364,7 +364,7 @@ def _raced(subject: Subject, cause: Cause) -> tuple[str, str]:
     )
 
 
-def _handed_on(subject: Subject, cause: Cause) -> tuple[str, str]:
+def _across_break(subject: Subject, cause: Cause) -> tuple[str, str]:
     named = "___" in f"{cause.old} {cause.new}"  # by the compiler, in its own words
     change = f" (was {cause.old}, then {cause.new})" if cause.new and not named else ""
     return (
@@ -400,6 +400,6 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.INTERNAL: _internal,
     Kind.IMPLIED: _implied, Kind.MULTIPLE: _shape,
     Kind.HELD: _held, Kind.HELD_NUMBER: _held_number, Kind.CONDITION: _shape,
-    Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
+    Kind.RACED: _raced, Kind.ACROSS_BREAK: _across_break,
     Kind.OTHER: _other,
 }  # fmt: skip

@@ -27,7 +27,7 @@ _LARGE: Final = 200  # operations of a graph
 _ITERATIONS: Final = 8  # how often a line must be in a graph to look like the body of a loop
 _TUNING: Final = re.compile(r"autotun|benchmark", re.IGNORECASE)
 _PLACE: Final = re.compile(r"# File: (.+?):(\d+)(?: in ([^,]+))?, code: (.*)$", re.MULTILINE)
-#: a node of a printed graph, its name without the number that tells it from others of that name
+#: a node of a printed graph, its name without the number that makes the name unique
 _NODE: Final = re.compile(r"\s+(?P<name>[A-Za-z_]\w*?)(?:_\d+)?(?:: \"[^\"]*\")? = ")
 _SET: Final = re.compile(r"environ\[['\"](?P<name>\w+_CACHE_DIR)['\"]\] = ['\"](?P<value>[^'\"]+)")
 _HEAD: Final = 4096

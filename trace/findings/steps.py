@@ -1,6 +1,6 @@
 """A session goes in; what its compiled programs lose in every step comes out as events.
 
-The cost of an event is what mending would save, as far as that is known: all of what a copy or
+The cost of an event is what the fix would save, as far as that is known: all of what a copy or
 guards take, half of what a kernel takes that waits for memory (with half the bytes), the difference
 from eager. What passes at graph breaks is the breaks' own cost (`trace/findings/breaks.py`).
 """
@@ -26,7 +26,7 @@ from tc.trace.words import count
 
 #: calls of a program below which nothing is said about its steps
 _OFTEN: Final = 8
-#: seconds, and share of all running, that mending must save to be worth a finding
+#: seconds, and share of all running, that the fix must save to be worth a finding
 _LEAST: Final = 0.01
 _SHARE: Final = 0.1
 #: kernels and calls that are as short as calling them, from which on they are many
@@ -40,7 +40,7 @@ class _Loss:
     """What one program loses in every step, for the one line of the user's that it is named by.
 
     Attributes:
-        saved: seconds of all calls that mending would save.
+        saved: seconds of all calls that the fix would save.
         steps: of which the first with a line of the user's is where the finding stands.
         place: where it stands instead, ``file:line``.
     """
@@ -103,7 +103,7 @@ _Lose = Callable[[_Ran], _Loss | None]
 
 
 def _losing(code: Code, *, between: bool = False) -> Callable[[_Lose], _Lose]:
-    """Register what a program loses as a finding, wherever mending is worth it.
+    """Register what a program loses as a finding, wherever a fix is worth it.
 
     Args:
         between: it is asked about what passed between programs, else about programs.
@@ -152,7 +152,7 @@ def _is_called(row: Row) -> bool:
 
 
 def _guards_of_tensors(row: Row) -> float:
-    """Return the seconds of guards that are there for the tensors handed to the program."""
+    """Return the seconds of guards that are there for the tensors passed to the program."""
     return row.guards * min(row.handed / row.checked, 1.0) if row.checked else 0.0
 
 
@@ -165,27 +165,27 @@ def _guards_of_tensors(row: Row) -> float:
     )
 )
 def bound_by_calls(ran: _Ran) -> _Loss | None:
-    """What calling many short kernels takes, and handing a tensor to each: checking it, too."""
+    """What calling many short kernels takes, with passing tensors to each and checking them."""
     row, short = ran.row, _short(ran.row)
     if not _is_called(row):
         return None
     calls = [step for step in row.steps if step.limit in (CALLS, PYTHON)]
-    handed = sum(one.around + _guards_of_tensors(one) for one in ran.beside)
-    also = f", and {span(handed / row.calls)} to check and hand over their tensors"
+    passing = sum(one.around + _guards_of_tensors(one) for one in ran.beside)
+    also = f", and {span(passing / row.calls)} to check and pass their tensors"
     return _Loss(
         f"{_name(row)} is bound by calls: {len(short)} kernels of "
         f"{span(_seconds(short) / len(short))} each",
         f"a call of a kernel takes as long as its work: {span(_seconds(calls))} of "
-        f"{span(row.each)} in each call pass so" + (also if handed else ""),
+        f"{span(row.each)} in each call pass so" + (also if passing else ""),
         ("do the work of many in one operation: stack the tensors that a loop goes over, or "
          "use torch._foreach_* functions",
          "a larger batch, so that each kernel has more to do"),
-        ran.share(calls) + handed, _busiest(short),
+        ran.share(calls) + passing, _busiest(short),
     )  # fmt: skip
 
 
 _FRESH_WHY: Final = (
-    "; results are in memory that the system maps and clears anew in each call, a page at a time"
+    "; results are in memory that the system maps and clears again in each call, a page at a time"
 )
 _FRESH_FIX: Final = (
     "keep freed memory in the process: MALLOC_TRIM_THRESHOLD_=4294967296 "
@@ -285,7 +285,7 @@ _COPIES: Final = (
     _Copies(
         frozenset(("cat", "stack", "concat", "hstack", "vstack", "append")),
         "to join tensors",
-        ("allocate the whole once, with room for all, and write the new part into it "
+        ("allocate the whole once, with space for all, and write the new part into it "
          "(buffer[:, n : n + 1] = part); compute on a slice of it",
          "compute on the parts, where the result can be put together from theirs"),
     ),
