@@ -64,7 +64,7 @@ class Compilers:
     Attributes:
         forward: graph of ATen operations -> what runs it; may change the graph.
         stage: name of the stage for the trace.
-        standalone: hand over graphs without writes, and with results that share no memory.
+        standalone: pass graphs without writes, and with results that share no memory.
         cache: entries on disk for captured graphs without gradients.
         joint: rearranges forward and backward as one graph, before it is cut.
         draws_as_eager: whether random numbers are those that eager would draw.

@@ -237,7 +237,7 @@ def _options(
     guard_filter = settings.pop(GUARD_FILTER, None)
     if guard_filter is not None:
         check(f"options.{GUARD_FILTER}", guard_filter)
-    ours = isinstance(compiler, Inductor)
+    built_in = isinstance(compiler, Inductor)
     if has_fixed_sizes(backend):
         if dynamic:
             trace.warn(
@@ -253,8 +253,8 @@ def _options(
         dynamic=dynamic,
         mode=mode,
         guard_filter=guard_filter,
-        extra=() if ours else tuple(sorted(settings.items())),
-        inductor=InductorOptions.of(mode, settings) if ours else InductorOptions(),
+        extra=() if built_in else tuple(sorted(settings.items())),
+        inductor=InductorOptions.of(mode, settings) if built_in else InductorOptions(),
     )
 
 

@@ -40,7 +40,7 @@ class ErrorContext:
 
 
 def attach_context(error: BaseException, found: ErrorContext) -> None:
-    """Keep with an exception where it was met; the first to know is right."""
+    """Attach to an exception where capture met it; the first context is right, and kept."""
     if error_context(error) is None:
         setattr(error, _CONTEXT, found)
 

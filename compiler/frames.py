@@ -516,7 +516,7 @@ class FrameCompiler:
         return compile_parts(module, parts, compile_part)
 
     def _settings(self) -> dict[str, Any]:
-        """Return what the user asked of a backend other than our own, where anything."""
+        """Return what the user asked of a backend other than tc's, where anything."""
         found: dict[str, Any] = {}
         if self.options.mode is not None and self.options.mode != "default":
             found["mode"] = self.options.mode
@@ -586,8 +586,8 @@ def _seen(state: dict[Any, Any]) -> Memory:
 def untraced(compiled: Compiled) -> Compiled:
     """Keep frames of compiled code from being offered for compilation."""
     owner = getattr(compiled, "__self__", None)
-    ours = getattr(compiled, "__module__", "") or ""
-    if isinstance(owner, fx.GraphModule) or ours.startswith("tc."):
+    module = getattr(compiled, "__module__", "") or ""
+    if isinstance(owner, fx.GraphModule) or module.startswith("tc."):
         try:
             kept: Compiled = hook.never_trace(compiled)
             return kept

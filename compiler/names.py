@@ -53,5 +53,5 @@ class GraphNames:
 
 
 def _unfinished(*args: Any) -> Any:
-    """Stand for the graph of a compile that has not ended."""
+    """Placeholder for the graph of a compile that has not ended."""
     raise StageError("driver", "a graph was called before it was compiled")

@@ -22,7 +22,7 @@ from tc.compiler.core.torch_settings import (
 )
 from tc.compiler.errors import OptionError
 
-#: mode -> the options it stands for
+#: mode -> the options it selects
 MODE_OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},
     "reduce-overhead": {"triton.cudagraphs": True},
@@ -52,7 +52,7 @@ class Config:
         threads: OpenMP threads of generated kernels; 0 takes torch's number.
         fx_graph_cache: look for compiled graphs on disk, and leave them there.
         error_on_recompile: raise `RecompileError` in place of compiling a frame again.
-        fail_on_recompile_limit_hit: raise at the limit in place of going on eagerly.
+        fail_on_recompile_limit_hit: raise at the limit in place of continuing eagerly.
         capture_scalar_outputs: give ``item()`` and ``tolist()`` a symbol in place of a break; so
             does ``fullgraph``.
         capture_dynamic_output_shape_ops: the same for ``nonzero``, masks and the like.
@@ -68,7 +68,7 @@ class Config:
         reorderable_logging_functions: functions that may be called after the graph (``print``).
         ignore_logger_methods: methods of loggers whose calls are left out.
         fallback_random: draw random numbers as eager does. False: kernels draw dropout masks and
-            the like themselves, which is quicker; the seed still comes from torch's generator.
+            the like themselves, which is faster; the seed still comes from torch's generator.
         sentinel: share of the calls of compiled graphs that are compared with eager, 1/1000 for one
             in a thousand; 0: none. Text as in ``TC_SENTINEL`` will do.
         sentinel_action: what a difference leads to: ``report``; ``eager``: run that graph by eager
@@ -76,7 +76,7 @@ class Config:
         sentinel_memory: bytes that copies of the inputs of one call may take.
         sentinel_bisect: run `tc-bisect` in the background on a difference.
         profile_eager: while a trace is open, run some calls of each compiled graph a second time,
-            by eager on copies of the inputs, to tell which graphs are slower than eager.
+            by eager on copies of the inputs, to find graphs that are slower than eager.
         check: compare every call: ``graphs``; also ``stages`` of the compile, or ``kernels``, each
             by itself; a difference raises.
         rank_check: seconds; under `torch.distributed` ranks are compared before the first
@@ -238,7 +238,7 @@ class InductorOptions:
 
     Attributes:
         max_autotune: time the ways to compute a matrix product on this machine, on a GPU those of
-            each kernel, and keep the quickest; the times are kept on disk.
+            each kernel, and keep the fastest; the times are kept on disk.
         freezing: take the parameters of modules as constants, where no gradients are computed.
         fx_graph_cache: look for compiled graphs on disk, and leave them there.
         fallback_random: draw random numbers as eager does; False: see `Config`.
@@ -320,7 +320,7 @@ def list_options() -> list[str]:
 
 
 def list_mode_options(mode: str | None = None) -> dict[str, Any]:
-    """Return the options a mode stands for; None: of each mode, by its name.
+    """Return the options a mode selects; None: of each mode, by its name.
 
     Raises:
         OptionError: there is no such mode.
@@ -392,13 +392,13 @@ def settings_changed(options: Options) -> dict[str, tuple[Any, Any]]:
         [("env.", name, os.environ.get(name), None) for name in VARIABLES],
     )
     return {
-        f"{of}{name}": (_told(value), _told(default))
+        f"{of}{name}": (_plain(value), _plain(default))
         for of, name, value, default in rows
         if value is not default and value != default
     }
 
 
-def _told(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(str(getattr(one, "__qualname__", one)) for one in value)
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)

@@ -201,7 +201,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _loaded(home: str) -> Any:
-    """Import a module of ours, without passes of the garbage collector: all it makes stays."""
+    """Import a module of tc, without passes of the garbage collector: all it makes stays."""
     from tc.compiler.core import garbage
 
     with garbage.paused():

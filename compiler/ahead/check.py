@@ -136,7 +136,7 @@ def _words(cause: Cause) -> str:
         "constant": "takes the size for a constant",
         "divisible": "needs a divisible size",
         "related": "compares two sizes",
-        "range": "tells sizes apart",
+        "range": "distinguishes sizes",
     }[cause.kind]
     return f"{so}: {cause.asks} holds for {cause.holds} of {cause.of} sizes, {least}"
 
@@ -352,7 +352,7 @@ class _Check:
     def _unexplained(
         self, codes: Sequence[Sequence[Looked]], causes: Sequence[Cause]
     ) -> Iterator[str]:
-        """Yield groups of sizes that no cause tells from the first, but for 0 and 1."""
+        """Yield groups of sizes that no cause separates from the first, but for 0 and 1."""
         if causes or len(codes) < 2:
             return
         main = codes[0][0]

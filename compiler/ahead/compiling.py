@@ -269,13 +269,13 @@ class _Found:
         """Return what decides whether a result is kept: not of a call that is going to raise."""
 
         def decide(outcome: hook.Outcome) -> bool:
-            met = noted.breaks
-            failed = [one for one in met if one.code in FAILURES]
+            breaks = noted.breaks
+            failed = [one for one in breaks if one.code in FAILURES]
             if failed:
                 self.error = _raises(failed[0])
                 return False
-            if met:
-                self.remains = f"what follows {_place(met[-1])}: {met[-1].title}"
+            if breaks:
+                self.remains = f"what follows {_place(breaks[-1])}: {breaks[-1].title}"
             return True
 
         return decide

@@ -59,7 +59,7 @@ def spec_of(
 
 
 def _positional(spec: Spec, names: Sequence[str] | None) -> Spec:
-    """Return a spec by position, as most calls are: a function with ``*args`` tells them apart."""
+    """Return a spec by position, as most calls are: with ``*args`` this makes a difference."""
     kwargs = dict(spec.kwargs)
     args = list(spec.args)
     if not args:

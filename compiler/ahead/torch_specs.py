@@ -55,7 +55,7 @@ def _by_name(inputs: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 class _Translated:
-    """Variables met so far."""
+    """Variables found so far."""
 
     def __init__(self) -> None:
         self.variables: dict[str, tuple[Choice, ...]] = {}

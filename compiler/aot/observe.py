@@ -125,7 +125,7 @@ class ProgramRaises(Fallback):
 def _run(runner: Runner, observer: Observer, inputs: Sequence[Any]) -> Any:
     """Run the program itself: what it raises here, it raises in eager.
 
-    Capture has not met the error where it knows fewer values than this run.
+    Capture has not seen the error where it knows fewer values than this run.
     """
     try:
         return run_watched(observer, runner.run, inputs)

@@ -13,7 +13,7 @@ def pad(input: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = 
     """Stand in for `torch.nn.functional.pad`.
 
     Rows come round by views, whose index is a remainder computed once a row, and elements of a row
-    are three runs of memory. With gradients it is torch's: those of views would be added in turns.
+    are three runs of memory. With gradients it is torch's: those of views would be sums.
     """
     trained = torch.is_grad_enabled() and input.requires_grad
     if mode != "circular" or trained or not _comes_round_once(input, pad):

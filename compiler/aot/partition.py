@@ -149,7 +149,7 @@ def _lacking(
 ) -> list[fx.Node]:
     """Return nodes of the symbols in backward's sizes that none of its inputs has as a size.
 
-    From ``s0 // 2 + 1`` alone backward could not tell ``s0``.
+    From ``s0 // 2 + 1`` alone backward could not compute ``s0``.
     """
     found: set[Any] = set()
     for node in given:

@@ -174,7 +174,7 @@ def _indices(input: Tensor, n: Any, m: Any, factor: Any, exact: bool, vectorised
 def _cubic(input: Tensor, after: Sequence[Any], factors: Sequence[Any]) -> Tensor | None:
     """Return a resampled image of the same size with its gradient; None for another size.
 
-    ATen samples by the factors, and hands the gradient through as if it had copied.
+    ATen samples by the factors, and passes the gradient through as if it had copied.
     """
     same = all(map(operator.eq, input.shape[2:], after))
     if not same or factors[0] is None or not _wants_gradient(input):

@@ -385,7 +385,7 @@ class Runner(fx.Interpreter):
         return view
 
     def _compare(self, n: fx.Node, result: Any, before: Runner) -> None:
-        """Check that values share memory exactly as in the earlier run, as far as writes can tell.
+        """Check that values share memory exactly as in the earlier run, as far as writes show it.
 
         The result of a functional variant may have another layout than the target of the write.
         Then an op that copied may return a view instead, which later writes would change; or one
@@ -393,16 +393,16 @@ class Runner(fx.Interpreter):
         """
         assert isinstance(before.watcher, Observer)
         last_write = before.watcher.last_write
-        for (_, ours), (_, theirs) in zip(
+        for (_, here), (_, there) in zip(
             _tensors(result), _tensors(before._value_of(n)), strict=True
         ):
-            key = storage_key(ours)
-            twin = storage_key(theirs)
+            key = storage_key(here)
+            twin = storage_key(there)
             parted = self._first_twins.setdefault(twin, key) != key
             missed = parted and last_write.get(twin, 0) > before.ends[n]
             if self._twins.setdefault(key, twin) != twin or missed:
                 raise Fallback("a write changes a layout on which later views depend")
-            self.layouts_differ |= layout_key(ours) != layout_key(theirs)
+            self.layouts_differ |= layout_key(here) != layout_key(there)
 
     def found(self, made: Made) -> Any:
         """Return the value of this run at the place of another run's ``made``."""

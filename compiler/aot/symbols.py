@@ -17,7 +17,7 @@ from tc.compiler.core.table import Table
 
 # Class of a sympy expression -> the function of Python that computes it from its arguments.
 OPERATORS: Table[str, Callable[..., Any]] = Table("operators of symbolic expressions")
-# Python raises for a divisor of 0, where formulas of PyTorch in C++ go on with an infinity.
+# Python raises for a divisor of 0, where formulas of PyTorch in C++ continue with an infinity.
 DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 
 

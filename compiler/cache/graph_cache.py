@@ -116,7 +116,7 @@ class Cut:
 
     Attributes:
         key: of its first entry.
-        told: events before those of forward's program, and before those of backward's.
+        events: those before forward's program, and those before backward's.
         later: of its second entry, once forward is compiled.
     """
 
@@ -125,7 +125,7 @@ class Cut:
     contract: aot.TrainingContract
     operations: str
     pair: str
-    told: Mapping[str, tuple[trace.Event, ...]]
+    events: Mapping[str, tuple[trace.Event, ...]]
     later: Key | None = None
 
 
@@ -244,7 +244,7 @@ class GraphCache:
 
     def cut_again(
         self, found: Trained, gm: fx.GraphModule, contract: aot.TrainingContract,
-        backward: fx.GraphModule, told: Sequence[trace.Event],
+        backward: fx.GraphModule, events: Sequence[trace.Event],
     ) -> bool:  # fmt: skip
         """Note that a graph that was found has been cut again, as nobody has compiled its backward.
 
@@ -252,7 +252,7 @@ class GraphCache:
             Whether it was cut as before, so that this backward fits the forward that was found.
         """
         self._missed = found.key
-        self.cut(gm, contract, backward, {"forward": (), "backward": told})
+        self.cut(gm, contract, backward, {"forward": (), "backward": events})
         if self._cut is not None:
             fits = self._cut.pair == found.pair
             self._cut = replace(self._cut, later=found.later) if fits else None
@@ -260,13 +260,13 @@ class GraphCache:
 
     def cut(
         self, gm: fx.GraphModule, contract: aot.TrainingContract, backward: fx.GraphModule,
-        told: Mapping[str, Sequence[trace.Event]],
+        events: Mapping[str, Sequence[trace.Event]],
     ) -> None:  # fmt: skip
         """Note how the captured graph that was looked for has been cut, before that is compiled.
 
         Args:
             backward: its operations; compiling changes them.
-            told: ``forward`` and ``backward`` -> the events before its program was made.
+            events: ``forward`` and ``backward`` -> the events before its program was made.
         """
         key, self._missed = self._missed, None
         if key is None:
@@ -277,8 +277,8 @@ class GraphCache:
         except NotPlain as why:
             _report_bypass(f"training graph: {why}")
             return
-        events = {kind: tuple(of) for kind, of in told.items()}
-        self._cut = Cut(key, gm, contract, operations, pair, events)
+        before = {kind: tuple(of) for kind, of in events.items()}
+        self._cut = Cut(key, gm, contract, operations, pair, before)
 
     def _cut_program(
         self, cut: Cut, kind: str, make: Callable[[], tuple[Program, Any]], part: Part | None
@@ -290,12 +290,12 @@ class GraphCache:
         if kind == "forward":
             program, events = make()
             self._cut = replace(cut, later=cut.key.of_backward())
-            events = (*cut.told[kind], *events)
+            events = (*cut.events[kind], *events)
             more = (cut.contract, events, cut.pair, cut.operations)
             self._write(cut.key, cut.gm, program, *more)
             return run(program)
         later = cut.later or cut.key.of_backward()
-        contract, before = None, cut.told[kind]
+        contract, before = None, cut.events[kind]
         if part is not None:
             later, contract, before = later.without(part.missing), part.contract, part.events
         with self:
@@ -445,7 +445,7 @@ def _report_bypass(why: str) -> None:
 
 
 def run(program: Program, code: trace.Remembered | None = None) -> Boxed:
-    """Build and load a program, and tell its code.
+    """Build and load a program, and emit its code.
 
     Args:
         code: the events of its compile.
@@ -466,7 +466,7 @@ def _emit_code(program: Program, path: str, code: trace.Remembered | None) -> No
 
 
 def run_kept(kept: Kept, gm: fx.GraphModule) -> Boxed:
-    """Load an entry's program, with the constants of this process's graph, and tell all of it."""
+    """Load an entry's program, with the constants of this process's graph, and emit its events."""
     *events, code = kept.events or (None,)
     if events and events[0].name == trace.OutputGraph.wire and not gm.meta.pop(UNREPORTED, False):
         del events[0]
@@ -484,8 +484,8 @@ def _read(key: Key) -> Kept | None:
         kept = loads(entry.content, CLASSES)
         if not isinstance(kept, Kept):
             return None
-        if entry.told:  # none where nobody listened
-            kept = replace(kept, events=trace.unpacked(entry.told))
+        if entry.events:  # none where no sink was open
+            kept = replace(kept, events=trace.unpacked(entry.events))
     except (ValueError, KeyError, TypeError):
         return None
     if kept.conditions and (key.sizes is None or not key.sizes.ask(kept.conditions)):

@@ -51,7 +51,7 @@ ELSEWHERE = (
     "TC_LOGS_OUT",
     "TC_LOGS_FORMAT",
 )
-#: parts of a key that decide how quick a program is or what traces say, and no result
+#: parts of a key that decide how fast a program is or what traces say, and no result
 OF_MACHINE = ("lines", "traced", "threads", "kernel threads", "machine", "compiler")
 #: types whose repr is all there is to a value
 PRINTED = (
@@ -126,7 +126,7 @@ def key_of(
         with_lines: what is kept shows the user's lines, so their texts count, too.
 
     Raises:
-        Uncached, NotPlain: something in it has no text that stands for it in another process.
+        Uncached, NotPlain: something in it has no text that identifies it in another process.
     """
     if peek_interpreter_stack() is not None:
         raise Uncached("it is compiled inside a transform of torch.func")

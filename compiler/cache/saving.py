@@ -132,11 +132,11 @@ def _graph(graph: carried.Graph, parts: dict[str, bytes], left_out: list[str]) -
     name = f"graphs/{graph.portable[:40]}"
     parts[f"{name}.json"] = entry.content
     parts[f"{name}.py"] = readable(entry.content).encode()
-    if entry.told:
-        parts[f"{name}.events"] = bytes(entry.told)
+    if entry.events:
+        parts[f"{name}.events"] = bytes(entry.events)
     return SavedGraph(
         graph.portable, dict(graph.parts), graph.place, f"{name}.json",
-        f"{name}.events" if entry.told else "", f"{name}.py",
+        f"{name}.events" if entry.events else "", f"{name}.py",
     )  # fmt: skip
 
 
@@ -251,7 +251,7 @@ def found_function(label: str, found: SavedFile) -> Any:
 
 
 def _differences(names: list[str], there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Say what differs; versions of tc are hashes, which tell people nothing."""
+    """Name what differs; versions of tc are hashes, which mean nothing to people."""
     rows = []
     for name in names:
         before, now = there.get(name, "nothing"), here[name]

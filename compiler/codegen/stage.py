@@ -105,7 +105,7 @@ def _measure(plan: Plan, printed: Wrapper) -> Callable[[Kernel | Extern | CopyIn
 
 
 def _fresh(plan: Plan) -> dict[int, int]:
-    """Return the id of a step -> bytes of its results that the C library maps anew in each call."""
+    """Return the id of a step -> bytes of its results that the C library maps in each call."""
     found: dict[int, int] = {}
     waiting = 0
     for step in plan.steps:

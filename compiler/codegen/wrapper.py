@@ -46,10 +46,10 @@ EXACT = (
 BINDINGS = ("_nn", "_special", "_linalg", "_fft")
 # Python bindings that are faster than the same op called through `torch.ops`: by 1 microsecond,
 # for convolutions by 4.
-QUICK = {"aten.bernoulli.p": "torch.bernoulli"}
-QUICK |= {f"aten.{name}.Tensor": f"torch.{name}" for name in ("add", "sub", "mul", "div")}
-QUICK |= {"aten.sum.dim_IntList": "torch.sum", "aten.mean.dim": "torch.mean"}
-QUICK |= {
+FASTER = {"aten.bernoulli.p": "torch.bernoulli"}
+FASTER |= {f"aten.{name}.Tensor": f"torch.{name}" for name in ("add", "sub", "mul", "div")}
+FASTER |= {"aten.sum.dim_IntList": "torch.sum", "aten.mean.dim": "torch.mean"}
+FASTER |= {
     f"aten.{name}.default": f"torch.{name}"
     for name in (
         *("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "cat", "cumsum", "cumprod"),
@@ -353,9 +353,9 @@ class Wrapper:
         gaps = any(isinstance(value, list | tuple) and None in value for value in step.args)
         named = frozenset(name for name, _ in step.kwargs)
         parts = step.path[2:] if step.path[:2] == ("torch", "ops") else step.path
-        quick = QUICK.get(step.target) or _binding(parts, len(step.args), named)
-        if quick is not None and not gaps:
-            return quick
+        faster = FASTER.get(step.target) or _binding(parts, len(step.args), named)
+        if faster is not None and not gaps:
+            return faster
         parts = parts[:-1] if parts[-1] == "default" else parts
         return self.bound.setdefault(spelled(step.target), "_".join(parts))
 

@@ -33,7 +33,7 @@ class Question:
 
 @dataclass
 class Noted:
-    """What was met while a frame was compiled ahead.
+    """What was found while a frame was compiled ahead.
 
     Attributes:
         breaks: graph breaks, in order.
@@ -57,7 +57,7 @@ def is_ahead() -> bool:
 
 
 def noted() -> Noted | None:
-    """Return where to note what is met; None if what is compiled is going to run."""
+    """Return where to note what is found; None if what is compiled is going to run."""
     return _NOTED.get()
 
 

@@ -1,4 +1,4 @@
-"""Artifacts: the printable, checkable values that stages hand to each other; the final one here.
+"""Artifacts: the printable, checkable values that stages pass to each other; the final one here.
 
 Each stage defines the artifact it makes. Only `Program`, which the runtime loads without the
 compiler, and the base live here.

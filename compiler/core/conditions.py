@@ -69,7 +69,7 @@ class Sizes:
         """Rest on conditions, as a compile would: those that do hold become guards.
 
         Returns:
-            Whether all hold for the sizes at hand; if not, nothing rests on any.
+            Whether all hold for the current sizes; if not, nothing rests on any.
         """
         symbols = {symbol.name: symbol for symbol in self.env.var_to_range}
         sizes = self.env.backed_var_to_val

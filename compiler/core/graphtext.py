@@ -1,4 +1,4 @@
-"""A captured graph as Python, in the form that `fx.GraphModule.print_readable` has, made quickly.
+"""A captured graph as Python, in the form that `fx.GraphModule.print_readable` has, but faster.
 
 In: a graph of torch calls. Out: code with each value's type and the user's lines. What fx prints
 about the life of values (``x = None``) is left out; that makes it a tenth of the work.
@@ -60,7 +60,7 @@ def tensors_of(graph: fx.Graph) -> Tensors:
 
 @trace.reports(tuple)
 def emit_captured(module: fx.GraphModule) -> tuple[trace.Event, ...]:
-    """Tell of a captured graph, unless that has been done, and return what was told."""
+    """Emit a captured graph, unless that has been done, and return the events."""
     if not module.meta.pop(UNREPORTED, False):
         return ()
     tensors = tensors_of(module.graph)

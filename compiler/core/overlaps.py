@@ -19,7 +19,7 @@ from tc.compiler.core.symbolic import SYMBOLIC, hint
 
 
 def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Check a call on fake tensors, for the sizes at hand.
+    """Check a call on fake tensors, for the current sizes.
 
     Raises:
         RuntimeError: eager refuses it.

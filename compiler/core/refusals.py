@@ -81,7 +81,7 @@ Settings = tuple[torch.dtype, bool]
 
 
 def _hints(numbers: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the values at hand of sizes; None for a size that depends on data."""
+    """Return the current values of sizes; None for a size that depends on data."""
     return tuple(map(hint, numbers))
 
 
@@ -117,7 +117,7 @@ def _check_select(tensor: torch.Tensor, _: torch.Tensor, *at: Any) -> None:
 
 
 def _check_view(tensor: torch.Tensor, shape: Sequence[Any], *_: Any) -> None:
-    """Check by torch's own rule that memory can be seen in another shape, for the sizes at hand."""
+    """Check by torch's own rule that memory can be seen in another shape, for the current sizes."""
     sizes, strides, wanted = map(_hints, (tensor.shape, tensor.stride(), shape))
     if None not in (*sizes, *strides, *wanted):
         view_without_memory(sizes, strides, wanted)
@@ -134,7 +134,7 @@ def view_without_memory(
 def _check_as_strided(
     tensor: torch.Tensor, shape: Sequence[Any], strides: Sequence[Any], offset: Any = None
 ) -> None:
-    """Check that a storage has all elements of the view, for the sizes at hand."""
+    """Check that a storage has all elements of the view, for the current sizes."""
     start = tensor.storage_offset() if offset is None else offset
     sizes, steps = _hints(shape), _hints(strides)
     first, held = _hints((start, tensor.untyped_storage().nbytes()))
@@ -344,13 +344,13 @@ def with_sizes(name: str, operands: Any) -> Any:
     )
     if not decomposed and not all(map(_is_empty, tensors)):
         return None
-    at_hand = [_at_hand(leaf) for leaf in leaves]
-    if any(new is None and old is not None for old, new in zip(leaves, at_hand, strict=True)):
+    current = [_current(leaf) for leaf in leaves]
+    if any(new is None and old is not None for old, new in zip(leaves, current, strict=True)):
         return None
-    return tree_unflatten(at_hand, tree_structure(operands))
+    return tree_unflatten(current, tree_structure(operands))
 
 
-def _at_hand(value: Any) -> Any:
+def _current(value: Any) -> Any:
     """Return a number for a symbol, and a tensor of sizes for one of symbols; None if unknown."""
     if not isinstance(value, torch.Tensor):
         return hint(value) if isinstance(value, SYMBOLIC) else value
@@ -433,8 +433,8 @@ def _form(argument: Any, value: Any, sizes: Sizes) -> Any:
             raise NotTried  # how many elements an index selects depends on what the mask holds
         return tuple(_form(argument, item, sizes) for item in value)
     if isinstance(value, SYMBOLIC):
-        at_hand = hint(value)
-        value = value.node.pytype(1) if at_hand is None else at_hand
+        current = hint(value)
+        value = value.node.pytype(1) if current is None else current
     if isinstance(value, torch.Generator):
         raise NotTried
     is_number = _is_number(argument) and value is not None

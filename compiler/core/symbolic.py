@@ -25,7 +25,7 @@ MATH: dict[Any, Callable[[Any], Any]] = {
 
 
 def hint(number: Any) -> Any:
-    """Return the value at hand of a number; None for a symbol whose value depends on data."""
+    """Return the current value of a number; None for a symbol whose value depends on data."""
     return number.node.hint if isinstance(number, SYMBOLIC) else number
 
 

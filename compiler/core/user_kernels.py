@@ -142,7 +142,7 @@ class _Writes:
     def found(self) -> frozenset[str]:
         """Return the names of parameters."""
         before = None
-        while before != self.made_of:  # loops hand values back to lines above
+        while before != self.made_of:  # loops pass values back to lines above
             before = dict(self.made_of)
             for node in ast.walk(self.function):
                 self._bind(node)

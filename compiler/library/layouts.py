@@ -58,7 +58,7 @@ def train_channels_last(editor: Editor) -> None:
     next to images that hold more than it.
     """
     graph = editor.graph
-    chosen = [node for node in graph.nodes if _fits(node) and _trains_quicker(node, editor)]
+    chosen = [node for node in graph.nodes if _fits(node) and _trains_faster(node, editor)]
     keys = {(*node.args[:2], *map(str, node.args[3:])) for node in chosen}
     calls = graph.find_nodes(op="call_function", target=GRADIENTS)
     found = [call for call in calls if (*call.args[1:3], *map(str, call.args[4:10])) in keys]
@@ -109,7 +109,7 @@ def _gains(node: fx.Node, editor: Editor) -> bool:
     return result is not None and result.numel() // result.shape[1] >= MIN_PIXELS
 
 
-def _trains_quicker(node: fx.Node, editor: Editor) -> bool:
+def _trains_faster(node: fx.Node, editor: Editor) -> bool:
     """Return whether a convolution and its gradients are faster channels last."""
     tuner = editor.tuner
     if node.meta["val"].device.type != "cpu":

@@ -62,7 +62,7 @@ class Decision:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What tells functions apart, on whatever host."""
+        """What identifies a function, on whatever host."""
         return self.function, self.file, self.line
 
 
@@ -199,7 +199,7 @@ def first_difference(
     other: int,
     functions: Sequence[str] = (),
 ) -> str:
-    """Return the most telling decision in which two ranks differ, as a sentence; empty: none.
+    """Return the most informative decision in which two ranks differ, as a sentence; empty: none.
 
     Args:
         functions: those in which the ranks parted: what differs in them comes first.
@@ -208,10 +208,10 @@ def first_difference(
     found: list[tuple[bool, int, str]] = []
     for key in dict.fromkeys(one.key for one in (*mine, *theirs)):
         elsewhere = plain_function(key[0]).rpartition(".")[2] not in parted
-        ours = {one.number: one for one in mine if one.key == key}
+        own = {one.number: one for one in mine if one.key == key}
         others = {one.number: one for one in theirs if one.key == key}
-        for number in sorted({*ours, *others}):
-            pair = ours.get(number), others.get(number)
+        for number in sorted({*own, *others}):
+            pair = own.get(number), others.get(number)
             found += [(elsewhere, *one) for one in _differ(*pair, rank, other)]
     return min(found, key=lambda one: one[:2], default=(False, 0, ""))[2]
 
@@ -219,7 +219,7 @@ def first_difference(
 def _differ(
     a: Decision | None, b: Decision | None, rank: int, other: int
 ) -> Iterator[tuple[int, str]]:
-    """Yield what differs of one compile, with how little it tells."""
+    """Yield what differs of one compile, the most informative with the lowest number."""
     if a is None or b is None:
         one, has, lacks = (a, rank, other) if b is None else (b, other, rank)
         assert one is not None
@@ -230,18 +230,18 @@ def _differ(
         )
         return
     for name, (order, verb) in FIELDS.items():
-        ours, theirs = getattr(a, name, None), getattr(b, name, None)
-        if ours == theirs:
+        here, there = getattr(a, name, None), getattr(b, name, None)
+        if here == there:
             continue
-        if isinstance(ours, list) and isinstance(theirs, list):
-            pairs = enumerate(zip(ours, theirs, strict=False))
-            at = next((n for n, (x, y) in pairs if x != y), min(len(ours), len(theirs)))
-            ours, theirs = (of[at] if at < len(of) else "no more" for of in (ours, theirs))
-        yield order, (f"{a.title}: rank {rank} {verb} {ours or 'none'}, "
-                      f"rank {other} {theirs or 'none'}")  # fmt: skip
+        if isinstance(here, list) and isinstance(there, list):
+            pairs = enumerate(zip(here, there, strict=False))
+            at = next((n for n, (x, y) in pairs if x != y), min(len(here), len(there)))
+            here, there = (of[at] if at < len(of) else "no more" for of in (here, there))
+        yield order, (f"{a.title}: rank {rank} {verb} {here or 'none'}, "
+                      f"rank {other} {there or 'none'}")  # fmt: skip
 
 
-#: what is compared of two compiles -> how little it tells, and how it is said
+#: what is compared of two compiles -> its rank, the most informative first, and its verb
 FIELDS = {
     "failure": (0, "failed with"),
     "breaks": (1, "broke the graph at"),

@@ -294,7 +294,7 @@ class Guard:
                 return  # the store is gone: the job ends
 
     def _leave(self, board: Board) -> None:
-        """Leave word that the groups of this rank are gone, though its process may go on."""
+        """Record that the groups of this rank are gone, though its process may continue."""
         if board is self._board and _store_outlives():
             self._ended = True
             self._write(board, self._position())
@@ -344,17 +344,17 @@ class Guard:
 
     # -- reports -------------------------------------------------------------------------------
     def _fail(self, board: Board, mine: Position, found: Difference) -> NoReturn:
-        ours, other = found.ours, found.theirs
+        own, other = found.own, found.other
         where = f"issued {other}" if other is not None else found.doing
-        cause = self._cause(board, found.rank, ours)
-        told = cause and f"of what they compiled this differs first: {cause}"
+        cause = self._cause(board, found.rank, own)
+        known = cause and f"of what they compiled this differs first: {cause}"
         message = (
-            f"ranks diverged: rank {self._rank} is at {ours}, number {ours.number} of group "
-            f"{ours.group!r}, where rank {found.rank} {where}; {told or SAME}"
+            f"ranks diverged: rank {self._rank} is at {own}, number {own.number} of group "
+            f"{own.group!r}, where rank {found.rank} {where}; {known or SAME}"
         )
         if not self._reported:
             self._reported = True
-            self._emit("diverged", ours, found.rank, other, message, cause)
+            self._emit("diverged", own, found.rank, other, message, cause)
         with suppress(Exception):
             self._write(board, mine)
         raise RanksDiverged(f"{message}. {FIX[0].upper()}{FIX[1:]}")
@@ -369,13 +369,13 @@ class Guard:
 
     @trace.reports(trace.nothing)
     def _emit(
-        self, kind: str, ours: Collective, rank: int, other: Collective | None, message: str,
+        self, kind: str, own: Collective, rank: int, other: Collective | None, message: str,
         cause: str,
     ) -> None:  # fmt: skip
         place = (other.file, other.line, other.function) if other is not None else ("", 0, "")
         trace.emit(
             trace.RanksApart(
-                kind, self._rank, rank, message, ours.what, ours.file, ours.line, ours.function,
+                kind, self._rank, rank, message, own.what, own.file, own.line, own.function,
                 *place, cause,
             )
         )  # fmt: skip

@@ -104,14 +104,14 @@ class Difference:
     """Two ranks that went different ways.
 
     Attributes:
-        ours: the collective of this rank that the other one does not join.
-        theirs: what the other one issued in its place; None: nothing.
+        own: the collective of this rank that the other one does not join.
+        other: what the other one issued in its place; None: nothing.
         rank: the other one.
         doing: what the other one does, where it issued nothing.
     """
 
-    ours: Collective
-    theirs: Collective | None
+    own: Collective
+    other: Collective | None
     rank: int
     doing: str = ""
 
@@ -149,10 +149,10 @@ def _in_group(mine: Position, theirs: Position, name: str) -> Difference | None:
 
 def _both_stuck(mine: Position, theirs: Position, name: str) -> Difference | None:
     """Return the difference of ranks whose numbers may be off: both must wait, each for another."""
-    ours = next((one for one in mine.waiting if one.group == name), None)
-    if ours is None:
+    own = next((one for one in mine.waiting if one.group == name), None)
+    if own is None:
         return None
     if theirs.ended:
-        return Difference(ours, None, theirs.rank, "has ended")
+        return Difference(own, None, theirs.rank, "has ended")
     other = next((one for one in theirs.waiting if one.group == name), None)
-    return Difference(ours, other, theirs.rank) if other and other.what != ours.what else None
+    return Difference(own, other, theirs.rank) if other and other.what != own.what else None

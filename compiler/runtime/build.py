@@ -33,8 +33,8 @@ DEFAULTS = ("gcc", "clang")
 #: flags that make code for this machine alone
 MACHINE_FLAGS = ("-march=", "-mprefer-vector-width=")
 KERNEL_LIBRARIES = ("-lm",)
-#: bytes that a folder for temporary files has room for, if a failing compiler is not to blame it
-ROOM = 16 << 20
+#: bytes that a folder for temporary files can take, if a failing compiler is not to blame it
+SPACE = 16 << 20
 
 KERNEL_FLAGS = (
     "-O3",
@@ -264,7 +264,7 @@ def _compiled(
             others = _flags_instead(flags, run.stderr)
             if others is not None:
                 return _compiled(source, key, compiler, others, libraries)
-            if _has_room(folder):
+            if _has_space(folder):
                 raise _refused(compiler, path, shown, run)
         except OSError as error:
             why = error
@@ -275,7 +275,7 @@ def _compiled(
     raise StageError(
         STAGE,
         f"The C compiler {shlex.join(compiler.command)!r} needs a folder for temporary files, and "
-        f"there is none that has room ({why}). Set TMPDIR to a folder that can be written; "
+        f"there is none that has space ({why}). Set TMPDIR to a folder that can be written; "
         "tc.config.suppress_errors = True runs the function eagerly instead.",
     )
 
@@ -291,7 +291,7 @@ def _flags_instead(flags: tuple[str, ...], said: str) -> tuple[str, ...] | None:
 
 
 def _own_folder() -> tuple[Path, ...]:
-    """Return the folder of the cache: a place for temporary files, if no better one has room."""
+    """Return the folder of the cache: a place for temporary files, if no better one has space."""
     place = store().place
     return (place.path(TEMPORARY),) if isinstance(place, Folder) else ()
 
@@ -365,11 +365,11 @@ def _finished(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess(process.args, process.returncode, out, said)
 
 
-def _has_room(folder: Path) -> bool:
+def _has_space(folder: Path) -> bool:
     """Return whether a failure of the compiler is not the fault of the folder it worked in."""
     probe = folder / "probe"
     try:
-        probe.write_bytes(bytes(ROOM))
+        probe.write_bytes(bytes(SPACE))
     except OSError:
         return False
     finally:

@@ -52,7 +52,7 @@ class Claim:
         _HOLDING.count += 1
 
     def release(self) -> None:
-        """Let the others go on: with what was made, or by making it themselves."""
+        """Let the others continue: with what was made, or by making it themselves."""
         if self._over.is_set() or self._process != os.getpid():
             return
         self._over.set()
@@ -142,7 +142,7 @@ class _Queue:
     def _after_claiming(
         look: Callable[[], T | None], claim: Claim
     ) -> tuple[T | None, Claim | None]:
-        """Look once more: the last owner may have ended between the last look and the claim."""
+        """Look again: the last owner may have ended between the last look and the claim."""
         try:
             found = look()
         except BaseException:

@@ -191,7 +191,7 @@ class Replayed:
         if known.moves > MOST_MOVES:  # inputs that may move are copied
             moved = [k for k in known.places if k not in self.written]
         for k in moved:
-            known.copies.setdefault(k, self._room(k, args[k]))
+            known.copies.setdefault(k, self._fixed_memory(k, args[k]))
         given = list(args)
         for k, memory in known.copies.items():
             given[k] = memory.copy_(args[k])
@@ -214,7 +214,7 @@ class Replayed:
         copied = f"{len(known.copies)} of {len(args)} inputs are copied"
         self._report("recorded", "", f"{copied}, {len(known.copied)} results")
 
-    def _room(self, k: int, arg: torch.Tensor) -> torch.Tensor:
+    def _fixed_memory(self, k: int, arg: torch.Tensor) -> torch.Tensor:
         """Return fixed memory for an input whose address changes."""
         if k in self.written:
             why = "it writes to an input whose address changes between calls"
@@ -231,9 +231,9 @@ class Replayed:
         args.clear()
         assert known.replay is not None
         known.replay()
-        return self._handed_out(known)
+        return self._results(known)
 
-    def _handed_out(self, known: Recording) -> tuple[Any, ...]:
+    def _results(self, known: Recording) -> tuple[Any, ...]:
         """Return the results: the memory itself, under new tensors, or copies of it."""
         number = {memory._cdata: k for k, memory in enumerate(known.memory)}
         fresh = {k: _copy(known.memory[k]) for k in known.copied}

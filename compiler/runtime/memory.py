@@ -20,8 +20,8 @@ def _allocator(device: str) -> Allocator:
     def plain(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
-    quick: Allocator = getattr(torch._C._dynamo.guards, f"_empty_strided_{device}", plain)
-    return quick
+    fast: Allocator = getattr(torch._C._dynamo.guards, f"_empty_strided_{device}", plain)
+    return fast
 
 
 #: memory of the CPU, and of the current GPU

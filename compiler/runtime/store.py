@@ -31,7 +31,7 @@ TRAILER = len(MAGIC) + hashlib.sha256().digest_size
 #: seconds that nothing is written to a place that has just refused something
 REST = 60.0
 #: length and CRC of the text for traces, at the end of the content
-_TOLD = struct.Struct("<QI")
+_EVENTS = struct.Struct("<QI")
 _LONG = 1 << 16  # bytes
 _APART = 1021  # bytes
 
@@ -41,12 +41,12 @@ class Entry(NamedTuple):
 
     Attributes:
         content: the data that results depend on, under a cryptographic hash.
-        told: longer text for traces. A fast checksum is enough for it: it has to detect incomplete
+        events: longer text for traces. A fast checksum is enough: it has to detect incomplete
             writes, and no result depends on it.
     """
 
     content: bytes
-    told: bytes | memoryview = b""
+    events: bytes | memoryview = b""
 
 
 # -- the store of this process -----------------------------------------------------------------
@@ -238,10 +238,10 @@ def entry(kind: str, key: str) -> Entry | None:
     return store().read(name_of(kind, key), _opened)
 
 
-def write(kind: str, key: str, content: bytes, told: bytes = b"") -> bool:
+def write(kind: str, key: str, content: bytes, events: bytes = b"") -> bool:
     """Store an entry; return whether other processes find it."""
     name = name_of(kind, key)
-    whole = told + sealed(content + _TOLD.pack(len(told), _checksum(told)), name)
+    whole = events + sealed(content + _EVENTS.pack(len(events), _checksum(events)), name)
     return len(whole) <= bounded.share() and store().write(name, whole)
 
 
@@ -251,17 +251,17 @@ def name_of(kind: str, key: str, ending: str = "") -> str:
 
 
 def _opened(whole: bytes, name: str) -> Entry | None:
-    at = len(whole) - TRAILER - _TOLD.size
+    at = len(whole) - TRAILER - _EVENTS.size
     if at < 0:
         return None
-    size, checksum = _TOLD.unpack_from(whole, at)
+    size, checksum = _EVENTS.unpack_from(whole, at)
     content = unsealed(whole[size:], name)
-    told = memoryview(whole)[:size]
-    if content is None or _checksum(told) != checksum:
+    events = memoryview(whole)[:size]
+    if content is None or _checksum(events) != checksum:
         return None
-    return Entry(content[: -_TOLD.size], told)
+    return Entry(content[: -_EVENTS.size], events)
 
 
-def _checksum(told: bytes | memoryview) -> int:
+def _checksum(events: bytes | memoryview) -> int:
     """Return the CRC of a text; for a long one that of a byte in each disk page."""
-    return zlib.crc32(told if len(told) < _LONG else bytes(told[::_APART]))
+    return zlib.crc32(events if len(events) < _LONG else bytes(events[::_APART]))

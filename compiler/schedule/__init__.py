@@ -1,4 +1,4 @@
-"""Schedule stage: turns loop graphs into plans of kernels, ATen calls and memory."""
+"""Schedule stage: makes loop graphs into plans of kernels, ATen calls and memory."""
 
 from tc.compiler.schedule.gpu import plan as gpu_plan
 from tc.compiler.schedule.stage import plan

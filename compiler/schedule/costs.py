@@ -99,18 +99,18 @@ def _kernel(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Work:
     touched: dict[tuple[str, Index], Index] = {}
     operations = ix.ZERO
     if isinstance(kernel, Product):
-        operations = 2 * _turns(kernel.space[:4])
+        operations = 2 * _iterations(kernel.space[:4])
         for factor in (kernel.left, kernel.right):
             _touch(factor, kernel.space, touched)
     for section in kernel.sections:
-        loops, turns = _loops(kernel, section)
+        loops, iterations = _loops(kernel, section)
         for statement in section.statements:
             _touch(statement.value, loops, touched)
             if isinstance(statement, Store):
                 touched[statement.buffer, statement.index] = _elements(statement.index, loops)
             # Loads count as bytes, not as operations.
             arithmetic = max(statement.value.cost() - len(statement.value.loads()), 0)
-            operations += (arithmetic + isinstance(statement, Accumulate | Running)) * turns
+            operations += (arithmetic + isinstance(statement, Accumulate | Running)) * iterations
     moved: dict[str, list[Index]] = {}
     for (name, _), elements in touched.items():
         if name in buffers:
@@ -123,9 +123,9 @@ def _loops(kernel: Kernel, section: Section) -> tuple[Sequence[Index], Index]:
     """Return the loops around a section, and the total number of their iterations."""
     loops = kernel.loops() if section.level == "inner" else kernel.outer
     if section.over is None:
-        return loops, _turns(loops)
+        return loops, _iterations(loops)
     variable, low, high = section.over
-    return loops, _turns([v for v in loops if v is not variable]) * (high - low)
+    return loops, _iterations([v for v in loops if v is not variable]) * (high - low)
 
 
 def _touch(value: Expr, loops: Sequence[Index], touched: dict[tuple[str, Index], Index]) -> None:
@@ -141,10 +141,10 @@ def _elements(index: Index, loops: Sequence[Index]) -> Index:
     """
     named = index.variables()
     used = [v for v in loops if ix.atom_of(v) in named]
-    return _turns(used if len(used) == len(named) else loops)
+    return _iterations(used if len(used) == len(named) else loops)
 
 
-def _turns(variables: Sequence[Index]) -> Index:
+def _iterations(variables: Sequence[Index]) -> Index:
     """Return the number of iterations of loops; a constant variable counts as one."""
     return ix.product([ix.extent(v) for v in variables if ix.atom_of(v) is not None])
 

@@ -156,13 +156,13 @@ class Lives:
 
     def _bytes(self) -> list[int]:
         change = [0] * (len(self.steps) + 1)
-        all_handed_on = set(self.onto.values())
+        all_reused = set(self.onto.values())
         for name, start in self.first.items():
             if name in self.buffers and name not in self.over:
                 size = size_in_bytes(self.buffers[name])
                 change[start] += size
-                handed_on = name in all_handed_on
-                change[self.last.get(name, len(self.steps) - 1) + (not handed_on)] -= size
+                reused = name in all_reused
+                change[self.last.get(name, len(self.steps) - 1) + (not reused)] -= size
         alive, total = [], 0
         for amount in change[:-1]:
             total += amount

@@ -117,7 +117,7 @@ def _by_weight(group: Group, needed: Container[str] | None) -> list[Index]:
 
 
 def _sorted(variables: Variables, indices: Sequence[Index]) -> Variables:
-    """Largest strides outermost, by the first of the indices that tells."""
+    """Largest strides outermost, by the first of the indices that decides."""
 
     def key(variable: Index) -> tuple[int, ...]:
         steps = [stride(index, variable) for index in indices]

@@ -14,7 +14,7 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Origin, views_in
 from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan, Step
 
-#: the number of holders of the peak that are told, the largest
+#: the number of holders of the peak that are reported, the largest
 HOLDERS = 12
 
 
@@ -48,10 +48,10 @@ def timeline(plan: Plan, kind: str, hints: Mapping[str, int]) -> trace.MemoryPla
     for step in plan.steps[:through]:
         again.take(step)
     most = sorted(again.holders().items(), key=lambda row: -row[1][2])[:HOLDERS]
-    told = [trace.MemoryHolder(name, *row) for name, row in most]
+    holders = [trace.MemoryHolder(name, *row) for name, row in most]
     kept = run.kept(view.buffer for view in views_in(plan.outputs))
     return trace.MemoryPlan(
-        kind, tuple(names), tuple(places_of), tuple(alive), tuple(inputs), tuple(told), kept
+        kind, tuple(names), tuple(places_of), tuple(alive), tuple(inputs), tuple(holders), kept
     )
 
 
@@ -77,7 +77,7 @@ class _Run:
         return int(elements) * buffer.dtype.itemsize
 
     def take(self, step: Step) -> None:
-        """Go on by one step."""
+        """Advance by one step."""
         if isinstance(step, Allocate):
             self._allocate(step.buffer, step.reuse)
             self._waiting.append(step.buffer.name)

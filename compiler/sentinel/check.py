@@ -30,7 +30,7 @@ REPEATS = 3  # calls that show whether a difference is there each time
 
 @dataclass(frozen=True)
 class Written:
-    """Tells whether memory that a backward may read was written to past autograd (``.data``).
+    """Reports whether memory that a backward may read was written to past autograd (``.data``).
 
     Eager's gradients are then those of the new values, and so may be compiled code's. A write that
     autograd notices is an error of both, or matters to neither.

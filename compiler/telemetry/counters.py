@@ -67,7 +67,7 @@ class _Counted:
     def __init__(self) -> None:
         self.graphs: list[_Counts] = []
         self.reported_at = time.monotonic()
-        self.calls_told = 0
+        self.calls_emitted = 0
 
     def add(self, counts: _Counts) -> None:
         if not self.graphs:
@@ -77,14 +77,14 @@ class _Counted:
 
     @trace.reports(trace.nothing)
     def report(self) -> None:
-        """Tell the counts, if there is anything new."""
+        """Emit the counts, if there is anything new."""
         self.reported_at = time.monotonic()
         programs.report()
         numbered = [(int(one.calls), one) for one in tuple(self.graphs)]
         calls = sum(number for number, _ in numbered)
-        if calls == self.calls_told:
+        if calls == self.calls_emitted:
             return
-        self.calls_told = calls
+        self.calls_emitted = calls
         called = sorted((row for row in numbered if row[0]), key=lambda row: -row[0])
         regions = tuple(
             trace.Region(
@@ -96,15 +96,15 @@ class _Counted:
         trace.emit(trace.RegionsRan(regions, len(called) - len(regions)))
 
     def forget(self) -> None:
-        """Tell the counts, and forget the graphs: other compiles get their ids."""
+        """Emit the counts, and forget the graphs: other compiles get their ids."""
         self.report()
         self.graphs.clear()
         programs.forget()
-        self.calls_told = 0
+        self.calls_emitted = 0
 
     def start_over(self) -> None:
         """In a forked child: the calls so far were the parent's."""
-        self.calls_told = 0
+        self.calls_emitted = 0
         for one in self.graphs:
             one.start_over()
         programs.start_over()
@@ -158,7 +158,7 @@ class _Monitor:
         self.watched: dict[int, tuple[CodeType, _Counts]] = {}
 
     def watch(self, code: CodeType, counts: _Counts) -> bool:
-        """Count the frames of a code object from now on, and say whether that is possible."""
+        """Count the frames of a code object from now on; return whether that is possible."""
         if sys.version_info < (3, 12):
             return False
         events = sys.monitoring.events
@@ -201,12 +201,12 @@ def count_in_python(code: CodeType, compile_id: CompileId) -> None:
 
 
 def emit_counts() -> None:
-    """Tell the counts now; that is done by itself now and then, and when the process ends."""
+    """Emit the counts now; that is done by itself now and then, and when the process ends."""
     _counted.report()
 
 
 def reset() -> None:
-    """Tell the counts now, and begin anew."""
+    """Emit the counts now, and begin again."""
     _counted.forget()
     _monitor.forget()
 

@@ -2,7 +2,7 @@
 
 Calls of a program are counted; some (`WINDOW`) are timed as a whole, with the time since the
 program before them in the same thread. In fewer (`is_sampled`) every line of the wrapper is timed
-as well: the wrapper's own source, read once more, with the clock read after each statement. Its
+as well: the wrapper's own source, read again, with the clock read after each statement. Its
 formulas of bytes and operations (`StepCost`) are worked out there, with the sizes of that call.
 """
 
@@ -148,7 +148,7 @@ class Profiled:
         self.known = True
         self._by_line: Callable[..., Any] | None = None
         self._period = SAMPLED
-        self._handed = 0
+        self._tensors_passed = 0
         self._whole = isinstance(program, GpuProgram) and program.replay
 
     def caller(self) -> Boxed:
@@ -202,7 +202,7 @@ class Profiled:
         """Run the wrapper line by line, and add what its lines took."""
         if self._by_line is None:
             self._by_line = timed(self.call, self.program)
-        self._handed = sum(isinstance(one, torch.Tensor) for one in args)
+        self._tensors_passed = sum(isinstance(one, torch.Tensor) for one in args)
         marks = Marks(torch.cuda.synchronize if isinstance(self.program, GpuProgram) else None)
         result, work = self._by_line(args, marks)
         self._period = OFTEN if marks.seconds >= LONG * len(marks.rows) else SAMPLED
@@ -247,7 +247,7 @@ class Profiled:
                 "whole": _usual(facts.whole),
                 "eager": _usual(facts.eager),
                 "instead": _usual(facts.instead),
-                "handed": self._handed,
+                "handed": self._tensors_passed,
             }
         place = facts.place
         return trace.ProgramTime(
@@ -347,7 +347,7 @@ class _Programs:
     def __init__(self) -> None:
         self.all: list[Profiled] = []
         self._facts: dict[CompileId, Facts] = {}
-        self._told = 0
+        self._emitted = 0
 
     def facts(self, compile_id: CompileId, place: StackFrame) -> Facts:
         """Return what is noted of a compile, to be added to.
@@ -388,28 +388,28 @@ class _Programs:
             one.known = False
         self.all.clear()
         self._facts.clear()
-        self._told = 0
+        self._emitted = 0
 
     def start_over(self) -> None:
         """In a forked child: the calls so far were the parent's."""
-        self._told = 0
+        self._emitted = 0
         for one in self.all:
             one.start_over()
 
     @trace.reports(trace.nothing)
     def report(self) -> None:
-        """Tell what was measured, if there is anything new and somebody still listens."""
+        """Emit what was measured, if there is anything new and a sink is still open."""
         if not trace.enabled():
             return  # measuring the machine takes half a second
         unknown = Facts(StackFrame("", 0, ""))
         rows = [one.row(self._facts.get(one.compile_id, unknown)) for one in tuple(self.all)]
         rows = sorted((row for row in rows if row.calls), key=lambda row: -row.seconds)
         calls = sum(row.calls for row in rows)
-        if calls != self._told:
-            self._told = calls
+        if calls != self._emitted:
+            self._emitted = calls
             bandwidth, arithmetic = machine_limits()
-            told = tuple(rows[:MOST])
-            trace.emit(trace.Profile(told, len(rows) - len(told), bandwidth, arithmetic))
+            kept = tuple(rows[:MOST])
+            trace.emit(trace.Profile(kept, len(rows) - len(kept), bandwidth, arithmetic))
 
 
 programs = _Programs()

@@ -1,4 +1,4 @@
-"""Accounts: what the driver did, told as trace events."""
+"""Reports what the driver did as trace events."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class CompileReporter:
     Attributes:
         compile_id: which compile it is.
         code: of the frame.
-        reasons: titles of the breaks met, for the metrics.
+        reasons: titles of the breaks, for the metrics.
     """
 
     compile_id: CompileId
@@ -89,7 +89,7 @@ class CompileReporter:
     # -- beginning -------------------------------------------------------------------------
     @trace.reports(trace.nothing)
     def begin(self, caller: Sequence[StackFrame]) -> None:
-        """Tell that a frame is being compiled."""
+        """Report that a frame is being compiled."""
         place = StackFrame(
             self.code.co_filename,
             self.code.co_firstlineno,
@@ -102,7 +102,7 @@ class CompileReporter:
     def report_recompile(
         self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]
     ) -> None:
-        """Tell why code that exists does not fit this call."""
+        """Report why code that exists does not fit this call."""
         causes = tuple(
             cause_of(failure, failure.source in dynamic, self.code) for failure in failures
         )
@@ -121,7 +121,7 @@ class CompileReporter:
     # -- breaks ----------------------------------------------------------------------------
     @trace.reports(trace.nothing)
     def report_break(self, record: BreakRecord) -> None:
-        """Tell of a graph break, as part of the attempt that met it."""
+        """Report a graph break, as part of the attempt that it ended."""
         self.reasons.append(record.cause.title)
         self.restarted_after = time.perf_counter() - self.clock
         attempt = CompileId(self.compile_id.frame, self.compile_id.compile, record.attempt)
@@ -130,7 +130,7 @@ class CompileReporter:
     # -- end -------------------------------------------------------------------------------
     @trace.reports(trace.nothing)
     def report_capture(self, captured: Captured) -> None:
-        """Tell what was captured, but for the graph itself; see `graphtext.emit_captured`."""
+        """Report what was captured, but for the graph itself; see `graphtext.emit_captured`."""
         if not trace.enabled():
             return
         for symbol in captured.tracer.shapes.events():
@@ -149,7 +149,7 @@ class CompileReporter:
 
     @trace.reports(trace.nothing)
     def report_guards(self, guards: CheckedGuards) -> None:
-        """Tell what the compiled code rests on."""
+        """Report the guards of the compiled code."""
         if guards.event is not None:
             trace.emit(guards.event)
             guards.event = None
@@ -161,7 +161,7 @@ class CompileReporter:
         failure: BaseException | None = None,
         place: StackFrame | None = None,
     ) -> None:
-        """Tell the figures of the compile."""
+        """Report the figures of the compile."""
         if not trace.enabled():
             return
         graph = captured.module.graph if captured is not None and captured.module else None
@@ -205,7 +205,7 @@ class CompileReporter:
 
     @trace.reports(trace.nothing)
     def report_skip(self, why: str, fix: str = "", harmless: bool = False) -> None:
-        """Tell that a frame runs as it is."""
+        """Report that a frame runs as it is."""
         if not harmless:
             count_in_python(self.code, self.compile_id)
         trace.emit(
@@ -222,7 +222,7 @@ class CompileReporter:
 
     @trace.reports(trace.nothing)
     def report_limit(self, limit: int, failures: Sequence[Failure]) -> None:
-        """Tell that a function was compiled too often and runs eagerly from now on."""
+        """Report that a function was compiled too often and runs eagerly from now on."""
         causes = tuple(cause_of(failure, False, self.code) for failure in failures)
         count_in_python(self.code, self.compile_id)
         trace.emit(
@@ -240,7 +240,7 @@ class CompileReporter:
 def report_backward(
     compile_id: trace.CompileId | None, place: StackFrame, started: float, seconds: float
 ) -> None:
-    """Tell the figures of a backward that was compiled at its first call, apart from its frame."""
+    """Report the figures of a backward that was compiled at its first call, without its frame."""
     _report_part(compile_id, place, started, seconds, is_forward=False)
 
 
@@ -277,18 +277,18 @@ def _report_part(
 
 
 def report_failure(error: Exception, stage: str, place: StackFrame, part: str = "") -> str:
-    """Tell that compiling failed; returns that as a sentence.
+    """Report that compiling failed; returns that as a sentence.
 
     Args:
-        place: of the function; where the error says more, that is told.
+        place: of the function; the place in the error's context is preferred.
         part: of the function, that failed: ``the backward of ``.
     """
     found = error_context(error)
     line = found.place if found is not None else place
     _emit_error(error, stage, line)
     where = f"{place.name} ({cells.place(place.file, place.line)})"
-    met = cells.place(line.file, line.line)
-    at = f" at {met}, in {found.callee or found.opcode}" if found else ""
+    failed_at = cells.place(line.file, line.line)
+    at = f" at {failed_at}, in {found.callee or found.opcode}" if found else ""
     return f"compiling {part}{where} failed in {stage}{at}: {error}"
 
 
@@ -299,11 +299,13 @@ def _emit_error(error: Exception, stage: str, line: StackFrame) -> None:
 
 
 def as_failure(error: Exception, stage: str, text: str) -> TcError:
-    """Return the error to raise: one of ours as it is, any other as a bug."""
+    """Return the error to raise: one of tc's classes as it is, any other as a bug."""
     if isinstance(error, TcError):
         return error
-    met = error_context(error)
-    calls = f"\n{where_text(met.stack)}" if met is not None and len(met.stack) > 1 else ""
+    context = error_context(error)
+    calls = (
+        f"\n{where_text(context.stack)}" if context is not None and len(context.stack) > 1 else ""
+    )
     failure = StageError(
         stage,
         f"{text}. This is a bug in tc; tc.config.suppress_errors = True runs eagerly instead. "
@@ -351,7 +353,7 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
 
 
 def cause_of(failure: Failure, now_dynamic: bool, code: CodeType) -> trace.RecompileCause:
-    """Return one changed input of a function as the trace tells it."""
+    """Return one changed input of a function as the trace records it."""
     kind = failure.guard.kind if failure.guard is not None else "SHAPE"
     file, line = failure.user_line or ("", 0)
     return trace.RecompileCause(
@@ -389,7 +391,7 @@ def fix_of(failure: Failure, kind: str, code: CodeType) -> str:
 def emit_plan(
     plan: Any, program: Program, kind: str, lines: Mapping[str, Any], memory: trace.MemoryPlan
 ) -> list[trace.Event]:
-    """Tell of a plan, its memory and its program; returns what was told."""
+    """Emit a plan, its memory and its program; returns the events."""
     computes = dict(program.provenance)
     called = [cost.name for cost in program.costs if cost.name in computes]
     functions = dict(zip((kernel.name for kernel in plan.kernels()), called, strict=True))

@@ -95,7 +95,7 @@ def key_of_part(part: Part) -> Key:
 
 
 def report_cut(text: str) -> None:
-    """Tell where a graph was cut, or why it was not."""
+    """Report where a graph was cut, or why it was not."""
     trace.emit(trace.Artifact("tc_compile_regions", text))
 
 

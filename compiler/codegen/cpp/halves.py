@@ -25,7 +25,7 @@ from tc.compiler.schedule.plan import Let, Statement, Store
 
 #: elements of a run: an array of them is an eighth of a first cache
 RUN = 1024
-#: arrays have room for whole vectors of this many elements
+#: arrays have space for full vectors of this many elements
 VECTOR = 16
 
 

@@ -54,7 +54,7 @@ FEW = 2
 # Rows of a block that is transposed.
 LANES = 64
 # Operations of a row longer than `SHORT` from which on copying it pays.
-DEAR = 16
+EXPENSIVE = 16
 # Reductions to a position -> the reductions to the value there.
 POSITIONS = {"argmax": "max", "argmin": "min"}
 
@@ -114,7 +114,7 @@ class RowWriter(Writer):
         scans = any(isinstance(s, Running) for s in kernel.statements())
         cost = sum(s.value.cost() for s in kernel.statements()) + self.conversions()
         whole = length > SHORT and length % lanes(kernel.statements()) == 0
-        least = DEAR if whole else WIDE_COST
+        least = EXPENSIVE if whole else WIDE_COST
         pays = least < cost <= UNROLLED // length and at_least(kernel.outer[-1], LANES)
         return (
             plain and self.apart() and pays and not scans and not kinds & {"at", "into", "select"}
@@ -132,15 +132,15 @@ class RowWriter(Writer):
         self.count("row", "0", extent, str(LANES))
         self.declare("const long long", "rows", call("tc_min", str(LANES), f"{extent} - row"))
         length = ix.product([ix.extent(v) for v in inner])
-        room = f"[{LANES * (length.constant or 0)}]"
+        size = f"[{LANES * (length.constant or 0)}]"
         place = ix.ZERO
         for variable in inner:
             place = place * ix.extent(variable) + variable
         place = LANES * place + ix.counter("of")
         for scratch in self.kernel.scratch:
-            self.declare(c_type(scratch.dtype), scratch.name, length=room)
-        moved = self._moved_in(over, place, room)
-        stores = self._lines(place, room)
+            self.declare(c_type(scratch.dtype), scratch.name, length=size)
+        moved = self._moved_in(over, place, size)
+        stores = self._lines(place, size)
         self.simd()
         self.count("of", "0", "rows")
         self.declare("const long long", str(over), "row + of")
@@ -164,7 +164,7 @@ class RowWriter(Writer):
         self.emit(line)
         self.close(1 + len(self.kernel.inner))
 
-    def _moved_in(self, over: Index, place: Index, room: str) -> dict[Expr, Expr]:
+    def _moved_in(self, over: Index, place: Index, size: str) -> dict[Expr, Expr]:
         """Copy the elements of rows; return the loads that take the places of the kernel's."""
         private = {scratch.name for scratch in self.kernel.scratch}
         moved: dict[Expr, Expr] = {}
@@ -176,12 +176,12 @@ class RowWriter(Writer):
             elif any(ix.coefficient(index, v) is not ix.ZERO for v in self.kernel.inner):
                 name = f"g{len(moved)}"
                 moved[use] = load(name, place, use.dtype)
-                self.declare(c_type(use.dtype), name, length=room)
+                self.declare(c_type(use.dtype), name, length=size)
                 from_ = f"{buffer}[{c_index(self._of_row(index, over))}]"
                 self._copies(f"{name}[{c_index(place)}] = {from_};")
         return moved
 
-    def _lines(self, place: Index, room: str) -> list[Store]:
+    def _lines(self, place: Index, size: str) -> list[Store]:
         """Declare where stores to elements of rows wait; return those that are copied back."""
         private = {scratch.name for scratch in self.kernel.scratch}
         found = []
@@ -192,7 +192,7 @@ class RowWriter(Writer):
                 if store.buffer in private:
                     self.waiting[store.buffer] = f"{store.buffer}[{c_index(place)}]"
                     continue
-                self.declare(c_type(store.value.dtype), f"line_{store.buffer}", length=room)
+                self.declare(c_type(store.value.dtype), f"line_{store.buffer}", length=size)
                 self.waiting[store.buffer] = f"line_{store.buffer}[{c_index(place)}]"
                 found.append(store)
         return found
