@@ -358,7 +358,7 @@ MEANING_OF_PASS: Final = {
 }
 
 
-#: kinds of failures that are no crash, and how a sentence tells of them
+#: kinds of failures that are no crash, and how a sentence names them
 HOW_IT_FAILS: Final = {
     "wrong": ("computes", " wrong"),
     "nan": ("computes", " wrong"),

@@ -65,7 +65,7 @@ class Input:
 
     @classmethod
     def of(cls, name: str, fact: Fact) -> Input:
-        """The input that stands for a recorded value."""
+        """The input that represents a recorded value."""
         if fact.kind != "tensor":
             return cls(name, "number", name, text=fact.text)
         stride = () if fact.stride == contiguous(fact.shape) else fact.stride
@@ -140,7 +140,7 @@ class Step:
     """One call of the graph.
 
     Attributes:
-        form: the call as Python text; ``$0``, ``$1`` stand for `refs`.
+        form: the call as Python text; ``$0``, ``$1`` are placeholders for `refs`.
         mutates: it writes to its first argument.
         statement: the form assigns to an item of its first argument, whose name it shares.
         where: the user's line, ``file:line``, and its text after a tab.
@@ -333,7 +333,7 @@ class Case:
         return "\n".join([*self.imports(), *setup, "", *self.function(), "", *self.makers(), ""])
 
     def where(self, number: int) -> str:
-        """Return the user's line that a line of `program` stands for, as its step has it."""
+        """Return the user's line of a line of `program`, as its step has it."""
         lines = self.program().splitlines()
         starts = [place for place, text in enumerate(lines, 1) if text.startswith("def f(")]
         place = number - starts[0] - 1 if starts else -1

@@ -122,13 +122,13 @@ class Ladder:
     def names(self) -> Sequence[str]:
         """Return the stages to try, in order; another backend than the built-in one is one."""
         backend = dict(self.case.call.options).get("backend", "None")
-        ours = self.case.call.compiler == "tc"
+        is_tc = self.case.call.compiler == "tc"
         if backend in DEFAULT:
-            return STAGES if ours else BACKENDS
+            return STAGES if is_tc else BACKENDS
         name = _named(backend)
-        if name in BACKENDS and not ours:
+        if name in BACKENDS and not is_tc:
             return BACKENDS[: BACKENDS.index(name) + 1]
-        return ("capture" if ours else "eager", name)
+        return ("capture" if is_tc else "eager", name)
 
     def is_failure(self, rung: Rung) -> bool:
         """Whether a rung fails as the whole does; what else goes wrong there is another fault."""

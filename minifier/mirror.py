@@ -17,7 +17,7 @@ from typing import Final
 
 ENTRIES: Final = 2000  # of one mirror: to look at them all takes milliseconds
 BYTES: Final = 32 << 20  # that are copied, which takes a hundredth of a second
-OURS: Final = "subject.json"  # in the folder of a reduction's history, which grows with each try
+SUBJECT: Final = "subject.json"  # in the folder of a reduction's history, which grows with each try
 
 Facts = dict[str, tuple[int, int]]
 
@@ -105,7 +105,7 @@ def entries_of(folder: Path | str) -> Iterator[os.DirEntry[str]]:
 
 def is_linked(entry: os.DirEntry[str]) -> bool:
     """Return whether a folder is shown as it is: a hidden one, of Python's, or of tc-minify's."""
-    return entry.name.startswith((".", "__pycache__")) or os.path.exists(f"{entry.path}/{OURS}")
+    return entry.name.startswith((".", "__pycache__")) or os.path.exists(f"{entry.path}/{SUBJECT}")
 
 
 def walked(folder: Path | str, linked: Set[str] = frozenset()) -> Iterator[os.DirEntry[str]]:

@@ -152,7 +152,7 @@ def _apart(server: Server, run: Run, number: int) -> Problem:
 
 
 def more_looks(looks: int, seconds: float, runs: int = 0) -> bool:
-    """Return whether a script that did not fail is to be run once more.
+    """Return whether a script that did not fail is to be run again.
 
     Args:
         looks: runs so far.

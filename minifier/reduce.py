@@ -69,7 +69,7 @@ class Reduction:
         return self.best
 
     def guess(self, answer: Answer) -> bool:
-        """Try what shows at once to be to blame; says whether it is.
+        """Try the likely cause at once; return whether it is to blame.
 
         Args:
             answer: how it failed.

@@ -64,7 +64,7 @@ class Limit:
     watch: call_watch.Watch = dataclasses.field(default_factory=call_watch.Watch)
 
     def on(self, compiled: Any, model: Any, forget: Callable[[], None]) -> Any:
-        """Return what stands for a compiled function or module."""
+        """Return what replaces a compiled function or module."""
         place = "_call" if "_call" in vars(compiled) else "forward"  # tc's modules, torch's
         is_module = isinstance(compiled, torch.nn.Module)
         target = getattr(compiled, place) if is_module else compiled
@@ -425,7 +425,7 @@ def problem_of(outcome: Outcome, recorder: Recorder) -> dict[str, Any]:
 # -- in place of the compilers -----------------------------------------------------------------
 def install(recorder: Recorder) -> None:
     """Put recording compilers in place of `tc.compile` and `torch.compile`."""
-    ours, theirs = api.compile, torch.compile
+    of_tc, of_torch = api.compile, torch.compile
 
     def tc_backend(options: dict[str, Any]) -> Callable[..., Any]:
         backend = options.get("backend") or api.get_default_backend()
@@ -441,10 +441,10 @@ def install(recorder: Recorder) -> None:
             return cast(Callable[..., Any], torch._TorchCompileInductorWrapper(*rest))  # type: ignore[no-untyped-call]
         return cast(Callable[..., Any], torch._TorchCompileWrapper(backend, *rest))  # type: ignore[no-untyped-call]
 
-    recording_tc = _recording(ours, "tc", recorder, tc_backend)
+    recording_tc = _recording(of_tc, "tc", recorder, tc_backend)
     api.compile = recording_tc
     tc.compile = recording_tc
-    torch.compile = _recording(theirs, "torch", recorder, torch_backend)
+    torch.compile = _recording(of_torch, "torch", recorder, torch_backend)
 
 
 class Differs(AssertionError):

@@ -117,13 +117,13 @@ class Comparison:
     @property
     def differs(self) -> bool:
         """Whether graphs, kernels, compiles or findings differ; times and settings may."""
-        told = self.gone or self.new or self.changed
-        return bool(told) or any(one.state != IDENTICAL for one in self.functions)
+        findings = self.gone or self.new or self.changed
+        return bool(findings) or any(one.state != IDENTICAL for one in self.functions)
 
 
 def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
     """Compare two runs."""
-    # What is told because it took long may be told of one of two like runs.
+    # A finding that is reported because it took long may be reported of one of two equal runs.
     old = {one.id: one for one in a.findings if not one.timed}
     new = {one.id: one for one in b.findings if not one.timed}
     matched = match([Row.of(one) for one in old.values()], [Row.of(one) for one in new.values()])

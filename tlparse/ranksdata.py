@@ -29,8 +29,8 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
                 "chain": list(one.chain),
                 "finding": _finding(diagnosis, one),
                 "rows": [
-                    [alike, _step(ours), _step(theirs)]
-                    for alike, ours, theirs in aligned(one.most, one.group)[:_MOST_ROWS]
+                    [alike, _step(of_most), _step(of_group)]
+                    for alike, of_most, of_group in aligned(one.most, one.group)[:_MOST_ROWS]
                 ],
             }
             for one in ranks.divergences
@@ -42,7 +42,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
 def _finding(diagnosis: Diagnosis, divergence: Divergence) -> str:
     """Return the id of the finding that reports it; several groups may share one."""
     found = [one for one in diagnosis.findings if one.code == "TC601"]
-    step = divergence.theirs or divergence.ours
+    step = divergence.of_group or divergence.of_most
     slug = step.compiled.slug if step else ""
     return next((one.id for one in found if any(o.compile == slug for o in one.occurrences)), "")
 

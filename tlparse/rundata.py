@@ -27,12 +27,12 @@ def running(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     }
     found = []
     for lane, cost in session.step_costs:
-        told = cost.to_json()
-        for row in told["rows"]:
+        data = cost.to_json()
+        for row in data["rows"]:
             row["slug"] = slugs.get((lane.index, row["compile"]), "")
             row["verdict"] = VERDICTS[row["verdict"]] if not row["between"] else ""
             row["finding"] = breaks.get(row["broke"], "")
-        found.append({"lane": lane.label, **told})
+        found.append({"lane": lane.label, **data})
     return found
 
 
@@ -45,7 +45,7 @@ def memory(compiled: Compile) -> dict[str, Any] | None:
         return None
     if not found.moments:
         return None
-    told = found.to_json()
+    data = found.to_json()
     size = -(-len(found.moments) // _MOST_MOMENTS)  # of each few that follow, the largest
-    rows = [told["moments"][at : at + size] for at in range(0, len(found.moments), size)]
-    return {**told, "moments": [max(some, key=lambda row: row[3]) for some in rows]}
+    rows = [data["moments"][at : at + size] for at in range(0, len(found.moments), size)]
+    return {**data, "moments": [max(some, key=lambda row: row[3]) for some in rows]}

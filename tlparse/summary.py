@@ -106,8 +106,8 @@ def text(diagnosis: Diagnosis, path: str) -> str:
     total = sum(shares.values())
     if total:
         rows = sorted(shares.items(), key=lambda row: -row[1])
-        told = " · ".join(f"{name} {100 * part / total:.0f} %" for name, part in rows[:4])
-        lines.append(f"time: {told}")
+        parts = " · ".join(f"{name} {100 * part / total:.0f} %" for name, part in rows[:4])
+        lines.append(f"time: {parts}")
     lines += [
         _cut(_step_cost(lane, cost, len(session.step_costs)))
         for lane, cost in session.step_costs[:_TOP]
@@ -128,14 +128,14 @@ def text(diagnosis: Diagnosis, path: str) -> str:
 def _step_cost(lane: Lane, cost: StepCost, lanes: int) -> str:
     """What running took most time, in one line."""
     rows = [row for row in cost.rows[:_PARTS] if row.steady]
-    told = " · ".join(
+    shares = " · ".join(
         f"{100 * row.steady / cost.seconds:.0f} % "
         + (f"graph break at {row.broke.rpartition('/')[2]}" if row.broke else row.label)
         for row in rows
     )
     where = f" ({lane.label})" if lanes > 1 else ""
     each = f"{span(cost.seconds / cost.count)} a step × {cost.count} = " if cost.count else ""
-    return f"running{where}: {each}{duration(cost.seconds)}: {told}"
+    return f"running{where}: {each}{duration(cost.seconds)}: {shares}"
 
 
 def _lines(number: int, finding: Finding) -> list[str]:
@@ -162,7 +162,7 @@ def _lines(number: int, finding: Finding) -> list[str]:
 
 
 def _fix(way: Fix) -> str:
-    """The fix in a line; what is told of it is kept, whatever has to be cut."""
+    """The fix in a line; the result of its trial is kept, whatever has to be cut."""
     mark = f"  ({_cut(way.mark, _MARK)})"
     first = way.text.partition("\n")[0]
     return _cut(f"      fix: {first}", _WIDTH - len(mark)) + mark

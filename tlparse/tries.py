@@ -1,4 +1,4 @@
-"""A program and what its trace tells go in; what running it again with each fix gave comes out."""
+"""A program and its trace go in; what running it again with each fix gave comes out."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class _Tries:
         return (OTHERWISE if other else state), f"{gave}, {word}"
 
     def results(self, after: Outcome) -> tuple[str, bool]:
-        """Say whether a run printed what the program prints without any edit, and if it did not."""
+        """Compare a run's output with that of the program: a sentence, and whether they differ."""
         while len(self.plain) < 2:
             if self.plain and same(self.plain[0], after.output):
                 break
@@ -254,7 +254,7 @@ class _Tries:
 
 
 def tried(program: Program, diagnosis: Diagnosis) -> list[Trial]:
-    """Try the fixes of all graph breaks, recompiles and skipped functions, dearest first."""
+    """Try the fixes of graph breaks, recompiles and skipped functions, most expensive first."""
     tries = _Tries(program, outcome(diagnosis))
     with _interruptible():
         for finding in diagnosis.findings:
@@ -283,13 +283,13 @@ def _judge(finding: Finding, before: Outcome, after: Outcome) -> tuple[str, str]
         word, old, new = "recompiles", before.recompiles, after.recompiles
     else:
         word, old, new = "breaks", before.breaks, after.breaks
-    told = f"{word} {old} → {new}"
+    change = f"{word} {old} → {new}"
     if before.refused and word == "recompiles":
-        told += f", refused {before.refused} → {after.refused}"
+        change += f", refused {before.refused} → {after.refused}"
         old, new = old + before.refused, new + after.refused
     if new >= old and finding.id not in after.findings:
-        told += "; this cause is gone, but others appear instead"
-    return (HELPED if new < old else NO_HELP), told
+        change += "; this cause is gone, but others appear instead"
+    return (HELPED if new < old else NO_HELP), change
 
 
 def _say(text: str) -> None:

@@ -29,7 +29,7 @@ Look into a compiler run from the terminal, finished or still running.
 examples:
   tc-tui tc_trace/                     what is wrong, where, and what to do about it
   tc-tui --follow tc_trace/            the same while the program runs
-  tc-tui tc_trace/ --goto 0/2          straight to a compile, or to a finding (TC201-7f3a)
+  tc-tui tc_trace/ --goto 0/2          to a compile, or to a finding (TC201-7f3a)
 
 usage:
   tc-tui [TRACE] [--follow] [--goto ID] [--all] [--split A B] [--keys FILE] [--theme dark|light]

@@ -126,13 +126,13 @@ class Model:
             return found
         for one in self.everything:
             found[id(one)] = "cached" if one.cache == "hit" else "ok"
-        for told in self.diagnosis.recompiles:
-            found[id(told.compiled)] = "recompile"
+        for recompile in self.diagnosis.recompiles:
+            found[id(recompile.compiled)] = "recompile"
         for event in self.diagnosis.breaks:
             found[id(event.compiled)] = "break"
-        for told in self.diagnosis.recompiles:
-            if told.refused:
-                found[id(told.compiled)] = "refused"
+        for recompile in self.diagnosis.recompiles:
+            if recompile.refused:
+                found[id(recompile.compiled)] = "refused"
         for event in self.diagnosis.skips:
             found[id(event.compiled)] = "skipped"
         for event in self.diagnosis.failures:
@@ -143,10 +143,10 @@ class Model:
     def functions(self) -> list[Function]:
         """Functions, the one that cost most first."""
         refused: dict[tuple[int, str], list[Compile]] = {}
-        for told in self.diagnosis.recompiles if self.diagnosis else ():
-            if told.refused:
-                key = told.compiled.lane.index, told.compiled.frame_id
-                refused.setdefault(key, []).append(told.compiled)
+        for recompile in self.diagnosis.recompiles if self.diagnosis else ():
+            if recompile.refused:
+                key = recompile.compiled.lane.index, recompile.compiled.frame_id
+                refused.setdefault(key, []).append(recompile.compiled)
         found = []
         for name, compiles in by_function(self.compiles).items():
             frames = {(one.lane.index, one.frame_id): None for one in compiles}
@@ -212,8 +212,8 @@ def version_of(diagnosis: Diagnosis) -> str:
     torch = known.get("pytorch_version") or known.get("torch_version") or known.get("torch") or ""
     torch = torch.partition("+")[0]
     if session.producer == "tc":
-        ours = known.get("tc_version") or known.get("tc") or ""
-        return f"tc {ours}".strip() + (f", torch {torch}" if torch else "")
+        version = known.get("tc_version") or known.get("tc") or ""
+        return f"tc {version}".strip() + (f", torch {torch}" if torch else "")
     return f"torch {torch}" if torch else "unknown version of torch"
 
 

@@ -1,7 +1,7 @@
 """A role goes in; how it looks, in the dark and in the light, comes out.
 
 Contrast of text is at least 4.5 to 1 on the background; colours of phases are those of Okabe and
-Ito, so that nobody has to tell red from green; each status has a sign and a word as well.
+Ito, so that nobody has to distinguish red from green; each status has a sign and a word as well.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _ASCII: Final = str.maketrans({
     "▓": "%", "▒": "+", "░": ".", "▏": "|", "▚": "x", "▞": "/", "↓": "v", "↑": "^", "←": "<",
     "⇧": "s", "≠": "#",
 })  # fmt: skip
-# One texture a phase: the bars can be told apart without colours.
+# One texture a phase: the bars can be distinguished without colours.
 TEXTURE: Final = dict(zip(PHASES, "▚▓▒█░▞", strict=True))
 
 

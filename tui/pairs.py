@@ -24,7 +24,7 @@ DIFFERENT: Final = "≠"
 ONLY_LEFT: Final = "◂"
 ONLY_RIGHT: Final = "▸"
 _MOST: Final = 20_000  # lines compared with each other; of more, by their number
-_QUICK: Final = 2_000  # of more, lines that are everywhere are left out of the comparison
+_FAST: Final = 2_000  # of more, lines that are everywhere are left out of the comparison
 _MEASURED: Final = ("json",)  # times, sizes and hashes: no two compiles have the same
 
 
@@ -128,9 +128,9 @@ def fitted(row: Line, width: int, shift: int = 0) -> Line:
     pieces: list[tuple[str, str]] = []
     for text, role in row.pieces:
         kept, shift = text[shift:], max(shift - len(text), 0)
-        room = width - Line(tuple(pieces)).width
-        if kept and room > 0:
-            pieces.append((cut(kept, room), role))
+        space = width - Line(tuple(pieces)).width
+        if kept and space > 0:
+            pieces.append((cut(kept, space), role))
     done = Line(tuple(pieces))
     return done + line(" " * max(width - done.width, 0))
 
@@ -182,8 +182,8 @@ def _compile_words(side: Side, one: Compile | None, width: int) -> Line:
     sign = look.STATUS[status][0]
     time = " " + right(duration(one.seconds), 7)
     head = line((f"{sign} ", status), (f"[{one.slug}] ", "title"))
-    room = max(width - head.width - len(time), 1)
-    return head + line((left(one.title, room), ""), (time, "dim"))
+    space = max(width - head.width - len(time), 1)
+    return head + line((left(one.title, space), ""), (time, "dim"))
 
 
 def _sign(one: object | None, other: object | None, same: Callable[[], bool]) -> str:
@@ -270,19 +270,19 @@ def text_rows(a: str, b: str) -> list[Pair]:
         else:
             pairs += [(i + n if i + n < i_end else None, j + n if j + n < j_end else None)
                       for n in range(both)]  # fmt: skip
-    room = len(str(max(len(first), len(second), 1)))
-    return [_text_pair(first, second, x, y, room) for x, y in pairs]
+    space = len(str(max(len(first), len(second), 1)))
+    return [_text_pair(first, second, x, y, space) for x, y in pairs]
 
 
 def _text_pair(
-    first: list[str], second: list[str], x: int | None, y: int | None, room: int
+    first: list[str], second: list[str], x: int | None, y: int | None, space: int
 ) -> Pair:
     same = x is not None and y is not None and first[x] == second[y]
 
     def half(rows: list[str], at: int | None) -> Line:
         if at is None:
             return Line()
-        return Line(((f"{at + 1:>{room}} ", "dim"), (rows[at], "" if same else "mark")))
+        return Line(((f"{at + 1:>{space}} ", "dim"), (rows[at], "" if same else "mark")))
 
     return Pair(lambda width: (half(first, x), half(second, y)), lambda: _sign(x, y, lambda: same))
 
@@ -302,8 +302,8 @@ def _steps(first: Sequence[str], second: Sequence[str]) -> Iterator[Step]:
     if len(a) + len(b) > _MOST:
         yield "replace", head, head + len(a), head, head + len(b)
     else:
-        quick = len(a) + len(b) > _QUICK
-        for tag, i, i_end, j, j_end in SequenceMatcher(None, a, b, autojunk=quick).get_opcodes():
+        fast = len(a) + len(b) > _FAST
+        for tag, i, i_end, j, j_end in SequenceMatcher(None, a, b, autojunk=fast).get_opcodes():
             yield tag, head + i, head + i_end, head + j, head + j_end
     if end:
         yield "equal", len(first) - end, len(first), len(second) - end, len(second)
@@ -356,10 +356,10 @@ class Level:
         """What is the same and what is not, counted; texts by their lines."""
         signs = [one.sign for one in self.pairs]
         noun = "lines" if self.artifacts else "artifacts" if self.compiles else "compiles"
-        told = [f"{signs.count(sign)} {said}" for sign, said in
+        counts = [f"{signs.count(sign)} {said}" for sign, said in
                 ((SAME, "the same"), (DIFFERENT, "differ"), (ONLY_LEFT, "only left"),
                  (ONLY_RIGHT, "only right")) if sign in signs]  # fmt: skip
-        return f"{noun}: {', '.join(told) or 'none'}"
+        return f"{noun}: {', '.join(counts) or 'none'}"
 
 
 def start(a: Side, b: Side) -> Level:
@@ -375,6 +375,6 @@ def printed(level: Level, width: int = 120) -> str:
     a, b = level.names()
     half = (width - 4) // 2
     rows = Pairs(level.pairs)
-    told = [level.words(), "", str(line(" ", left(a, half), "   ", left(b, half)))]
-    told += [str(rows.line(n, width)) for n in range(len(rows))]
-    return "\n".join(row.rstrip() for row in told) + "\n"
+    lines = [level.words(), "", str(line(" ", left(a, half), "   ", left(b, half)))]
+    lines += [str(rows.line(n, width)) for n in range(len(rows))]
+    return "\n".join(row.rstrip() for row in lines) + "\n"

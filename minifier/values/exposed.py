@@ -1,4 +1,4 @@
-"""Records what compiled code computes: each graph is compiled once more, and returns every value.
+"""Records what compiled code computes: each graph is compiled again, and returns every value.
 
 The graph is compiled by the same backend. Beside its outputs it returns what each call of it
 computes, and each value that takes part in gradients has a zero added to it, whose gradient is the
@@ -90,7 +90,7 @@ class Exposing:
         return self
 
     def on(self, compiled: Any, model: Any, forget: Callable[[], None]) -> Any:
-        """Return what stands for a compiled function or module: it runs without the mode."""
+        """Return what replaces a compiled function or module: it runs without the mode."""
         is_module = isinstance(compiled, torch.nn.Module)
         place = "_call" if "_call" in vars(compiled) else "forward"
         target = getattr(compiled, place) if is_module else compiled

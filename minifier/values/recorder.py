@@ -52,7 +52,7 @@ INSIDE: Final = ("_dynamo", "_inductor", "_functorch", "autograd", "fx", "_highe
 GETTERS: Final = ("T", "mT", "H", "mH", "real", "imag", "data")  # attributes that are operations
 #: operations that leave values to chance, and one that hooks can see in place of a gradient
 UNSET: Final = ("empty", "empty_like", "empty_strided", "new_empty", "resize_", "backward")
-#: names that an operator has as a method, and the function it stands for
+#: names that an operator has as a method, and the function of the operator
 SAME: Final = {"truediv": "div", "matmul": "matmul", "rsub": "sub", "multiply": "mul",
                "subtract": "sub", "divide": "div", "negative": "neg"}  # fmt: skip
 
@@ -124,7 +124,7 @@ def operation(function: Any) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Return the function that a method stands for: ``add`` for ``__radd__``."""
+    """Return the function of an operator's method: ``add`` for ``__radd__``."""
     if not name.startswith("__"):
         return SAME.get(name, name)
     name = name.strip("_")
@@ -243,7 +243,7 @@ class Log:
         self.file.write(json.dumps(row, separators=(",", ":")) + "\n")
 
     def event(self, places: Places, row: Sequence[Any]) -> int:
-        """Write an event; returns its number, -1 where there is no room left."""
+        """Write an event; returns its number, -1 where there is no space left."""
         if self.count >= self.limit:
             self.dropped += 1
             return -1

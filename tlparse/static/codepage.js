@@ -38,7 +38,7 @@ async function fillPanes(one, body, wanted) {
   }
   const at = Math.max(0, map.views.findIndex((view) => view.name === wanted));
   const view = map.views[at];
-  const status = h("p.told", { role: "status" });
+  const status = h("p.status", { role: "status" });
   const model = linksOf(map, view);
   const panes = {};
   const choose = (name, ids, pin) => lightUp(panes, model, status, name, ids, pin);

@@ -49,13 +49,13 @@ function missesPart(one) {
 
 function missesOf(one) {
   return one.misses.map((miss) => {
-    const told = miss.differing
+    const changes = miss.differing
       ? `${miss.differing} of ${count(miss.parts, "key part")} differ from the nearest earlier entry, `
       : "the same key was looked up before, so its entry was lost or could not be used: ";
     const rows = miss.changes.map(([name, was, now]) => h("tr", null, h("td.mono", null, h("span.plain", null, name)),
       h("td", null, h("span.plain.mono", null, was || "absent")), h("td", null, h("span.plain.mono", null, now || "absent"))));
     return [
-      h("p.why", null, h("a", { href: link.artifact(one.slug, miss.artifact) }, miss.cache), ": ", told, compileChip(miss.nearest),
+      h("p.why", null, h("a", { href: link.artifact(one.slug, miss.artifact) }, miss.cache), ": ", changes, compileChip(miss.nearest),
         !miss.sameGraph && h("span.soft", null, " (a new graph has to miss)")),
       rows.length > 0 && table(["part of the key", "then", "now"], rows, { class: ".keys" }),
     ];

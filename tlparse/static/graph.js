@@ -47,7 +47,7 @@ async function fillGraph(one, artifact, body) {
   const folded = `${count(nodes.length, "node")}, drawn as ${boxes.length}: one box for each of your lines`;
   const summary = boxes.length > MOST_BOXES ? `${count(nodes.length, "node")}; drawn are those around the chosen one`
     : boxes.length < nodes.length ? folded : count(nodes.length, "node");
-  body.replaceChildren(h("p.told", { role: "status", id: "chosen" }, summary), h("div.graph", null, nodeList(nodes, boxes, view), sheet));
+  body.replaceChildren(h("p.status", { role: "status", id: "chosen" }, summary), h("div.graph", null, nodeList(nodes, boxes, view), sheet));
   const first = boxes.find((box) => box.op !== "input");
   if (first) view.show(first.name, false);
 }

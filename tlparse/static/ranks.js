@@ -33,9 +33,9 @@ function groupsPart(groups) {
 function divergencePart({ group, most, at, chain, rows, finding }) {
   const side = (step) => step && h("td", null, step[3] < 0 ? h("a.row", { href: link.compile(step[2]) }, step[1])
     : h("a.row", { href: link.artifact(step[2], step[3]) }, step[1]));
-  const made = rows.flatMap(([alike, ours, theirs]) => [
+  const made = rows.flatMap(([alike, ofMost, ofGroup]) => [
     alike > 0 && h("tr.alike", null, h("td.soft", { colspan: 2 }, `${count(alike, "step")} alike`)),
-    (ours || theirs) && h("tr", null, side(ours) || h("td.soft", null, "–"), side(theirs) || h("td.soft", null, "–")),
+    (ofMost || ofGroup) && h("tr", null, side(ofMost) || h("td.soft", null, "–"), side(ofGroup) || h("td.soft", null, "–")),
   ]).filter(Boolean);
   return section(`${sentenceOf(group)} and ${most}`, `the first difference comes after ${count(at, "step")}`,
     h("ol.chain", null, chain.map((text) => h("li", null, inlineCode(sentenceOf(text))))),

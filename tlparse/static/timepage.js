@@ -1,5 +1,5 @@
 // Where the time went, as an icicle: everything, by function, by compile, by phase, by step. A span
-// of it can be chosen, by dragging or with the two sliders; the tables then tell of that span alone.
+// of it can be chosen, by dragging or with the two sliders; the tables then show that span alone.
 
 const LEAST_SHARE = 0.004; // narrower pieces are left blank
 const DRAG = 5; // pixels: less is a click
@@ -30,7 +30,7 @@ function timeRange(functions, total, chosen) {
   const tables = h("div");
   const slider = (name) => h("input", { type: "range", min: "0", max: String(SLIDER_STEPS), step: "1", "aria-label": name, input: () => fromSliders(name) });
   const first = slider("Begin of the span"), last = slider("End of the span");
-  let span = [0, total], told = 0;
+  let span = [0, total], pending = 0;
 
   const show = () => {
     const [from, to] = span, whole = from <= 0 && to >= total;
@@ -44,8 +44,8 @@ function timeRange(functions, total, chosen) {
       : [h("b", null, `${duration(to - from)} of ${duration(total)}`), ` (${percent(to - from, total)}), from ${duration(from)} to ${duration(to)} `,
         h("button.copy", { type: "button", click: () => clear() }, "Show all")]));
     tables.replaceChildren(fragment(timeTables(timeWithin(pieces, from, to), total)));
-    clearTimeout(told);
-    told = setTimeout(() => {
+    clearTimeout(pending);
+    pending = setTimeout(() => {
       if (icicle.isConnected) history.replaceState(null, "", whole ? "#/time" : `#/time/${from.toFixed(3)}-${to.toFixed(3)}`);
     }, SETTLED);
   };
@@ -70,7 +70,7 @@ function timeRange(functions, total, chosen) {
   const icicle = h("div.icicle", null, bars, shade);
   dragOver(icicle, total, choose);
   choose(...(chosen || [0, total]));
-  clearTimeout(told); // the address says it already
+  clearTimeout(pending); // the address has it already
   return { clear, body: [h("div.ends", null, first, last), icicle, said, tables] };
 }
 
@@ -183,17 +183,17 @@ function ice(name, seconds, total, kind, parts, href, time = duration(seconds)) 
 /** The parts that can be seen, each where its time is; what is too narrow leaves a gap. */
 function kidsOf(parts, width) {
   const kids = [];
-  let gap = 0, told = 0;
+  let gap = 0, grown = 0;
   const close = () => { if (gap > 0.01) kids.push(h("div.ice", { grow: gap })); gap = 0; };
   for (const one of parts.filter(Boolean)) {
     const grow = Number(one.style.flexGrow);
-    told += grow;
+    grown += grow;
     if (grow < LEAST_SHARE * 100) { gap += grow; continue; }
     close();
     kids.push(one);
   }
   if (!kids.length) return null;
-  gap += width - told;
+  gap += width - grown;
   close();
   return h("div.kids", null, kids);
 }
