@@ -43,8 +43,8 @@ $(BIN)/python:
 
 # A source archive, and a clone on a system without symbolic links, lack those of tc/.
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
-	@for room in compiler trace tlparse tui minifier; do \
-	  test -d tc/$$room || { rm -f tc/$$room; ln -s ../$$room tc/$$room; }; \
+	@for package in compiler trace tlparse tui minifier; do \
+	  test -d tc/$$package || { rm -f tc/$$package; ln -s ../$$package tc/$$package; }; \
 	done
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
 	  --editable '.[torch,dev]' --constraint constraints.txt
@@ -89,7 +89,7 @@ test-matrix: $(READY)  ## tests under Python 3.12 and the newest torch; takes lo
 	@$(BIN)/python bench/matrix.py --harness $(HARNESS) --sources $(PT_SRC) \
 	  --python $(CURDIR)/$(BIN)/python --python $(CURDIR)/$(MATRIX_VENV)/bin/python
 
-lint: $(READY)  ## ruff, mypy --strict, and the rules of the house
+lint: $(READY)  ## ruff, mypy --strict, and the rules of the codebase
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -105,7 +105,7 @@ report: $(READY)  ## the report of the demo's trace (TRACE=dir for another)
 bench: $(READY)  ## cold start to the first compiled result, against torch.compile
 	@$(BIN)/python bench/coldstart.py
 
-threads: $(READY)  ## 16 threads, a million calls against eager, with compiles going on; takes long
+threads: $(READY)  ## 16 threads, a million calls against eager, during compiles; takes long
 	@$(BIN)/python bench/threads.py
 
 tsan: $(READY)  ## calls from many threads under ThreadSanitizer, all C built with it

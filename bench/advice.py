@@ -8,7 +8,7 @@
 The files `advice_*.txt` hold the programs, and behind each the edits that its findings ask for: the
 code of a finding, words of its place, title and advice, with ` & ` between them, and texts of the
 program that are replaced. Findings that stand one above the other ask for one edit. A program runs
-with a trace, and once more with each edit. An edit did what its finding says if the finding is
+with a trace, and again with each edit. An edit did what its finding says if the finding is
 gone, or was met less often, and the program prints the same.
 
 Findings of a program that have no edit are listed, too: those that ask for nothing, and those that

@@ -75,7 +75,7 @@ def _compiler(name: str) -> Any:
 
 
 def _run(call: Any, model: Any, inputs: dict[str, Any]) -> list[Any]:
-    """Return the outputs, and in training the gradients; random numbers start anew."""
+    """Return the outputs, and in training the gradients; random numbers start again."""
     import torch
 
     torch.manual_seed(7)

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FAULTS = ROOT / "bench" / "faults"
 # Variables that would make a child log, trace, or take another path than asked for.
-OURS = ("TC_", "TORCH_LOGS", "TORCH_TRACE", "TORCHINDUCTOR_", "TORCHDYNAMO_")
+PREFIXES = ("TC_", "TORCH_LOGS", "TORCH_TRACE", "TORCHINDUCTOR_", "TORCHDYNAMO_")
 
 BLOCKS = """\
 import torch, tc
@@ -176,7 +176,7 @@ def written(folder: Path, text: str, compiler: str = "tc") -> Path:
 
 def environment(fault: str, folder: Path) -> dict[str, str]:
     """Variables of a process with a broken compiler, and caches of its own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIXES)}
     kept |= {
         "PYTHONPATH": f"{FAULTS}:{ROOT}",
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),

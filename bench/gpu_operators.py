@@ -86,11 +86,11 @@ def difference(got: Any, wanted: Any, values: bool) -> str:
     from torch.testing._comparison import default_tolerances
     from torch.utils import _pytree as pytree
 
-    ours, our_spec = pytree.tree_flatten(got)
+    actual, our_spec = pytree.tree_flatten(got)
     theirs, spec = pytree.tree_flatten(wanted)
     if our_spec != spec:
         return f"structure {our_spec}, eager {spec}"
-    for one, other in zip(ours, theirs, strict=True):
+    for one, other in zip(actual, theirs, strict=True):
         if not isinstance(other, torch.Tensor):
             if values and one != other and not (one != one and other != other):
                 return f"{one}, eager {other}"
@@ -135,9 +135,9 @@ def nearer(got: Any, wanted: Any, operator: Any, sample: Any) -> bool:
         if isinstance(one, torch.Tensor) and one.is_floating_point():
             if bool((one.isnan() & ~other.isnan()).any()):
                 return False
-            ours, theirs = ((x.double() - true).abs().nan_to_num(0.0) for x in (one, other))
+            actual, theirs = ((x.double() - true).abs().nan_to_num(0.0) for x in (one, other))
             rounding = torch.finfo(one.dtype).eps * true.abs().nan_to_num(0.0)
-            if ours.numel() and bool(ours.max() > 2 * theirs.max() + rounding.max()):
+            if actual.numel() and bool(actual.max() > 2 * theirs.max() + rounding.max()):
                 return False
         elif difference(one, other, values=True):
             return False

@@ -6,8 +6,8 @@ own: tc and torch.compile against eager.
 
 "tensors" is the most that torch's allocator held at a time beyond what was alive before the step;
 "resident" is how far the process grew, so that memory from elsewhere shows too. Compilers take
-turns; a row has medians. Gradients are made in each step, so they count. For tc it also tells what
-its plans predict (``tc_memory``), which is held against the measured tensors of the same step; with
+turns; a row has medians. Gradients are made in each step, so they count. For tc it has the
+predictions of plans (``tc_memory``), to compare with the measured tensors of the same step; with
 ``--loss-inside`` the loss is part of the compiled function, so that the plans know all of the step.
 """
 

@@ -1,12 +1,12 @@
 """tc-minify on twenty broken compilers; beside PyTorch's minifier where the fault is in its own.
 
-    python bench/minify.py                     # all, ours only
+    python bench/minify.py                     # all, of tc only
     python bench/minify.py --beside torch      # the faults of torch.compile, both tools in turn
 
 PyTorch's is driven as its users do: the script once with TORCHDYNAMO_REPRO_AFTER=aot, then
 ``minifier_launcher.py minify --no-isolate`` (its cheaper way; by default each of its questions is
 a process of its own). Seconds are CPU seconds of all processes, from the script to the result;
-ours hold the five runs that verify it. Nodes are inputs, calls and the output.
+tc's hold the five runs that verify it. Nodes are inputs, calls and the output.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Result:
         )
 
 
-def ours(fault: Fault) -> Result:
+def got(fault: Fault) -> Result:
     """Run tc-minify."""
     with tempfile.TemporaryDirectory(prefix="tc-bench-") as name:
         folder = Path(name)
@@ -111,7 +111,7 @@ def main() -> None:
     print(HEADER)
     good = 0
     for fault in chosen:
-        mine = ours(fault)
+        mine = got(fault)
         good += mine.alike and mine.nodes <= fault.nodes
         print(mine.row(fault.name, fault.nodes), flush=True)
         if options.beside:

@@ -77,7 +77,7 @@ FRAME = """\
 def environment(folder: Path) -> dict[str, str]:
     """Return the variables of a terminal on a new machine, in which `python` is this one.
 
-    `folder`, with a link to examples/, stands for the checkout: paths on pictures are short.
+    `folder`, with a link to examples/, replaces the checkout: paths on pictures are short.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TC_", "TORCH_", "NO_COLOR"))}
     commands = folder / "bin"
@@ -98,7 +98,7 @@ def in_terminal(command: str, folder: Path) -> list[tuple[float, str]]:
     Raises:
         subprocess.CalledProcessError: the command failed.
     """
-    ours, theirs = pty.openpty()
+    got, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
     started = time.monotonic()
     running = subprocess.Popen(
@@ -109,7 +109,7 @@ def in_terminal(command: str, folder: Path) -> list[tuple[float, str]]:
     lines, rest = [], b""
     while True:
         try:
-            read = os.read(ours, 65536)
+            read = os.read(got, 65536)
         except OSError:  # what Linux says when the last program has closed the terminal
             break
         if not read:
@@ -117,7 +117,7 @@ def in_terminal(command: str, folder: Path) -> list[tuple[float, str]]:
         *whole, rest = (rest + read).split(b"\n")
         now = time.monotonic() - started
         lines += [(now, line.decode().rstrip("\r")) for line in whole]
-    os.close(ours)
+    os.close(got)
     if running.wait():
         raise subprocess.CalledProcessError(running.returncode, command, "\n".join(map(str, lines)))
     return lines

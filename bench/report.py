@@ -135,9 +135,9 @@ def main() -> None:
     for name, row in rows.items():
         print(f"{name:8}", "  ".join(f"{key} {value:.2f}" for key, value in row.items()))
     if len(rows) == 2:
-        told = [f"{key} {rows['tc'][key] / max(rows['tlparse'][key], 1e-9):.3f}"
+        ratios = [f"{key} {rows['tc'][key] / max(rows['tlparse'][key], 1e-9):.3f}"
                 for key in rows["tc"]]  # fmt: skip
-        print("ratio   ", "  ".join(told))
+        print("ratio   ", "  ".join(ratios))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
 

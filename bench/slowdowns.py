@@ -15,7 +15,7 @@ finding has a code of the family and one of the planted lines, which are marked 
 A sound program counts as right if it has no finding that code hosts show as a warning or an error:
 what only took time is a note. Notes are printed. The findings of `TIMED` families rest on times and
 on shares of what the machine can do, as it was measured at rest: other processes on its cores or
-its memory may take a verdict away. What comes out wrong there runs once more, and the second
+its memory may take a verdict away. What comes out wrong there runs again, and the second
 outcome is printed beside the first, which counts.
 
 Exit code 1 if fewer than nine of ten are named right.
@@ -165,7 +165,7 @@ def main() -> None:
             tried[name] += 1
             if verdict != "right" and name in TIMED:
                 second = folder.with_name(f"{folder.name}-again")
-                verdict += f" (once more: {_verdict(planted, second, options.compiler)[0]})"
+                verdict += f" (again: {_verdict(planted, second, options.compiler)[0]})"
             right[name] += verdict == "right"
             first = "; ".join(map(str, found[:2])) or "no finding"
             print(f"{folder.name:14} {verdict}  planted {planted.lines}  {first}", flush=True)

@@ -1,7 +1,7 @@
 """Speed as a distribution: random programs, timed against eager and torch.compile.
 
     python bench/sweep.py --minutes 20
-    python bench/sweep.py --seed 7 --programs 300 --out sweep.jsonl      # goes on where it stopped
+    python bench/sweep.py --seed 7 --programs 300 --out sweep.jsonl      # resumes a run
     python bench/sweep.py --again sweep.jsonl                            # tc alone, same programs
     python bench/sweep.py --show 7:12                                    # the text of one program
 

@@ -1,4 +1,4 @@
-"""Many threads call many compiled functions, while compiles go on; each result must be eager's.
+"""Many threads call many compiled functions, while compiles run; each result must be eager's.
 
     python bench/threads.py --calls 1000000 --threads 16 --chunk 50000
 
@@ -125,7 +125,7 @@ class Pool:
             compiled = tc.compile(module)
             self.pairs.append((lambda x, y, m=module: m(x), lambda x, y, m=compiled: m(x)))
 
-    def renew(self, random: random.Random) -> None:
+    def refill(self, random: random.Random) -> None:
         """Put a function that nobody has compiled in the place of another."""
         a, b = random.randint(2, 9), random.randint(2, 9)
         made: dict[str, Any] = {}
@@ -135,7 +135,7 @@ class Pool:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Say whether two results are equal up to rounding."""
+    """Return whether two results are equal up to rounding."""
     if isinstance(expected, tuple):
         return len(found) == len(expected) and all(map(same, found, expected))
     if expected is None or found is None:
@@ -192,7 +192,7 @@ def work(pool: Pool, board: Board, calls: int, seed: int) -> None:
     drawn = random.Random(seed)
     for _ in range(calls):
         if drawn.randrange(FRESH) == 0:
-            pool.renew(drawn)
+            pool.refill(drawn)
         if drawn.randrange(RESETS) == 0:
             tc.reset()
         try:

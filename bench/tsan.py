@@ -4,9 +4,9 @@
 
 gcc's ThreadSanitizer is preloaded into Python, and all C is built with it (``CC``, in a cache of
 its own). Python and torch are not: their accesses are unseen, but the mutexes by which the GIL is
-handed on are seen, so that what runs with the GIL is known to be in order. Two planted functions
+passed on are seen, so that what runs with the GIL is known to be in order. Two planted functions
 show that a race is found, and that the GIL counts. Kernels run with one OpenMP thread, as gcc's
-OpenMP hands on work in ways that ThreadSanitizer does not see.
+OpenMP passes work in ways that ThreadSanitizer does not see.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python bench/tutorials.py --write    # and puts it there
     python bench/tutorials.py --only torch:tc --example cond
 
-Each example is written anew after the facts of its page: what it shows, and with which features. It
+Each example is new, after the facts of its page: what it shows, and with which features. It
 runs by eager, with `torch.compile` (PyTorch, backend "aot_eager"), `tc.compile` and
 ``torch.compile(backend="tc")``, an entrance a process. A row says whether results equal eager's,
 and how many graphs, graph breaks and compiles beyond the first of a function there were.
@@ -119,11 +119,11 @@ def run(entrance: str, only: str) -> dict[str, dict[str, Any]]:
 
 
 def _compare(name: str, got: Any, want: Any) -> str:
-    ours, theirs = tree_leaves(got), tree_leaves(want)
+    actual, theirs = tree_leaves(got), tree_leaves(want)
     if name == "own_backend":
-        ours, theirs = ours[:1], theirs[:1]
+        actual, theirs = actual[:1], theirs[:1]
     try:
-        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(actual, theirs)
     except AssertionError as error:
         return "differs: " + str(error).replace("\n", " ")[:120]
     return "equal"

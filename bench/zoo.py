@@ -100,7 +100,7 @@ def row_of(family: str, name: str, tc: Row, torch: Row) -> Row:
 
 
 def more_breaks(row: Row) -> bool:
-    """Say whether tc broke more often than torch.compile."""
+    """Return whether tc broke more often than torch.compile."""
     return row["torch_breaks"] is not None and (row["breaks"] or 0) > row["torch_breaks"]
 
 

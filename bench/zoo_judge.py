@@ -55,7 +55,7 @@ def tensors(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, t
 
 
 def is_plain_object(value: Any) -> bool:
-    """Say whether a value is an object of one of the libraries, with attributes: a cache."""
+    """Return whether a value is an object of one of the libraries, with attributes: a cache."""
     library = type(value).__module__.partition(".")[0]
     if isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__"):
         return False
@@ -247,7 +247,7 @@ def run(compiler: str, family: Family, request: Row) -> Row:
 
 
 def equal_in_double(specimen: Specimen, start: Callable[..., Any], request: Row) -> bool:
-    """Say whether all steps agree where model and inputs are float64, up to its rounding."""
+    """Return whether all steps agree where model and inputs are float64, up to its rounding."""
     double = Specimen(
         copy.deepcopy(specimen.model).double(),
         lambda size: as_double(specimen.inputs(size)),

@@ -84,7 +84,7 @@ def perturbed(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def small_enough(make: Callable[[], torch.nn.Module], limit: int = PARAMETERS) -> bool:
-    """Say whether a model has few parameters, without making them."""
+    """Return whether a model has few parameters, without making them."""
     try:
         with torch.device("meta"):
             model = make()

@@ -81,7 +81,7 @@ class Denoiser(nn.Module):
 
 
 def train(scheduler: Scheduler, steps: int) -> Denoiser:
-    """Return a model that has learned to tell noise from the spiral."""
+    """Return a model that has learned to separate noise from the spiral."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
     model = Denoiser()

@@ -23,7 +23,7 @@ import tc
 TEXT = "the cat sat on the mat while the dog lay by the door and the rain fell on the roof ."
 WORDS = TEXT.split()
 VOCABULARY = sorted(set(WORDS))
-WIDTH, HEADS, LAYERS, ROOM = 64, 4, 2, 48
+WIDTH, HEADS, LAYERS, LIMIT = 64, 4, 2, 48
 
 # What a layer asks for its queries: (batch, HEADS, length, WIDTH // HEADS) each, and so the result.
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -39,7 +39,7 @@ class Cache(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keys = nn.Buffer(torch.zeros(1, HEADS, ROOM, WIDTH // HEADS))
+        self.keys = nn.Buffer(torch.zeros(1, HEADS, LIMIT, WIDTH // HEADS))
         self.values = nn.Buffer(torch.zeros_like(self.keys))
         self.length = 0
 
@@ -56,14 +56,14 @@ class CuredCache(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keys = nn.Buffer(torch.zeros(1, HEADS, ROOM, WIDTH // HEADS))
+        self.keys = nn.Buffer(torch.zeros(1, HEADS, LIMIT, WIDTH // HEADS))
         self.values = nn.Buffer(torch.zeros_like(self.keys))
         self.length = nn.Buffer(torch.zeros(1, dtype=torch.long))
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         self.keys.index_copy_(2, self.length, key)
         self.values.index_copy_(2, self.length, value)
-        filled = torch.arange(ROOM) <= self.length
+        filled = torch.arange(LIMIT) <= self.length
         self.length += 1
         return F.scaled_dot_product_attention(query, self.keys, self.values, attn_mask=filled[None])
 
@@ -139,8 +139,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.steps < 1:
         parser.error("--steps must be 1 or more")
-    if not 0 < options.words < ROOM:
-        parser.error(f"--words must be from 1 to {ROOM - 1}: the cache has room for {ROOM} tokens")
+    if not 0 < options.words < LIMIT:
+        parser.error(f"--words must be from 1 to {LIMIT - 1}: the cache holds {LIMIT} tokens")
     torch.set_num_threads(1)
 
     model = train(options.steps).eval()

@@ -6,7 +6,7 @@
 
 Nothing here is arranged for the compiler. Two habits of real code show in what it reports: the
 context grows by a byte each step, so the second step brings another shape (a recompile, after which
-the length is dynamic); and `Writer.forward` looks at a number of its own before it goes on (a graph
+the length is dynamic); and `Writer.forward` looks at a number of its own midway (a graph
 break, since that number exists only after the first kernels have run).
 """
 
