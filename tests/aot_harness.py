@@ -143,12 +143,12 @@ def check(function, args, run_args=None, *, dynamic=False, gate=None):
             torch.manual_seed(0)
             expected = function(*eager_args)
             torch.manual_seed(0)
-            ours = runs(*our_args)
+            got = runs(*our_args)
             expected = list(expected) if isinstance(expected, (tuple, list)) else [expected]
-            compare([*eager_args, *expected], [*our_args, *ours])
-            for values in ([*eager_args, *expected], [*our_args, *ours]):
+            compare([*eager_args, *expected], [*our_args, *got])
+            for values in ([*eager_args, *expected], [*our_args, *got]):
                 write_to_all(values)  # what is written later is seen by aliases
-            compare([*eager_args, *expected], [*our_args, *ours])
+            compare([*eager_args, *expected], [*our_args, *got])
     return graph
 
 
@@ -172,16 +172,16 @@ def write_to_all(values):
             value.mul_(i + 2)
 
 
-def compare(expected, ours):
-    assert len(expected) == len(ours)
-    for want, got in zip(expected, ours, strict=True):
+def compare(expected, actual):
+    assert len(expected) == len(actual)
+    for want, got in zip(expected, actual, strict=True):
         assert type(want) is type(got)
         if isinstance(want, torch.Tensor):
             torch.testing.assert_close(got, want, equal_nan=True)
             assert strides(got) == strides(want)
         else:
             assert want == got
-    assert relations(expected) == relations(ours)
+    assert relations(expected) == relations(actual)
 
 
 def trace_training(function, args, *, dynamic=False, gate=None):
@@ -226,14 +226,16 @@ def check_training(function, args, run_args=None, *, dynamic=False, gate=None, s
         torch.manual_seed(seed)
         expected = function(*eager_args)
         torch.manual_seed(seed)
-        ours = run(*our_args)
+        actual = run(*our_args)
         expected = list(expected) if isinstance(expected, (tuple, list)) else [expected]
-        compare([*eager_args, *expected], [*our_args, *ours])
-        flags = [[getattr(v, "requires_grad", None) for v in values] for values in (expected, ours)]
+        compare([*eager_args, *expected], [*our_args, *actual])
+        flags = [
+            [getattr(v, "requires_grad", None) for v in values] for values in (expected, actual)
+        ]
         assert flags[0] == flags[1]
-        for count in (len(ours), 1):
+        for count in (len(actual), 1):
             wanted = gradients(eager_args, expected[:count])
-            for got, want in zip(gradients(our_args, ours[:count]), wanted, strict=True):
+            for got, want in zip(gradients(our_args, actual[:count]), wanted, strict=True):
                 torch.testing.assert_close(got, want)
     return graphs
 

@@ -194,20 +194,20 @@ def same(got: Any, want: Any, path: str) -> None:
     _same(got, want, path, {}, {})
 
 
-def _same(got: Any, want: Any, path: str, ours: dict[int, Any], theirs: dict[int, Any]) -> None:
+def _same(got: Any, want: Any, path: str, actual: dict[int, Any], theirs: dict[int, Any]) -> None:
     assert type(got) is type(want), f"{path}: {type(got)} is not {type(want)} ({got!r}, {want!r})"
     if isinstance(want, (*ATOMS, type)):
         equal = got == want or (got != got and want != want)
         assert equal, f"{path}: {got!r} is not {want!r}"
         return
     if not isinstance(want, tuple):
-        label = (ours.get(id(got)) or ("", None))[0], (theirs.get(id(want)) or ("", None))[0]
+        label = (actual.get(id(got)) or ("", None))[0], (theirs.get(id(want)) or ("", None))[0]
         assert label[0] == label[1], f"{path}: is the object at {label[0]!r}, not at {label[1]!r}"
         if label[0]:
             return
-        ours[id(got)], theirs[id(want)] = (path, got), (path, want)
+        actual[id(got)], theirs[id(want)] = (path, got), (path, want)
     if isinstance(want, torch.Tensor):
-        _same_tensor(got, want, path, ours, theirs)
+        _same_tensor(got, want, path, actual, theirs)
     elif isinstance(want, np.ndarray | np.generic):
         np.testing.assert_allclose(got, want, rtol=1e-5, err_msg=path)
         assert got.dtype == want.dtype, f"{path}: {got.dtype}, not {want.dtype}"
@@ -217,11 +217,11 @@ def _same(got: Any, want: Any, path: str, ours: dict[int, Any], theirs: dict[int
     names = [n for n, _ in mine], [n for n, _ in other]
     assert names[0] == names[1], f"{path}: has {names[0]}, not {names[1]}"
     for (name, a), (_, b) in zip(mine, other, strict=True):
-        _same(a, b, path + name, ours, theirs)
+        _same(a, b, path + name, actual, theirs)
 
 
 def _same_tensor(
-    got: torch.Tensor, want: torch.Tensor, path: str, ours: dict[int, Any], theirs: dict[int, Any]
+    got: torch.Tensor, want: torch.Tensor, path: str, actual: dict[int, Any], theirs: dict[int, Any]
 ) -> None:
     torch.testing.assert_close(got, want, equal_nan=True, msg=lambda m: f"{path}: {m}")
     assert got.requires_grad == want.requires_grad, f"{path}: requires_grad={got.requires_grad}"
@@ -229,5 +229,5 @@ def _same_tensor(
     assert got.stride() == want.stride(), f"{path}: strides {got.stride()}, not {want.stride()}"
     if got.numel():
         a, b = -got.untyped_storage().data_ptr(), -want.untyped_storage().data_ptr()
-        first = ours.setdefault(a, (path, got))[0], theirs.setdefault(b, (path, want))[0]
+        first = actual.setdefault(a, (path, got))[0], theirs.setdefault(b, (path, want))[0]
         assert first[0] == first[1], f"{path}: shares memory with {first[0]}, not with {first[1]}"

@@ -1,4 +1,4 @@
-"""Compiles anew, as another process would, and what was told of it: for tests of the cache."""
+"""Compiles again, as another process would, and records the events: for tests of the cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tc import trace
 from tc.compiler.cache.graph_cache import KIND
 
 
-class Told(list):
+class Recorded(list):
     """The events of a compile."""
 
     def looks(self):
@@ -26,19 +26,19 @@ class Told(list):
 
 
 @contextmanager
-def telling():
-    told = Told()
+def recording():
+    emitted = Recorded()
     with trace.capture_events() as events:
-        yield told
-    told += events
+        yield emitted
+    emitted += events
 
 
 def compiled(function, *args, **settings):
-    """Compile anew, as another process would; returns the result and what was told."""
+    """Compile again, as another process would; returns the result and the events."""
     tc.reset()
-    with telling() as told:
+    with recording() as events:
         result = tc.compile(function, **settings)(*args)
-    return result, told
+    return result, events
 
 
 def running(x, w):
@@ -55,7 +55,7 @@ def same_twice(x, w):
 
 
 def steps(function):
-    """Compile anew and run forward and backward; returns results, gradients and what was told."""
+    """Compile again and run forward and backward; returns results, gradients and events."""
     torch.manual_seed(0)
     x, w = (torch.randn(n, 5, requires_grad=True) for n in (4, 5))
     results = function(x, w)
@@ -67,10 +67,10 @@ def steps(function):
     return results, gradients
 
 
-def told_steps(function):
+def recorded_steps(function):
     tc.reset()
-    with telling() as told:
-        return steps(tc.compile(function)), told
+    with recording() as events:
+        return steps(tc.compile(function)), events
 
 
 def entries(folder):

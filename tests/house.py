@@ -1,4 +1,4 @@
-"""The rules of the house as functions: parsed files in, violations out.
+"""The rules of the codebase as functions: parsed files in, violations out.
 
 `tests/test_house.py` runs them over the tree, and over small planted faults.
 """
@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-ROOMS = ("compiler", "trace", "tlparse", "minifier", "tui")
+PACKAGES = ("compiler", "trace", "tlparse", "minifier", "tui")
 FILE_LINES = 600
 FUNCTION_LINES = 60
 NESTING = 5
 
 # Who may import whom.  The longest prefix that fits a module gives its row; a row names what the
-# module may import of ours besides its own room.  `*` is all of the compiler.
+# module may import of tc besides its own package.  `*` is all of the compiler.
 CORE = ("tc.compiler.core", "tc.compiler.options", "tc.compiler.errors", "tc.trace")
 LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", "ops", "scans"))
 # What users set on their own functions and tensors, read by capture: disable, mark_dynamic, ...
@@ -45,7 +45,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.trace": (),
     "tc.tlparse": ("tc.trace",),
     "tc.tui": ("tc.trace",),
-    # Both tell an error from rounding by one rule.
+    # Both distinguish an error from rounding by one rule.
     "tc.minifier": ("tc", "tc.trace", "tc.compiler.api", "tc.compiler.sentinel.rounding"),
     "tc.compiler": (),
     "tc.compiler.core": CORE,
@@ -106,7 +106,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.loops.interpret",
         "tc.compiler.runtime",
         "tc.compiler.schedule",
-        "tc.compiler.sentinel.rounding",  # tells an error of a kernel from rounding
+        "tc.compiler.sentinel.rounding",  # distinguishes an error of a kernel from rounding
     ),
     "tc.compiler.aot_dispatch": (
         *CORE,
@@ -243,7 +243,7 @@ class File:
     def of(cls, path: str, text: str) -> File:
         """Parse a file; ``path`` is relative to the root."""
         parts = Path(path).with_suffix("").parts
-        if parts[0] in ROOMS:
+        if parts[0] in PACKAGES:
             parts = ("tc", *parts)
         if parts[-1] == "__init__":
             parts = parts[:-1]
@@ -318,7 +318,7 @@ def row(module: str) -> str:
 def modules_named(found: Import, known: set[str]) -> set[str]:
     """The modules an import names: ``from tc.trace import ids`` names ``tc.trace.ids``."""
     if found.target == "tc" and found.names == ("__version__",):
-        return set()  # the one thing of the public face that every room may read
+        return set()  # the one thing of the public face that every package may read
     below = {f"{found.target}.{name}" for name in found.names} & known
     whole = set() if found.names and len(below) == len(found.names) else {found.target}
     return below | whole
@@ -346,7 +346,7 @@ def layering(files: Iterable[File]) -> Iterator[Violation]:
 
 
 def cycles(files: Iterable[File]) -> Iterator[Violation]:
-    """No module imports itself through others, at import time or later."""
+    """No module imports itself through others, at import time or in a function."""
     files = list(files)
     known = {file.module for file in files}
     edges = {
@@ -414,20 +414,20 @@ def replaced_imports(files: Iterable[File]) -> Iterator[Violation]:
 def torch_free(files: Iterable[File]) -> Iterator[Violation]:
     """The viewers and the trace name no torch, not even for type checkers."""
     for file in files:
-        if any(within(file.module, room) for room in NO_TORCH):
+        if any(within(file.module, package) for package in NO_TORCH):
             for found in file.imports:
                 if within(found.target, "torch"):
                     yield Violation(file.path, found.line, "no torch", f"imports {found.target}")
 
 
 def relative_imports(files: Iterable[File]) -> Iterator[Violation]:
-    """Imports are absolute, and name `tc.<room>`, never the folder."""
+    """Imports are absolute, and name `tc.<package>`, never the folder."""
     for file in files:
         for node in file.nodes:
             if isinstance(node, ast.ImportFrom) and node.level:
                 yield Violation(file.path, node.lineno, "absolute imports", "relative import")
         for found in file.imports:
-            if found.target.partition(".")[0] in ROOMS and file.module.startswith("tc"):
+            if found.target.partition(".")[0] in PACKAGES and file.module.startswith("tc"):
                 detail = f"import tc.{found.target}, not {found.target}"
                 yield Violation(file.path, found.line, "absolute imports", detail)
 
@@ -578,8 +578,8 @@ def packaging(root: Path) -> Iterator[Violation]:
     setuptools = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
     listed = set(setuptools["packages"])
     folders = {"tc"}
-    for room in ROOMS:
-        for path in sorted((root / room).rglob("*.py")) if (root / room).is_dir() else ():
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")) if (root / package).is_dir() else ():
             inner = path.parent.relative_to(root).parts
             folders.add(".".join(("tc", *inner)))
             if not (path.parent / "__init__.py").exists():
@@ -591,10 +591,10 @@ def packaging(root: Path) -> Iterator[Violation]:
         yield Violation(
             "pyproject.toml", 1, "packaging", f"packages lists {name!r}: no such folder"
         )
-    for room in ROOMS:
-        if not (root / room).is_dir():
+    for package in PACKAGES:
+        if not (root / package).is_dir():
             continue
-        if (root / "tc" / room).resolve() != (root / room).resolve():
-            yield Violation(f"tc/{room}", 1, "packaging", f"is no link to ../{room}")
-        if setuptools["package-dir"].get(f"tc.{room}") != room:
-            yield Violation("pyproject.toml", 1, "packaging", f"package-dir lacks tc.{room}")
+        if (root / "tc" / package).resolve() != (root / package).resolve():
+            yield Violation(f"tc/{package}", 1, "packaging", f"is no link to ../{package}")
+        if setuptools["package-dir"].get(f"tc.{package}") != package:
+            yield Violation("pyproject.toml", 1, "packaging", f"package-dir lacks tc.{package}")

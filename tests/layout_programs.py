@@ -29,7 +29,7 @@ DTYPES = (
     "uint8", "int8", "int16",
 )  # fmt: skip
 EXTENTS = ("n", "m", "n", "m", "n", "m", "n + 1", "2 * n", "m + 2", "3", "1", "4", "n * m")
-LAYOUTS = ("plain", "plain", "turned", "strided", "offset", "gapped", "expanded")
+LAYOUTS = ("plain", "plain", "transposed", "strided", "offset", "gapped", "expanded")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Given:
         shape = [int(eval(e, {"n": sizes[0], "m": sizes[1]})) for e in self.extents]
         rng, place = torch.Generator().manual_seed(self.seed), torch.get_default_device()
         rank, made, order = len(shape), shape, list(range(len(shape)))
-        if self.layout == "turned":
+        if self.layout == "transposed":
             random.Random(self.seed).shuffle(order)
             made = [shape[d] for d in order]
         elif self.layout == "strided" and rank:
@@ -61,7 +61,7 @@ class Given:
         low, high = {"bool": (0, 2), "uint8": (0, 5)}.get(self.dtype, (-4, 5))
         values = torch.randint(low, high, made, generator=rng, device="cpu")
         tensor = (values / 2 if dtype.is_floating_point else values).to(place, dtype)
-        if self.layout == "turned":
+        if self.layout == "transposed":
             return tensor.permute([order.index(d) for d in range(rank)])
         if self.layout == "strided" and rank:
             return tensor[tuple(slice(None, None, 2) for _ in shape)]
@@ -440,7 +440,7 @@ def _reduced(d: Draw, v: Value) -> str | None:
     if (choice and not v.exact) or (v.dtype is torch.bool and name not in ("sum", "any", "all")):
         return None
     if name in ("prod", "cumprod") and v.dtype.itemsize == 2:
-        return None  # eager's overflows on the way, in half precision; kernels go on in single
+        return None  # eager's overflows on the way, in half precision; kernels continue in single
     if not v.real and name in (*ROUNDING, "log_softmax", "nansum") and name != "prod":
         return None
     if name in ("softmax", "log_softmax", "cumsum", "cumprod"):

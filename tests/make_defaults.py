@@ -19,7 +19,7 @@ from tc.trace.session import load
 TARGET = Path(__file__).resolve().parents[1] / "tlparse" / "static" / "defaults.json"
 
 
-def told_by(folder: str) -> tuple[str, dict[str, Any]]:
+def reported_by(folder: str) -> tuple[str, dict[str, Any]]:
     """Return the version that wrote a trace, `2.13`, and the settings of its first compile."""
     session = load(folder)
     version = ".".join(session.environment["pytorch_version"].split(".")[:2])
@@ -43,5 +43,5 @@ def changes(versions: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    made = changes(dict(map(told_by, sys.argv[1:])))
+    made = changes(dict(map(reported_by, sys.argv[1:])))
     TARGET.write_text(json.dumps(made, indent=1) + "\n", "utf-8")

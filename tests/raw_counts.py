@@ -40,7 +40,7 @@ def raw_counts(folder: Path) -> dict[str, int]:
 
 def _of_log(rows: list[tuple[int, dict[str, Any], bytes]]) -> Counter[str]:
     total: Counter[str] = Counter()
-    ours = any(_name(row) == "tc_version" for _, row, _ in rows)
+    got = any(_name(row) == "tc_version" for _, row, _ in rows)
     asked: set[tuple[int, str]] = set()  # compiles that are recompiles, until they begin
     failed: set[tuple[int, str, int]] = set()
     left: set[tuple[int, str, int]] = set()  # to Python, because of a break
@@ -56,7 +56,7 @@ def _of_log(rows: list[tuple[int, dict[str, Any], bytes]]) -> Counter[str]:
             asked.discard((pid, at))
         elif name in ("recompile_reasons", "tc_recompile"):
             asked.add((pid, at))
-        elif name == ("tc_graph_break" if ours else "dynamo_graph_break_reason"):
+        elif name == ("tc_graph_break" if got else "dynamo_graph_break_reason"):
             total["breaks"] += 1
             if _GIVEN_UP.search(payload.decode("utf-8", "replace")):
                 left.add((pid, at, turn))
@@ -93,7 +93,7 @@ def _id(row: dict[str, Any]) -> str:
     return f"{row.get('compiled_autograd_id')}/{row.get('frame_id')}/{row.get('frame_compile_id')}"
 
 
-def told_counts(folder: Path) -> dict[str, int]:
+def reported_counts(folder: Path) -> dict[str, int]:
     """Return the same of what `tc-report` counts."""
     from tc.trace.cachekeys import lookups
     from tc.trace.findings import diagnose
@@ -116,7 +116,7 @@ def told_counts(folder: Path) -> dict[str, int]:
 
 if __name__ == "__main__":
     for place in map(Path, sys.argv[1:]):
-        raw, reported = raw_counts(place), told_counts(place)
+        raw, reported = raw_counts(place), reported_counts(place)
         print(
             "equal " if raw == reported else "DIFFER",
             place.name,

@@ -204,7 +204,7 @@ DEMOS = (
     _demo(R.SET_FIRST, "environment", (
         '    os.environ["FINDINGS_TWICE"] = "1"\n', "    pass\n"), ("g = compile(f)",
         'os.environ["FINDINGS_TWICE"] = "1"\ng = compile(f)'), sides="tc"),
-    _demo(R.MEND_BREAK, "handed_on", ("x.sum().item()", "x.sum()")),
+    _demo(R.MEND_BREAK, "passed_on", ("x.sum().item()", "x.sum()")),
 )  # fmt: skip
 
 #: Recipes that ask for no edit: the answer is that there is nothing to do.

@@ -67,7 +67,7 @@ def folders_in_cycles(modules: Iterable[File], package: str) -> int:
 
 
 def members(modules: Iterable[File], name: str) -> set[str]:
-    """Return the public methods and attributes of a class of ours and of its bases."""
+    """Return the public methods and attributes of a class of tc and of its bases."""
     classes = {
         node.name: node for file in modules for node in file.nodes if isinstance(node, ast.ClassDef)
     }
@@ -90,7 +90,7 @@ def members(modules: Iterable[File], name: str) -> set[str]:
 
 
 def deferred_imports(modules: Iterable[File]) -> int:
-    """Return how many imports of ours stand inside of functions."""
+    """Return how many imports of tc are inside of functions."""
     return sum(
         isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tc.")
         for file in modules

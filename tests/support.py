@@ -1,4 +1,4 @@
-"""What tests of several rooms share: where things lie, and how to run a program of ours."""
+"""What tests of several packages share: paths, and how to run a program of tc."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warm import Warm, fits
 
 ROOT = Path(__file__).resolve().parent.parent
 # The variables that would make a child process log, trace, or take another path than asked for.
-OURS = ("TC_", "TORCH_LOGS", "TORCH_TRACE", "TORCHINDUCTOR_", "TRITON_INTERPRET")
+PREFIXES = ("TC_", "TORCH_LOGS", "TORCH_TRACE", "TORCHINDUCTOR_", "TRITON_INTERPRET")
 WARM = Warm()
 atexit.register(WARM.close)
 
@@ -35,7 +35,7 @@ def python(
         warm: fork it from a process that has loaded torch (see `warm`), where that makes no
             difference to the program. It is not for tests of what is loaded, or read at the start.
     """
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIXES)}
     if cache := os.environ.get("TC_CACHE_DIR"):
         environment["TC_CACHE_DIR"] = cache
     environment.setdefault("PYTHONPATH", str(ROOT))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from house import ROOMS
+from house import PACKAGES
 from support import ROOT, succeed
 
 import tc
@@ -38,7 +38,7 @@ def example(code: str, number: int, folder: Path) -> Callable[[torch.Tensor], An
 
 
 @pytest.mark.parametrize("code", SECTIONS)
-def test_example_breaks_as_told_and_its_fix_does_not(code: str, tmp_path: Path) -> None:
+def test_example_breaks_as_reported_and_its_fix_does_not(code: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     x = torch.randn(4, 8)
     for number, expected in enumerate(({code}, set())):
@@ -52,13 +52,13 @@ def test_example_breaks_as_told_and_its_fix_does_not(code: str, tmp_path: Path) 
 
 def test_every_code_is_documented() -> None:
     source = "".join(
-        path.read_text() for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))
+        path.read_text() for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))
     )
     codes = set(re.findall(r"\"(TC\d{3})\"", source))
-    told = "".join(path.read_text() for path in sorted(ROOT.glob("docs/*.md")))
-    told = re.sub(r"TC(\d+)\s+to\s+TC(\d+)", lambda span: spell_out(*map(int, span.groups())), told)
+    text = "".join(path.read_text() for path in sorted(ROOT.glob("docs/*.md")))
+    text = re.sub(r"TC(\d+)\s+to\s+TC(\d+)", lambda span: spell_out(*map(int, span.groups())), text)
     assert len(codes) > 20
-    assert not {code for code in codes if code not in told}
+    assert not {code for code in codes if code not in text}
 
 
 def spell_out(first: int, last: int) -> str:
@@ -67,8 +67,8 @@ def spell_out(first: int, last: int) -> str:
 
 
 def test_every_topic_of_the_logs_is_documented() -> None:
-    told = set(re.findall(r"(?m)^\| `([a-z_]+)` \|", (ROOT / "docs/logs.md").read_text()))
-    assert told == set(TOPICS)
+    text = set(re.findall(r"(?m)^\| `([a-z_]+)` \|", (ROOT / "docs/logs.md").read_text()))
+    assert text == set(TOPICS)
 
 
 @pytest.mark.parametrize(
@@ -124,14 +124,14 @@ def test_a_link_to_a_program_becomes_the_program() -> None:
 
 
 def test_every_public_name_is_in_the_reference() -> None:
-    told = re.findall(r"(?m)^::: tc\.(\w+)$", (ROOT / "docs/reference/api.md").read_text())
-    assert sorted(told) == sorted(set(tc.__all__) - {"__version__"})
+    text = re.findall(r"(?m)^::: tc\.(\w+)$", (ROOT / "docs/reference/api.md").read_text())
+    assert sorted(text) == sorted(set(tc.__all__) - {"__version__"})
 
 
 def test_every_option_of_the_report_is_documented() -> None:
-    told = (ROOT / "docs/tc-report.md").read_text()
+    text = (ROOT / "docs/tc-report.md").read_text()
     offered = re.findall(r"--[a-z][a-z-]+", succeed("-m", "tc.tlparse", "--help"))
-    assert {option for option in offered if option not in told} <= {"--help", "--version"}
+    assert {option for option in offered if option not in text} <= {"--help", "--version"}
 
 
 @pytest.mark.sample(1)
@@ -147,19 +147,19 @@ def test_example_of_a_document_runs(document: str, tmp_path: Path) -> None:
 
 def test_every_option_setting_and_variable_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TC_FX_GRAPH_CACHE", raising=False)
-    told = (ROOT / "docs/settings.md").read_text()
+    text = (ROOT / "docs/settings.md").read_text()
     known = {*tc.list_options(), *tc.list_mode_options(), *(f.name for f in fields(Config))}
-    assert not {name for name in known if f"`{name}`" not in told}
-    rows = re.findall(r"(?m)^\| `([^`]+)`(?: \(`\w+`\)|, `\w+`)* \| `?([\w.]+)`? \|", told)
+    assert not {name for name in known if f"`{name}`" not in text}
+    rows = re.findall(r"(?m)^\| `([^`]+)`(?: \(`\w+`\)|, `\w+`)* \| `?([\w.]+)`? \|", text)
     defaults = {f.name: getattr(Config(), f.name) for f in fields(Config)}
     for name, default in rows:
         if name in defaults and default != "empty":
             assert str(defaults[name]) == default, name
     source = "".join(
-        path.read_text() for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))
+        path.read_text() for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))
     )
     variables = set(re.findall(r"environ(?:\.get\(|\[)\"(TC_\w+)\"", source))
-    assert len(variables) > 5 and not {name for name in variables if name not in told}
+    assert len(variables) > 5 and not {name for name in variables if name not in text}
 
 
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
@@ -175,7 +175,7 @@ def files_of_the_map() -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     "folder",
     sorted(
-        {p.parent.relative_to(ROOT).as_posix() for r in ROOMS for p in (ROOT / r).rglob("*.py")}
+        {p.parent.relative_to(ROOT).as_posix() for r in PACKAGES for p in (ROOT / r).rglob("*.py")}
     ),
 )
 def test_map_names_every_file_of_a_folder(folder: str) -> None:
@@ -194,8 +194,8 @@ def test_every_path_of_the_map_exists() -> None:
     assert len(names) > 50
     assert not {name for name in names if not (ROOT / name).exists()}
     c_files = set(re.findall(r"`(\w+\.c)`", ARCHITECTURE))
-    rooms = ("compiler", "minifier")
-    assert c_files == {path.name for room in rooms for path in (ROOT / room).rglob("*.c")}
+    packages = ("compiler", "minifier")
+    assert c_files == {path.name for package in packages for path in (ROOT / package).rglob("*.c")}
 
 
 def test_way_of_a_frame_shows_each_stage() -> None:
@@ -206,9 +206,9 @@ def test_way_of_a_frame_shows_each_stage() -> None:
 
 
 @cache
-def files_of_the_rooms() -> frozenset[str]:
+def ends_of_paths() -> frozenset[str]:
     """Return the ends of the paths of all files: `rows.py`, `guards/rows.py` and so on."""
-    roots = [ROOT / name for name in (*ROOMS, "bench", "tests")]
+    roots = [ROOT / name for name in (*PACKAGES, "bench", "tests")]
     paths = [path.parts for root in roots for path in root.rglob("*.*")]
     return frozenset("/".join(parts[at:]) for parts in paths for at in range(len(parts)))
 
@@ -218,7 +218,7 @@ def test_decision_has_its_parts_and_is_listed(path: Path) -> None:
     text = path.read_text()
     assert re.findall(r"(?m)^#+ (.*)", text)[1:] == ["Context", "Decision", "Consequence"]
     assert f"]({path.name})" in (path.parent / "README.md").read_text()
-    assert not {*re.findall(r"`([\w/]+\.(?:py|c|json))`", text)} - files_of_the_rooms()
+    assert not {*re.findall(r"`([\w/]+\.(?:py|c|json))`", text)} - ends_of_paths()
 
 
 # Images and old words for which the field has a term (or plain English has one).

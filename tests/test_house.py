@@ -1,4 +1,4 @@
-"""The house keeps its own rules: who imports whom, sizes, docstrings, packaging, quick starts."""
+"""The codebase keeps its own rules: who imports whom, sizes, docstrings, packaging, fast starts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ REASONED: dict[str, str] = {
     "compiler/codegen/triton/tuning.py:named": "names sizes in the key of an answer, no code",
 }
 
-OURS = ("tc", *house.ROOMS)
-ALL = (*OURS, "tests", "examples", "bench")
+TC = ("tc", *house.PACKAGES)
+ALL = (*TC, "tests", "examples", "bench")
 
 
 @cache
 def parsed(path: Path) -> File:
-    """A file of ours; the rules share its tree."""
+    """A parsed file of the repository; the rules share its tree."""
     return File.of(path.relative_to(ROOT).as_posix(), path.read_text())
 
 
@@ -50,18 +50,18 @@ def excused(violation: Violation) -> str:
 
 
 RULES: list[tuple[Callable[[Iterable[File]], Iterator[Violation]], tuple[str, ...]]] = [
-    (house.layering, OURS),
-    (house.cycles, OURS),
+    (house.layering, TC),
+    (house.cycles, TC),
     (house.replaced_imports, ALL),
-    (house.torch_free, OURS),
+    (house.torch_free, TC),
     (house.relative_imports, ALL),
     (house.docstrings, ALL),
     (house.sizes, ALL),
-    (house.printed_code, OURS),
-    (house.printed_commands, OURS),
-    (house.code_by_identity, OURS),
-    (house.tensors_name_their_device, OURS),
-    (house.c_in_c_files, OURS),
+    (house.printed_code, TC),
+    (house.printed_commands, TC),
+    (house.code_by_identity, TC),
+    (house.tensors_name_their_device, TC),
+    (house.c_in_c_files, TC),
 ]
 
 
@@ -181,7 +181,7 @@ def test_rule_leaves_clean_code_alone(
     assert not list(rule(File.of(path, text) for path, text in texts.items()))
 
 
-# Quick starts: what a person's first keystroke loads.
+# Fast starts: what a person's first keystroke loads.
 
 LOADED = (
     "import sys; {run}; print(*sorted(n for n in sys.modules if n.startswith(('torch', 'tc'))))"

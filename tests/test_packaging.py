@@ -43,8 +43,8 @@ def test_wheel_holds_every_source_file(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
     expected = {"tc/__init__.py", "tc/py.typed"}
-    for room in house.ROOMS:
-        for path in (ROOT / room).rglob("*"):
+    for package in house.PACKAGES:
+        for path in (ROOT / package).rglob("*"):
             inside = path.relative_to(ROOT).as_posix()
             if path.is_file() and "__pycache__" not in inside and path.suffix != ".LICENSE":
                 expected.add(f"tc/{inside}")

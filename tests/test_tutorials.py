@@ -94,8 +94,8 @@ def test_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
             run(copy, f"python {program.name}")
         else:
             for command in commands(block):
-                told = run(copy, command)
-                assert "pytest" not in command or re.search(r"\b[1-9]\d* passed", told), told
+                output = run(copy, command)
+                assert "pytest" not in command or re.search(r"\b[1-9]\d* passed", output), output
     assert {"diff", "python", "console"} <= set(kinds)
 
 

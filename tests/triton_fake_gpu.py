@@ -1,5 +1,5 @@
 """Loads and calls a GPU program where there is no GPU: Triton compiles its kernels for an H200, and
-a driver of ours writes down each launch instead of making it. Prints the launches.
+a fake driver writes down each launch instead of making it. Prints the launches.
 
 Run in a process of its own, without ``TRITON_INTERPRET``.
 """
@@ -65,7 +65,7 @@ def is_pointer(value: Any) -> bool:
 
 
 def main() -> None:
-    """A graph of a size, called for two: launches with Triton's call, then with ours."""
+    """A graph of a size, called for two: launches with Triton's call, then with tc's."""
     triton.runtime.driver.set_active(Driver())
     graph = lowered(lambda x: x * x.shape[0] ** -0.5, (torch.randn(6, 40),), "symbolic")
     call = load(generate(gpu.plan(graph, Gate()), torch.device("cpu")))

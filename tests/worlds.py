@@ -190,8 +190,8 @@ def compare(plan: Plan, compile: Compile, reset: Callable[[], object]) -> Differ
         want = contextvars.copy_context().run(history, plan, lambda program: program)
         reset()
         got = contextvars.copy_context().run(history, plan, compile)
-    for number, (ours, theirs) in enumerate(zip(got, want, strict=True)):
-        for a, b in zip(ours, theirs, strict=True):
+    for number, (actual, theirs) in enumerate(zip(got, want, strict=True)):
+        for a, b in zip(actual, theirs, strict=True):
             if detail := differs(a.data, b.data):
                 crashed = a.error is not None and type(a.error) is not type(b.error)
                 return Difference(plan, number, a.failure if crashed else detail)

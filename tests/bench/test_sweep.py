@@ -1,4 +1,4 @@
-"""The sweep draws programs that run, and tells wrong results and slow ones from others."""
+"""The sweep draws programs that run, and distinguishes wrong results, slow ones and good ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_percentiles() -> None:
     assert sweep.mean([1.0, 4.0]) == pytest.approx(2)
 
 
-def test_wrong_results_are_told_from_rounding() -> None:
+def test_wrong_results_are_distinguished_from_rounding() -> None:
     exact = torch.randn(100, dtype=torch.float64)
     eager = exact.float()
     judges = [exact, exact * (1 + 1e-7), exact * (1 - 1e-7)]

@@ -161,20 +161,20 @@ def check(seed, backend):
     if got and got[-1] is KeptOutput:
         return  # as torch.compile: the one node of a graph checks all that it kept
     assert len(got) == len(want), f"{note}\n{got[-1]} for {want[-1]}"
-    for ours, theirs in zip(got, want, strict=True):
-        same(ours, theirs, note)
+    for actual, theirs in zip(got, want, strict=True):
+        same(actual, theirs, note)
 
 
-def same(ours, theirs, note):
-    assert type(ours) is type(theirs), f"{note}\n{ours} for {theirs}"
+def same(got, theirs, note):
+    assert type(got) is type(theirs), f"{note}\n{got} for {theirs}"
     if isinstance(theirs, torch.Tensor):
-        torch.testing.assert_close(ours, theirs, equal_nan=True, msg=lambda m: f"{note}\n{m}")
+        torch.testing.assert_close(got, theirs, equal_nan=True, msg=lambda m: f"{note}\n{m}")
     elif isinstance(theirs, (list, tuple)):
-        assert len(ours) == len(theirs), note
-        for a, b in zip(ours, theirs, strict=True):
+        assert len(got) == len(theirs), note
+        for a, b in zip(got, theirs, strict=True):
             same(a, b, note)
     else:
-        assert ours == theirs, f"{note}\n{ours} for {theirs}"
+        assert got == theirs, f"{note}\n{got} for {theirs}"
 
 
 @pytest.mark.parametrize("seed", [402785, 612402, 3003253])

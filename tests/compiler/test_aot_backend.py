@@ -123,8 +123,8 @@ PROGRAMS = [
 @pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=[f.__name__ for f, _ in PROGRAMS])
 def test_training_as_eager(function, args, backend):
     with trace.capture_events() as events:
-        ours = trained(function, args, backend)
-    for got, want in zip(ours, trained(function, args), strict=True):
+        actual = trained(function, args, backend)
+    for got, want in zip(actual, trained(function, args), strict=True):
         torch.testing.assert_close(got, want)
     kinds = [event.kind for event in events.of(trace.AtenGraph)]
     assert kinds == ["joint", "forward", "backward"]
@@ -134,8 +134,8 @@ def test_training_as_eager(function, args, backend):
 @pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=[f.__name__ for f, _ in PROGRAMS])
 def test_compilers_get_functional_graphs_with_values(function, args, finish):
     backend, *compilers = made(finish)
-    ours = trained(function, args, backend)
-    for got, want in zip(ours, trained(function, args), strict=True):
+    actual = trained(function, args, backend)
+    for got, want in zip(actual, trained(function, args), strict=True):
         torch.testing.assert_close(got, want)
     assert [len(compiler.graphs) for compiler in compilers] == [1, 1, 0]
     for compiler in compilers[:2]:
@@ -202,8 +202,8 @@ def test_decompositions_are_what_was_asked_for():
         "all": True,
     }.items():
         backend, forward, backward, _ = made(decompositions=chosen)
-        ours = trained(layer, BOTH, backend)
-        for got, want in zip(ours, trained(layer, BOTH), strict=True):
+        actual = trained(layer, BOTH, backend)
+        for got, want in zip(actual, trained(layer, BOTH), strict=True):
             torch.testing.assert_close(got, want)
         found[name] = set(forward.targets) | set(backward.targets)
     assert {aten.gelu.default, aten.gelu_backward.default} <= found["none"]
@@ -244,8 +244,8 @@ def test_graphs_that_only_eager_runs_right_reach_no_compiler():
 
     backend, forward, *_ = made()
     with trace.capture_events() as events:
-        ours = trained(f, (t(3, grad=True),), backend)
-    torch.testing.assert_close(ours, trained(f, (t(3, grad=True),)))
+        got = trained(f, (t(3, grad=True),), backend)
+    torch.testing.assert_close(got, trained(f, (t(3, grad=True),)))
     assert not forward.graphs
     assert "tc_graph_runs_eagerly" in [event.name for event in events.of(trace.Artifact)]
 

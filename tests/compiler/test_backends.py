@@ -89,14 +89,14 @@ def test_backends_of_other_packages_are_found_by_their_entry_points(tmp_path, mo
 
 
 def test_backends_of_torch_itself_do_not_replace_ours():
-    ours = tc.lookup_backend("inductor")
+    got = tc.lookup_backend("inductor")
 
     def inductor(gm, example_inputs):
         raise AssertionError
 
     inductor.__module__ = "torch._somewhere"
     assert tc.register_backend(inductor) is inductor
-    assert tc.lookup_backend("inductor") is ours
+    assert tc.lookup_backend("inductor") is got
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def own(tmp_path, monkeypatch):
 
 @contextmanager
 def held(monkeypatch):
-    """Keep compiles in the background from going on, until the block ends."""
+    """Stop compiles in the background until the block ends."""
     go, begun, real = threading.Event(), threading.Event(), background._compiled
 
     def compiled(*args):

@@ -250,9 +250,9 @@ def test_as_eager(use, backend):
     function = turned if use in LAID_OUT else program
     whole = use not in (transform_outside, forward_mode)  # these run as Python
     with trace.capture_events() as events:
-        ours = outcome(use, tc.compile(function, backend=backend, fullgraph=whole))
+        actual = outcome(use, tc.compile(function, backend=backend, fullgraph=whole))
     assert "tc_graph_runs_eagerly" not in [event.name for event in events.of(trace.Artifact)]
-    for got, want in zip(ours, outcome(use, function), strict=True):
+    for got, want in zip(actual, outcome(use, function), strict=True):
         torch.testing.assert_close(got, want)
 
 
@@ -372,7 +372,7 @@ def test_hooks_set_inside(backend):
 
 # -- backward that is captured itself ----------------------------------------------------------
 class Context:
-    """Stands for the node of a function, as in the graphs of torch's compiled autograd."""
+    """A placeholder for the node of a function, as in the graphs of torch's compiled autograd."""
 
     def __init__(self, node):
         self.node = node

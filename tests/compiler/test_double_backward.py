@@ -124,7 +124,7 @@ def derivatives(f, inputs, orders=3):
 
 
 def padded(found, want):
-    """Return derivatives with zeros where only the other side went on: those of a constant."""
+    """Return derivatives with zeros where only the other side has them: those of a constant."""
     longer = max(found, want, key=len)
     return [*found, *map(torch.zeros_like, longer[len(found) :])]
 
@@ -493,8 +493,8 @@ def test_statistics_of_a_normalisation_are_moved_on_and_not_in_the_way(backend, 
     other = copy.deepcopy(module)
     compiled, x = tc.compile(module, backend=backend), leaf(4, 3)
     for _ in range(2):
-        ours, theirs = second_order(compiled, module, x), second_order(other, other, x)
-        torch.testing.assert_close(ours, theirs)
+        got, theirs = second_order(compiled, module, x), second_order(other, other, x)
+        torch.testing.assert_close(got, theirs)
     torch.testing.assert_close(dict(module.named_buffers()), dict(other.named_buffers()))
 
 
@@ -504,5 +504,5 @@ def test_statistics_that_are_read_after_they_moved_are_those_of_the_call(backend
     other = copy.deepcopy(module)
     compiled, x = tc.compile(module, backend=backend), leaf(4, 3)
     for _ in range(2):
-        ours, theirs = second_order(compiled, module, x), second_order(other, other, x)
-        torch.testing.assert_close(ours, theirs)
+        got, theirs = second_order(compiled, module, x), second_order(other, other, x)
+        torch.testing.assert_close(got, theirs)

@@ -55,7 +55,7 @@ def test_handlers_of_torchs_errors_let_ours_through(monkeypatch, error):
 def chain_of(tmp_path):
     """Return what an error says of ``f`` in a file of the given source."""
 
-    def told_of(source, *args, error=Unsupported):
+    def error_of(source, *args, error=Unsupported):
         file = tmp_path / "m.py"
         file.write_text(textwrap.dedent(source).lstrip(), encoding="utf-8")
         found = {"torch": torch, "tc": tc, "__name__": "m"}
@@ -66,7 +66,7 @@ def chain_of(tmp_path):
         text = str(raised.value).replace(f"{tmp_path}/", "")
         return text.partition("\n")[2].partition("\n  why: ")[0] + "\n"
 
-    return told_of
+    return error_of
 
 
 def test_one_frame_stays_compact(chain_of):
@@ -152,11 +152,11 @@ def test_generators_are_in_the_chain(chain_of):
 
 def test_frames_of_libraries_are_in_the_chain_and_the_place_is_the_users(chain_of):
     text = chain_of("""
-        class Told(torch.nn.Module):
+        class Reported(torch.nn.Module):
             def forward(self, x):
                 print("a")
                 return x
-        model = torch.nn.Sequential(Told())
+        model = torch.nn.Sequential(Reported())
         def f(x):
             return model(x) + 1
         """)

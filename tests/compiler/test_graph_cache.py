@@ -13,11 +13,11 @@ import torch
 from graph_cache_harness import (
     compiled,
     entries,
+    recorded_steps,
+    recording,
     running,
     same_twice,
     steps,
-    telling,
-    told_steps,
 )
 from kills import killed_at, together
 from torch import fx
@@ -44,11 +44,11 @@ def folder(tmp_path, monkeypatch):
 
 def twice(function, *args, **settings):
     """Compile and call twice; the second finds the first's entry."""
-    first, told = compiled(function, *args, **settings)
-    assert told.looks() == [False], told.why_not()
-    second, told = compiled(function, *args, **settings)
-    assert told.looks() == [True]
-    return first, second, told
+    first, events = compiled(function, *args, **settings)
+    assert events.looks() == [False], events.why_not()
+    second, events = compiled(function, *args, **settings)
+    assert events.looks() == [True]
+    return first, second, events
 
 
 def two_ops(x, y):
@@ -57,15 +57,15 @@ def two_ops(x, y):
 
 def test_the_second_compile_does_nothing_after_capture():
     x, y = torch.randn(4, 5), torch.randn(4, 5)
-    first, second, told = twice(two_ops, x, y)
+    first, second, events = twice(two_ops, x, y)
     torch.testing.assert_close(second, two_ops(x, y))
     assert torch.equal(first, second)
-    assert not told.stages() & {"aot", "loops.lower", "schedule", "codegen", "graph_cache.keep"}
+    assert not events.stages() & {"aot", "loops.lower", "schedule", "codegen", "graph_cache.keep"}
 
 
-def test_all_is_told_on_a_hit_too():
+def test_all_is_reported_on_a_hit_too():
     x = torch.randn(4, 6)
-    ours = (trace.AtenGraph, trace.Artifact, trace.Fusion, trace.Kernels, trace.Provenance,
+    got = (trace.AtenGraph, trace.Artifact, trace.Fusion, trace.Kernels, trace.Provenance,
             trace.OutputCode, trace.OutputGraph, trace.StageRan)  # fmt: skip
 
     def function(x):
@@ -73,8 +73,8 @@ def test_all_is_told_on_a_hit_too():
 
     runs = []
     for _ in range(2):
-        _, told = compiled(function, x)
-        runs.append([repr(e) for e in told if isinstance(e, ours)])
+        _, events = compiled(function, x)
+        runs.append([repr(e) for e in events if isinstance(e, got)])
     assert runs[0] == runs[1]
     assert {
         "AtenGraph", "Artifact", "Fusion", "Kernels", "Provenance", "OutputCode", "OutputGraph",
@@ -82,9 +82,9 @@ def test_all_is_told_on_a_hit_too():
     } == {text.partition("(")[0] for text in runs[1]}  # fmt: skip
 
 
-def test_parts_of_the_key_are_told():
-    _, told = compiled(two_ops, torch.randn(3), torch.randn(3))
-    (event,) = [e for e in told if isinstance(e, trace.Cache)]
+def test_parts_of_the_key_are_reported():
+    _, events = compiled(two_ops, torch.randn(3), torch.randn(3))
+    (event,) = [e for e in events if isinstance(e, trace.Cache)]
     assert {"graph", "inputs", "options", "state", "tc", "torch"} <= set(event.parts)
     json.dumps(dict(event.parts))
 
@@ -118,8 +118,8 @@ def test_results_are_as_eager(function):
     inputs = [a.clone() for a in arguments]
     compiled(function, *inputs)
     inputs = [a.clone() for a in arguments]
-    result, told = compiled(function, *inputs)
-    assert told.looks() == [True]
+    result, events = compiled(function, *inputs)
+    assert events.looks() == [True]
     torch.testing.assert_close(result, expected)
     torch.testing.assert_close(inputs, expected_inputs)
     if function is writes:
@@ -136,10 +136,10 @@ def test_inputs_that_overlap_run_as_eager():
         tc.reset()
         run = tc.compile(function)
         run(torch.randn(3), torch.randn(3))
-        ours, eager = torch.arange(6.0), torch.arange(6.0)
-        result = run(ours[:3], ours[1:4])
+        got, eager = torch.arange(6.0), torch.arange(6.0)
+        result = run(got[:3], got[1:4])
         torch.testing.assert_close(result, function(eager[:3], eager[1:4]))
-        torch.testing.assert_close(ours, eager)
+        torch.testing.assert_close(got, eager)
 
 
 def test_random_numbers_are_drawn_as_in_eager():
@@ -201,10 +201,10 @@ def by_a_function(x, w):
 def test_the_second_compile_with_gradients_does_nothing_after_capture(function):
     expected = steps(function)
     for hit in (False, True):
-        found, told = told_steps(function)
-        assert told.looks() == [hit], told.why_not()
+        found, events = recorded_steps(function)
+        assert events.looks() == [hit], events.why_not()
         torch.testing.assert_close(found, expected)
-    assert not told.stages() & {"aot", "loops.lower", "schedule", "codegen", "graph_cache.keep"}
+    assert not events.stages() & {"aot", "loops.lower", "schedule", "codegen", "graph_cache.keep"}
 
 
 def test_gradients_many_in_one_are_computed_by_the_operations_kept():
@@ -215,8 +215,8 @@ def test_gradients_many_in_one_are_computed_by_the_operations_kept():
     given = torch.randn(5, 3, 4)
     [want] = torch.autograd.grad(function(x), x, given, is_grads_batched=True)
     for hit in (False, True):
-        result, told = compiled(function, x)
-        assert told.looks() == [hit]
+        result, events = compiled(function, x)
+        assert events.looks() == [hit]
         got = torch.autograd.grad(result, x, given, is_grads_batched=True, retain_graph=True)
         torch.testing.assert_close(got, (want,))
         torch.autograd.grad(result.sum(), x, retain_graph=True)  # its entry is kept when it runs
@@ -225,13 +225,13 @@ def test_gradients_many_in_one_are_computed_by_the_operations_kept():
         torch.testing.assert_close(*second)
 
 
-def test_all_is_told_on_a_hit_with_gradients_too():
-    ours = (trace.AtenGraph, trace.Partition, trace.Fusion, trace.Kernels, trace.Provenance,
+def test_all_is_reported_on_a_hit_with_gradients_too():
+    got = (trace.AtenGraph, trace.Partition, trace.Fusion, trace.Kernels, trace.Provenance,
             trace.OutputCode)  # fmt: skip
     runs = []
     for _ in range(2):
-        _, told = told_steps(same_twice)
-        runs.append(sorted(repr(e) for e in told if isinstance(e, ours)))
+        _, events = recorded_steps(same_twice)
+        runs.append(sorted(repr(e) for e in events if isinstance(e, got)))
     assert runs[0] == runs[1]
     assert any("joint" in text for text in runs[1])
 
@@ -242,10 +242,10 @@ def test_graphs_of_atens_operations_have_entries_where_the_captured_one_has_none
 
     expected, looks = steps(function), []
     for _ in range(2):
-        found, told = told_steps(function)
+        found, events = recorded_steps(function)
         torch.testing.assert_close(found, expected)
-        assert "training graph: it is marked tc_levelled" in told.why_not()
-        looks.append(told.looks())
+        assert "training graph: it is marked tc_levelled" in events.why_not()
+        looks.append(events.looks())
     assert looks == [[False, False], [True, True]]
 
 
@@ -277,13 +277,13 @@ INPUTS = {
 }
 
 
-def test_keys_tell_inputs_apart():
+def test_keys_distinguish_inputs():
     seen = []
     with torch.no_grad():
         for arguments in ((torch.randn(4, 4), torch.randn(4, 4)), *INPUTS.values()):
-            result, told = compiled(on_line(1), *arguments)
+            result, events = compiled(on_line(1), *arguments)
             torch.testing.assert_close(result, torch.sin(arguments[0]) + arguments[1])
-            seen += told.looks()
+            seen += events.looks()
     assert seen == [False] * 7
 
 
@@ -301,7 +301,7 @@ def test_keys_tell_inputs_apart():
         lambda: torch.no_grad(),
     ],
 )  # fmt: skip
-def test_keys_tell_settings_apart(changed):
+def test_keys_distinguish_settings(changed):
     arguments = torch.randn(3, 3), torch.randn(3, 3)
     assert compiled(on_line(1), *arguments)[1].looks() == [False]
     with changed():
@@ -310,14 +310,14 @@ def test_keys_tell_settings_apart(changed):
 
 
 @pytest.mark.parametrize("variable", ["TC_ANYTHING", "ATEN_CPU_CAPABILITY"])
-def test_keys_tell_variables_apart(variable, monkeypatch):
+def test_keys_distinguish_variables(variable, monkeypatch):
     arguments = torch.randn(3), torch.randn(3)
     compiled(on_line(1), *arguments)
     monkeypatch.setenv(variable, "avx2")
     assert compiled(on_line(1), *arguments)[1].looks() == [False]
 
 
-def test_keys_tell_graphs_apart():
+def test_keys_distinguish_graphs():
     x = torch.randn(3, 3)
     functions = [
         lambda x: x * 2.0,
@@ -338,9 +338,9 @@ def test_keys_tell_graphs_apart():
     ]
     for _ in range(2):
         for function in functions:
-            result, told = compiled(function, x)
+            result, events = compiled(function, x)
             torch.testing.assert_close(result, function(x))
-    assert told.looks() == [True]
+    assert events.looks() == [True]
 
 
 # -- keys of graphs on GPUs, which need none -------------------------------------------------------
@@ -354,7 +354,7 @@ def key_on(device, *more):
     return graph_key.key_of(fx.GraphModule({}, graph), examples, {})
 
 
-def test_keys_tell_devices_apart(monkeypatch):
+def test_keys_distinguish_devices(monkeypatch):
     keys = [key_on(device) for device in ("cpu", "cuda:0", "cuda:1")]
     assert len({key.digest for key in keys}) == 3
     assert key_on("cuda:1").digest == keys[2].digest
@@ -365,7 +365,7 @@ def test_keys_tell_devices_apart(monkeypatch):
     assert key_on("cuda:0").digest != keys[1].digest
 
 
-def test_keys_tell_the_precision_of_products_apart():
+def test_keys_distinguish_the_precision_of_products():
     matmul = torch.backends.cuda.matmul
     set_precision = functools.partial(setattr, matmul, "fp32_precision")
     found = [key_on("cuda:0").digest]
@@ -382,7 +382,7 @@ def test_tensors_of_other_devices_are_refused():
         key_on("meta")
 
 
-def test_keys_tell_user_lines_apart():
+def test_keys_distinguish_user_lines():
     arguments = torch.randn(3), torch.randn(3)
     compiled(on_line(1), *arguments)
     assert compiled(on_line(2), *arguments)[1].looks() == [False]
@@ -390,29 +390,29 @@ def test_keys_tell_user_lines_apart():
 
 
 def holding(values):
-    """Compile a graph that holds a tensor; returns what runs it, the tensor, and what was told."""
+    """Compile a graph that holds a tensor; returns what runs it, the tensor, and the events."""
     graph, held = torch.fx.Graph(), torch.tensor(values)
     x = graph.placeholder("x")
     graph.output((graph.call_function(torch.mul, (x, graph.get_attr("held"))),))
     module = torch.fx.GraphModule({"held": held}, graph)
-    with telling() as told, torch.no_grad():
+    with recording() as events, torch.no_grad():
         run = pipeline.inductor(module, [torch.ones(len(values))], pipeline.PROCESS.gate)
-    return run, held, told
+    return run, held, events
 
 
 def test_elements_of_constants_count():
     assert holding([1.0, 2.0, 3.0])[2].looks() == [False]
     assert holding([1.0, 2.0, 4.0])[2].looks() == [False]
-    run, held, told = holding([1.0, 2.0, 3.0])
-    assert told.looks() == [True]
+    run, held, events = holding([1.0, 2.0, 3.0])
+    assert events.looks() == [True]
     held.mul_(10)
     torch.testing.assert_close(run(torch.ones(3))[0], torch.tensor([10.0, 20.0, 30.0]))
 
 
 def test_large_constants_are_refused():
-    _, _, told = holding([1.0] * 100_000)
-    assert told.looks() == []
-    assert "large constant" in told.why_not()
+    _, _, events = holding([1.0] * 100_000)
+    assert events.looks() == []
+    assert "large constant" in events.why_not()
 
 
 def test_code_of_the_compiler_counts(monkeypatch):
@@ -430,26 +430,26 @@ def test_functions_of_the_users_are_refused():
     def mine(x):
         return x * 3
 
-    _, told = compiled(lambda x: mine(x) + 1, torch.randn(3))
-    assert told.looks() == []
-    assert "of the user's" in told.why_not()
+    _, events = compiled(lambda x: mine(x) + 1, torch.randn(3))
+    assert events.looks() == []
+    assert "of the user's" in events.why_not()
 
 
 def test_operators_of_the_users_are_refused():
     library = torch.library.Library("tc_cache_test", "FRAGMENT")
     library.define("triple(Tensor x) -> Tensor")
     library.impl("triple", lambda x: x * 3, "CompositeExplicitAutograd")
-    _, told = compiled(lambda x: torch.ops.tc_cache_test.triple.default(x) + 1, torch.randn(3))
-    assert True not in told.looks()
-    assert "of the user's" in told.why_not()
+    _, events = compiled(lambda x: torch.ops.tc_cache_test.triple.default(x) + 1, torch.randn(3))
+    assert True not in events.looks()
+    assert "of the user's" in events.why_not()
 
 
 @pytest.mark.parametrize("options", [{"fx_graph_cache": False}, {"freezing": True}])
 def test_options_that_keep_out(options):
     for _ in range(2):
         with torch.no_grad():
-            _, told = compiled(two_ops, torch.randn(3), torch.randn(3), options=options)
-        assert told.looks() == []
+            _, events = compiled(two_ops, torch.randn(3), torch.randn(3), options=options)
+        assert events.looks() == []
 
 
 def test_a_bisected_compile_takes_every_step(monkeypatch):
@@ -461,8 +461,8 @@ def test_a_bisected_compile_takes_every_step(monkeypatch):
 
 def test_disabled_caches_leave_nothing(folder, monkeypatch):
     monkeypatch.setenv("TC_FORCE_DISABLE_CACHES", "1")
-    _, told = compiled(two_ops, torch.randn(3), torch.randn(3))
-    assert told.looks() == []
+    _, events = compiled(two_ops, torch.randn(3), torch.randn(3))
+    assert events.looks() == []
     assert not (folder / KIND).exists()
 
 
@@ -488,8 +488,8 @@ def test_damaged_entries_are_misses(folder, damage):
                 "flip": content[:50] + bytes([content[50] ^ 1]) + content[51:],
             }[damage]
         )
-    result, told = compiled(two_ops, x, y)
-    assert told.looks() == [False]
+    result, events = compiled(two_ops, x, y)
+    assert events.looks() == [False]
     torch.testing.assert_close(result, two_ops(x, y))
     assert compiled(two_ops, x, y)[1].looks() == [True]
 
@@ -499,8 +499,8 @@ def test_missing_library_is_built_again(folder):
     compiled(two_ops, x, y)
     for library in (folder / "lib").rglob("*.so"):
         library.unlink()
-    result, told = compiled(two_ops, x, y)
-    assert told.looks() == [True]
+    result, events = compiled(two_ops, x, y)
+    assert events.looks() == [True]
     torch.testing.assert_close(result, two_ops(x, y))
 
 
@@ -550,7 +550,7 @@ def test_killed_at_every_step_of_a_compile(folder):
             checked(x, y)
             for path in [*entries(folder), *(folder / "lib").rglob("*.so")]:
                 if step % 2:
-                    path.unlink()  # the next victim writes anew
+                    path.unlink()  # the next victim writes again
             step += 1
     assert step >= 6
 

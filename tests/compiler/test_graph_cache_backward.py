@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from graph_cache_harness import entries, running, same_twice, steps, telling, told_steps
+from graph_cache_harness import entries, recorded_steps, recording, running, same_twice, steps
 
 import tc
 from tc.compiler.cache.graph_cache import KIND
@@ -33,26 +33,26 @@ def forward_and_backward(folder):
 
 def test_forward_without_an_entry_is_compiled_with_its_backward(folder):
     expected = steps(same_twice)
-    told_steps(same_twice)
+    recorded_steps(same_twice)
     forward_and_backward(folder)[0].unlink()
     for hit in (False, True):
-        found, told = told_steps(same_twice)
+        found, events = recorded_steps(same_twice)
         torch.testing.assert_close(found, expected)
-        assert told.looks() == [hit]
+        assert events.looks() == [hit]
 
 
 @pytest.mark.parametrize("which", range(2))
 def test_forward_and_backward_of_different_cuts_are_no_pair(folder, which):
     expected = steps(same_twice)
-    told_steps(same_twice)
+    recorded_steps(same_twice)
     entry = forward_and_backward(folder)[which]
-    content, told = store.entry(KIND, entry.name)
+    content, events = store.entry(KIND, entry.name)
     pair = json.loads(content)["fields"]["pair"].encode()
-    store.write(KIND, entry.name, content.replace(pair, b"0" * len(pair)), bytes(told))
+    store.write(KIND, entry.name, content.replace(pair, b"0" * len(pair)), bytes(events))
     for hit in (False, True):
-        found, told = told_steps(same_twice)
+        found, events = recorded_steps(same_twice)
         torch.testing.assert_close(found, expected)
-        assert told.looks() == [hit]
+        assert events.looks() == [hit]
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_a_backward_that_nobody_has_compiled_is_compiled_by_itself(folder, funct
     compiled_function = function
     expected = steps(under_autocast)
     compiled_function = tc.compile(function)
-    with telling():
+    with recording():
         steps(under_autocast)
     forward_and_backward(folder)[1].unlink()
     for stages in ({"aot", "codegen"}, set()):
         tc.reset()
-        with telling() as told:
+        with recording() as events:
             found = steps(under_autocast)
         torch.testing.assert_close(found, expected)
-        assert told.looks() == [True]
-        assert told.stages() & {"aot", "codegen"} == stages
+        assert events.looks() == [True]
+        assert events.stages() & {"aot", "codegen"} == stages
         assert len(entries(folder)) == 2
 
 
@@ -98,7 +98,7 @@ def partly(function):
     """Compile again; return the gradients of the first output, of the last, and of all."""
     tc.reset()
     found = []
-    with telling() as told:
+    with recording() as events:
         compiled = tc.compile(function)
         for used in (slice(1), slice(2, 3), slice(None)):
             torch.manual_seed(0)
@@ -106,7 +106,7 @@ def partly(function):
             outputs = compiled(x, w)[used]
             ones = [torch.ones_like(out) for out in outputs]
             found.append(torch.autograd.grad(outputs, [x, w], ones))
-    return found, told
+    return found, events
 
 
 def test_a_backward_for_some_outputs_has_an_entry_of_its_own(folder):
@@ -118,8 +118,8 @@ def test_a_backward_for_some_outputs_has_an_entry_of_its_own(folder):
                 fields = json.loads(store.entry(KIND, path.name).content)["fields"]
                 if fields["contract"] is not None and not fields["operations"]:
                     path.unlink()
-        found, told = partly(same_twice)
+        found, events = partly(same_twice)
         torch.testing.assert_close(found, expected)
-        assert told.looks() == [True]
-        assert told.stages() & {"aot", "codegen"} == ({"aot", "codegen"} if missing else set())
+        assert events.looks() == [True]
+        assert events.stages() & {"aot", "codegen"} == ({"aot", "codegen"} if missing else set())
         assert len(entries(folder)) == 4

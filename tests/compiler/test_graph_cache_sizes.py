@@ -36,7 +36,7 @@ def joined(x, y):
     return torch.cat([x, y]).sum(0), x.t()
 
 
-def anew(function, *args, **settings):
+def compiled_again(function, *args, **settings):
     """Compile as another process would; returns what runs it, and whether entries were found."""
     tc.reset()
     run = tc.compile(function, **{"dynamic": True, **settings})
@@ -58,8 +58,8 @@ def matrices(rows):
     ],
 )
 def test_entries_hold_for_other_sizes(function, arguments):
-    assert anew(function, *arguments(6))[1] == [False]
-    run, looks = anew(function, *arguments(10))
+    assert compiled_again(function, *arguments(6))[1] == [False]
+    run, looks = compiled_again(function, *arguments(10))
     assert looks == [True]
     for size in (6, 7, 12):
         args = arguments(size)
@@ -70,8 +70,8 @@ def test_numbers_that_are_symbols():
     def scaled(x, by, plus):
         return x * by + plus
 
-    assert anew(scaled, torch.randn(6), 3, 0.5)[1] == [False]
-    run, looks = anew(scaled, torch.randn(7), 5, 1.5)
+    assert compiled_again(scaled, torch.randn(6), 3, 0.5)[1] == [False]
+    run, looks = compiled_again(scaled, torch.randn(7), 5, 1.5)
     assert looks == [True]
     x = torch.randn(8)
     torch.testing.assert_close(run(x, 7, 2.5), x * 7 + 2.5)
@@ -79,14 +79,14 @@ def test_numbers_that_are_symbols():
 
 def test_an_entry_whose_condition_fails_is_none():
     small, large = torch.randn(2, 3, 2, 2), torch.randn(2, 3, 8, 8)
-    assert anew(pooled, large)[1] == [False]
-    assert anew(pooled, small)[1] == [False]
+    assert compiled_again(pooled, large)[1] == [False]
+    assert compiled_again(pooled, small)[1] == [False]
 
 
 def test_conditions_of_an_entry_become_guards():
     x = torch.randn(2, 3, 8, 8)
-    made = guards_of(*anew(pooled, x)[:1], x)
-    found, looks = anew(pooled, x)
+    made = guards_of(*compiled_again(pooled, x)[:1], x)
+    found, looks = compiled_again(pooled, x)
     assert looks == [True]
     assert guards_of(found, x) == made
     with trace.capture_events() as events:  # pooled to one element: not what was asked
@@ -109,19 +109,19 @@ def test_gradients():
 
     for rows, expected in ((5, [False]), (9, [True])):
         x, w = matrices(rows)
-        ours, theirs = (w.clone().requires_grad_() for _ in range(2))
-        run, looks = anew(loss, x, ours)
+        got, theirs = (w.clone().requires_grad_() for _ in range(2))
+        run, looks = compiled_again(loss, x, got)
         assert looks == expected
-        run(x, ours).backward()
+        run(x, got).backward()
         loss(x, theirs).backward()
-        torch.testing.assert_close(ours.grad, theirs.grad)
+        torch.testing.assert_close(got.grad, theirs.grad)
 
 
-def test_ranges_are_told_apart():
+def test_ranges_are_distinguished():
     def marked(**bounds):
         x = torch.randn(6, 4)
         tc.mark_dynamic(x, 0, **bounds)
-        return anew(torch.sin, x, dynamic=None)[1]
+        return compiled_again(torch.sin, x, dynamic=None)[1]
 
     assert marked(max=100) == [False]
     assert marked(max=200) == [False]
@@ -133,7 +133,7 @@ def test_sizes_out_of_data_are_not_looked_for():
         return x[x > 0] * 2
 
     with tc.config.patch(capture_dynamic_output_shape_ops=True):
-        assert anew(chosen, torch.randn(9))[1] == []
+        assert compiled_again(chosen, torch.randn(9))[1] == []
 
 
 @pytest.mark.sample(2)
@@ -144,7 +144,7 @@ def test_sizes_out_of_data_are_not_looked_for():
 )
 def test_damaged_conditions_are_misses(expression, monkeypatch):
     x = torch.randn(2, 3, 8, 8)
-    anew(pooled, x)
+    compiled_again(pooled, x)
     read = graph_cache.loads
 
     def damaged(content, classes):
@@ -152,7 +152,7 @@ def test_damaged_conditions_are_misses(expression, monkeypatch):
         return graph_cache.replace(kept, conditions=(*kept.conditions, Condition(expression)))
 
     monkeypatch.setattr(graph_cache, "loads", damaged)
-    assert anew(pooled, x)[1] == [False]
+    assert compiled_again(pooled, x)[1] == [False]
 
 
 PROGRAM = """
@@ -184,20 +184,20 @@ def test_a_second_process_compiles_nothing(folder):
 
 def checked():
     for size in (8, 11):
-        anew(pooled, torch.randn(2, 3, size, size))
+        compiled_again(pooled, torch.randn(2, 3, size, size))
 
 
 def test_processes_that_compile_the_same_at_once(folder):
     assert together(3, checked) == [0, 0, 0]
-    assert anew(pooled, torch.randn(2, 3, 9, 9))[1] == [True]
+    assert compiled_again(pooled, torch.randn(2, 3, 9, 9))[1] == [True]
 
 
 @pytest.mark.slow
 def test_killed_at_every_step_of_a_compile(folder):
-    anew(torch.sin, torch.randn(3))  # what forks share: extensions of ours
+    compiled_again(torch.sin, torch.randn(3))  # what forks share: tc's extensions
     step = 0
     while killed_at(step, str(folder), checked):
-        anew(pooled, torch.randn(2, 3, 7, 7))
+        compiled_again(pooled, torch.randn(2, 3, 7, 7))
         for path in (folder / graph_cache.KIND).rglob("*"):
             if path.is_file():
                 path.unlink()

@@ -46,9 +46,9 @@ def test_names_of_torch_compiler(name):
     if name in ELSEWHERE:
         assert not hasattr(tc, name), "take it off the list"
         return
-    theirs, ours = parameters(getattr(torch.compiler, name)), parameters(getattr(tc, name))
+    theirs, got = parameters(getattr(torch.compiler, name)), parameters(getattr(tc, name))
     if set(theirs) != {"args", "kwargs"}:
-        assert set(theirs) <= set(ours)
+        assert set(theirs) <= set(got)
 
 
 def test_options_of_the_documentation_are_taken(warned):

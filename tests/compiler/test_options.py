@@ -43,9 +43,9 @@ def test_random_numbers_are_always_in_the_order_of_eager():
         x = torch.rand(100, requires_grad=True)
         compiled = tc.compile(torch.nn.functional.dropout, options={"fallback_random": True})
         torch.manual_seed(0)
-        ours = compiled(x)
+        got = compiled(x)
         torch.manual_seed(0)
-        assert torch.equal(ours == 0, torch.nn.functional.dropout(x) == 0)
+        assert torch.equal(got == 0, torch.nn.functional.dropout(x) == 0)
 
 
 def test_modes_are_names_of_options():

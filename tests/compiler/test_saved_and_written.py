@@ -106,7 +106,7 @@ def check(seed, worlds=12):
     compiled = tc.compile(function, backend="aot_eager")
     for world in range(worlds):
         want, theirs = run(function, random.Random(seed * 100 + world))
-        got, ours = run(compiled, random.Random(seed * 100 + world))
+        got, actual = run(compiled, random.Random(seed * 100 + world))
         # A compiled backward checks all that it was given: what other outputs need, too, and
         # inputs that it computes from where eager saved a result.
         if got == "modified" and want.startswith("gradients"):
@@ -114,7 +114,7 @@ def check(seed, worlds=12):
         assert got == want, (seed, world, text)
         if "unseen" in want:  # what is found there depends on what was kept
             continue
-        for one, other in zip(ours, theirs, strict=True):
+        for one, other in zip(actual, theirs, strict=True):
             zero = torch.zeros(2, 3, dtype=torch.float64)
             torch.testing.assert_close(
                 zero if one is None else one, zero if other is None else other

@@ -168,7 +168,7 @@ def test_refused_names_and_places():
 class TestFewGuards:
     """skip_guard_eval_unsafe: only guards that distinguished variants, and those on tensors."""
 
-    def test_variants_are_told_apart(self):
+    def test_variants_are_distinguished(self):
         def h(x, flag, k):
             return x * k if flag else x + k
 
@@ -180,7 +180,7 @@ class TestFewGuards:
                 torch.testing.assert_close(g(*call), result)
         assert count.graphs == 3
 
-    def test_many_variants_are_told_apart(self):
+    def test_many_variants_are_distinguished(self):
         def h(x, flag, k):
             return x * k if flag else x + k
 

@@ -210,7 +210,7 @@ def test_code_of_the_user_runs_without_the_lock():
 
 
 def test_waiting_goes_on_while_compiles_do():
-    """Who waits for many compiles, each of which is quick enough, does not give up."""
+    """Who waits for many compiles, each of which is fast enough, does not give up."""
     tc.config.compile_wait = 0.5
     works = [lambda: lock.alone(lambda: time.sleep(0.15), lambda: "gave up")] * 6
     assert together(*works) == [None] * 6
@@ -371,7 +371,7 @@ def test_reset_stance_and_config_while_others_call():
 
 
 def test_ids_that_are_given_out_again_name_another_graph():
-    """Code that still runs as everything is forgotten goes on with its own graph."""
+    """Code that still runs as everything is forgotten continues with its own graph."""
 
     def other(x):
         return x * 100
@@ -386,7 +386,7 @@ def test_ids_that_are_given_out_again_name_another_graph():
     assert held(torch.ones(1)).item() == 2, "not the graph of `other`, which got the same id"
 
 
-def test_a_door_that_all_doors_were_closed_around_stays_closed():
+def test_a_fast_path_stays_removed_when_all_are_removed_meanwhile():
     f = tc.compile(affine)
     x, w = given(3)
     for _ in range(3):

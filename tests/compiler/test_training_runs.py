@@ -79,7 +79,7 @@ def classify(model, x, y):
     return F.cross_entropy(model(x), y)
 
 
-def tell_tokens(model, x, y):
+def count_tokens(model, x, y):
     return F.cross_entropy(model(x).flatten(0, 1), y.flatten())
 
 
@@ -88,7 +88,7 @@ MODELS = {
     "cnn": (cnn, classified(8, 3, 12, 12), classify),
     "smooth_cnn": (smooth_cnn, classified(8, 3, 12, 12), classify),
     "lstm": (Lstm, classified(8, 6, 8), classify),
-    "gpt": (DroppingGpt, sequences(gpt.BYTES, 2, 24), tell_tokens),
+    "gpt": (DroppingGpt, sequences(gpt.BYTES, 2, 24), count_tokens),
 }
 
 
@@ -134,12 +134,12 @@ def drift(given, optimizer):
     return (runs[0] - runs[1]).abs().cummax(0)[0]
 
 
-def check(eager, ours, drifted):
-    """Compare two trainings, and see that they went on to the end.
+def check(eager, actual, drifted):
+    """Compare two trainings, and see that both ran to the end.
 
     Losses differ by no more than the dtype's tolerance, or what an ulp in the weights does.
     """
-    (want, wanted), (got, gradients) = eager, ours
+    (want, wanted), (got, gradients) = eager, actual
     assert want.isfinite().all() and want.unique().numel() > STEPS // 2
     rtol, atol = TOLERANCE[want.dtype]
     assert ((got - want).abs() <= torch.maximum(atol + rtol * want.abs(), 4 * drifted)).all()
@@ -162,11 +162,11 @@ def in_dtype(given, dtype):
 
 def compare(given, optimizer=sgd):
     """Train eagerly and compiled."""
-    eager, ours = (
+    eager, got = (
         train(model := copy.deepcopy(given.model), given.batches, step, optimizer(model))
         for step in (given.loss, tc.compile(given.loss, fullgraph=True))
     )
-    check(eager, ours, drift(given, optimizer))
+    check(eager, got, drift(given, optimizer))
 
 
 @pytest.mark.sample(1)
@@ -196,10 +196,10 @@ def test_whole_model_compiled(name):
     models = [copy.deepcopy(given.model) for _ in range(2)]
     compiled = tc.compile(models[1], fullgraph=True)
     eager = train(models[0], given.batches, given.loss, sgd(models[0]))
-    ours = train(
+    got = train(
         models[1], given.batches, lambda _, x, y: given.loss(compiled, x, y), sgd(models[1])
     )
-    check(eager, ours, drift(given, sgd))
+    check(eager, got, drift(given, sgd))
     for name, buffer in models[0].named_buffers():
         torch.testing.assert_close(models[1].get_buffer(name), buffer)
 
@@ -226,13 +226,13 @@ def test_autocast(name):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return plain(model, x, y)
 
-    (want, gradients), (got, ours) = (
+    (want, gradients), (got, actual) = (
         train(model := copy.deepcopy(given.model), given.batches, step, sgd(model))
         for step in (loss, tc.compile(loss, fullgraph=True))
     )
     torch.testing.assert_close(got, want, rtol=1.6e-2, atol=1e-5)
     for key, gradient in gradients.items():
-        assert (ours[key] - gradient).norm() <= 1.6e-2 * gradient.norm(), key
+        assert (actual[key] - gradient).norm() <= 1.6e-2 * gradient.norm(), key
 
 
 TOKENS = 64
@@ -295,7 +295,7 @@ def test_whole_transformers(name):
     models = [copy.deepcopy(given.model) for _ in range(2)]
     compiled = tc.compile(models[1], fullgraph=True)
     eager = train(models[0], given.batches, prediction_loss, sgd(models[0]))
-    ours = train(
+    got = train(
         models[1], given.batches, lambda _, x, y: prediction_loss(compiled, x, y), sgd(models[1])
     )
-    check(eager, ours, drift(given, sgd))
+    check(eager, got, drift(given, sgd))

@@ -170,7 +170,7 @@ def test_writing_to_a_copy_that_is_a_leaf_is_no_difference() -> None:
     assert found.kind == "invalid"
 
 
-def test_crashes_are_told_apart_by_stage_type_and_words() -> None:
+def test_crashes_are_distinguished_by_stage_type_and_words() -> None:
     def raising(text: str) -> judge.Outcome:
         def program(x: torch.Tensor) -> torch.Tensor:
             raise ValueError(text)

@@ -55,10 +55,10 @@ def marked(folder: Path) -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                told = Path(f"/proc/{name}/environ").read_bytes()
+                text = Path(f"/proc/{name}/environ").read_bytes()
             except OSError:
                 continue
-            if f"{MARK}=".encode() in told and str(folder).encode() in told:
+            if f"{MARK}=".encode() in text and str(folder).encode() in text:
                 found.append(int(name))
     return found
 

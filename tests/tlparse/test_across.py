@@ -16,7 +16,7 @@ TORCH = """class GraphModule(torch.nn.Module):
         z: "f32[s7][1]cpu" = y.to(torch.float64, device = 'cpu') * s7;  y = None
         return (z,)
 """
-OURS = """class GraphModule(torch.nn.Module):
+OF_TC = """class GraphModule(torch.nn.Module):
     def forward(self, L_x_: "f32[s3, 16]", L_w_: "f32[16, 16]"):
         l_x_ = L_x_
         l_w_ = L_w_
@@ -38,13 +38,13 @@ WANTED = """\
 
 
 def test_one_graph_in_two_notations_is_one_text() -> None:
-    assert graph_text(TORCH) == graph_text(OURS) == WANTED
+    assert graph_text(TORCH) == graph_text(OF_TC) == WANTED
 
 
 def test_what_differs_stays_different() -> None:
     for old, new in (("relu(linear)", "tanh(linear)"), ("l_x_, l_w_", "l_w_, l_x_"),
                      ('sum_1: "f32[s3]"', 'sum_1: "f32[s3, 1]"'), ("dim=-1", "dim=0")):  # fmt: skip
-        assert graph_text(OURS.replace(old, new)) != WANTED, old
+        assert graph_text(OF_TC.replace(old, new)) != WANTED, old
 
 
 def test_texts_that_are_no_graph_hold_no_operations() -> None:

@@ -26,7 +26,7 @@ def test_each_finding_has_its_place_its_cause_and_a_fix(name: str) -> None:
     assert len(text) < 40_000
 
 
-def test_the_command_it_names_tells_whether_a_finding_is_gone(
+def test_the_command_it_names_shows_whether_a_finding_is_gone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     trace = str(unpacked() / "graph_break")
@@ -35,8 +35,8 @@ def test_the_command_it_names_tells_whether_a_finding_is_gone(
     assert named is not None
     arguments = named[1].split()
     assert main(["check", trace, *arguments]) == 1
-    told = capsys.readouterr()
-    assert "still there: TC1" in told.err and "FAILED findings that should be gone" in told.out
+    output = capsys.readouterr()
+    assert "still there: TC1" in output.err and "FAILED findings that should be gone" in output.out
     assert main(["check", str(unpacked() / "simple"), *arguments]) == 0
     assert "ok     findings that should be gone: 0 are there" in capsys.readouterr().out
 

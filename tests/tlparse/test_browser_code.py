@@ -42,7 +42,7 @@ def test_a_line_lights_its_node_and_its_kernel(read: Callable[[str], Reader]) ->
     assert reader.texts("[data-pane=source] .lit")[0].startswith(("y = ", "return"))
     assert len(reader.all("[data-pane=graph] .lit")) == 2
     assert any("cpp_fused_sigmoid_sum_0" in row for row in reader.texts("[data-pane=code] .lit"))
-    assert reader.texts(".told") == ["recompile.py:6 → sigmoid, sum_1 → cpp_fused_sigmoid_sum_0"]
+    assert reader.texts(".status") == ["recompile.py:6 → sigmoid, sum_1 → cpp_fused_sigmoid_sum_0"]
     no_complaints(reader)
     reader.press(Keys.ESCAPE)
     assert not reader.all(".lit")
@@ -62,9 +62,9 @@ def test_forward_and_backward_of_a_training_step(read: Callable[[str], Reader]) 
     reader.until(lambda: reader.route == "#/c/0/0/code/backward", "the backward")
     reader.wait_for("[data-pane=code] .linked")
     reader.all("[data-pane=code] .linked")[-1].click()
-    assert reader.texts(".told")[0].endswith("cpp_fused_sum_1")
+    assert reader.texts(".status")[0].endswith("cpp_fused_sum_1")
     reader.press("\ue00c")
-    reader.until(lambda: reader.texts(".told") == ["Nothing is chosen."], "the line let go")
+    reader.until(lambda: reader.texts(".status") == ["Nothing is chosen."], "the line let go")
     reader.press("\ue00c")
     reader.until(lambda: reader.route == "#/c/0/0", "the compile")
 

@@ -56,7 +56,7 @@ def a_run(folder: Path) -> Diagnosis:
 
 
 @pytest.fixture
-def ours(browser: Any, tmp_path: Path) -> Iterator[Reader]:
+def tc_page(browser: Any, tmp_path: Path) -> Iterator[Reader]:
     target = tmp_path / "x.html"
     target.write_bytes(b"".join(render(a_run(tmp_path))))
     reader = Reader(browser, target.as_uri())
@@ -78,59 +78,65 @@ def rows_of_diff(reader: Reader) -> list[str]:
     ]
 
 
-def test_passes_are_stepped_through_by_keyboard(ours: Reader) -> None:
-    ours.go("#/c/0/0")
+def test_passes_are_stepped_through_by_keyboard(tc_page: Reader) -> None:
+    tc_page.go("#/c/0/0")
     for _ in range(9):
-        ours.press("j")
-        if "pass" in ours.driver.switch_to.active_element.text:
+        tc_page.press("j")
+        if "pass" in tc_page.driver.switch_to.active_element.text:
             break
-    ours.press(keys().ENTER)
-    ours.until(lambda: ours.route == "#/c/0/0/passes", "the passes")
-    ours.wait_for("#passes .sheet header b")
-    names = [text.partition("\n")[0] for text in ours.texts("#passes .list a")]
+    tc_page.press(keys().ENTER)
+    tc_page.until(lambda: tc_page.route == "#/c/0/0/passes", "the passes")
+    tc_page.wait_for("#passes .sheet header b")
+    names = [text.partition("\n")[0] for text in tc_page.texts("#passes .list a")]
     assert names == ["drop_dead_code", "drop_no_ops", "fold", "rule.mul_one"]
-    assert ours.texts("#passes .sheet header b") == ["aot.drop_dead_code"]
-    ours.wait_for(".sheet .row-out")
-    assert any("cos" in row for row in rows_of_diff(ours))
-    assert any("add" in row for row in rows_of_diff(ours)), "lines before it are worked out"
-    ours.press(keys().ARROW_RIGHT)
-    ours.until(lambda: ours.texts("#passes .sheet header b") == ["aot.drop_no_ops"], "the next")
-    assert ours.route == "#/c/0/0/passes/2"
-    assert any(row.startswith("added: + sin") for row in rows_of_diff(ours))
-    ours.press(keys().ARROW_RIGHT)
-    ours.until(lambda: "gate did not let it run" in ours.texts(".sheet")[0], "the refused one")
-    ours.press("c")
-    assert len(ours.all("#passes .list a")) == 5
-    ours.press("c", keys().ARROW_LEFT)
-    ours.until(lambda: ours.route == "#/c/0/0/passes/2", "the one before")
-    ours.press(keys().ESCAPE)
-    ours.until(lambda: ours.route == "#/c/0/0", "the compile")
-
-
-@pytest.mark.slow
-def test_passes_by_mouse_and_the_numbers_for_bisecting(ours: Reader) -> None:
-    ours.go("#/c/0/0/passes")
-    ours.wait_for("#passes .list a")
-    ours.all("#passes .list a")[-1].click()
-    ours.until(lambda: ours.texts("#passes .sheet header b") == ["loops.rule.mul_one"], "a rule")
-    assert "TC_BISECT=6 stops before it" in ours.texts("#passes .sheet header")[0]
-    assert rows_of_diff(ours) == ["removed: - mul(x[i0], 1)", "1 added: + x[i0]"] or any(
-        "mul(x[i0], 1)" in row for row in rows_of_diff(ours)
+    assert tc_page.texts("#passes .sheet header b") == ["aot.drop_dead_code"]
+    tc_page.wait_for(".sheet .row-out")
+    assert any("cos" in row for row in rows_of_diff(tc_page))
+    assert any("add" in row for row in rows_of_diff(tc_page)), "lines before it are worked out"
+    tc_page.press(keys().ARROW_RIGHT)
+    tc_page.until(
+        lambda: tc_page.texts("#passes .sheet header b") == ["aot.drop_no_ops"], "the next"
     )
-    assert [text.split()[3] for text in ours.texts("main tbody tr")] == ["loops.rule.mul_one"]
+    assert tc_page.route == "#/c/0/0/passes/2"
+    assert any(row.startswith("added: + sin") for row in rows_of_diff(tc_page))
+    tc_page.press(keys().ARROW_RIGHT)
+    tc_page.until(
+        lambda: "gate did not let it run" in tc_page.texts(".sheet")[0], "the refused one"
+    )
+    tc_page.press("c")
+    assert len(tc_page.all("#passes .list a")) == 5
+    tc_page.press("c", keys().ARROW_LEFT)
+    tc_page.until(lambda: tc_page.route == "#/c/0/0/passes/2", "the one before")
+    tc_page.press(keys().ESCAPE)
+    tc_page.until(lambda: tc_page.route == "#/c/0/0", "the compile")
 
 
 @pytest.mark.slow
-def test_the_strip_of_stages_leads_to_what_changed(ours: Reader) -> None:
-    ours.go("#/c/0/0")
-    ours.until(lambda: "2 ops" in " ".join(ours.texts(".strip .stage"))
-               or "1 op" in " ".join(ours.texts(".strip .stage")), "sizes")  # fmt: skip
-    assert [text.split("\n")[0] for text in ours.texts(".strip .stage")] == [
+def test_passes_by_mouse_and_the_numbers_for_bisecting(tc_page: Reader) -> None:
+    tc_page.go("#/c/0/0/passes")
+    tc_page.wait_for("#passes .list a")
+    tc_page.all("#passes .list a")[-1].click()
+    tc_page.until(
+        lambda: tc_page.texts("#passes .sheet header b") == ["loops.rule.mul_one"], "a rule"
+    )
+    assert "TC_BISECT=6 stops before it" in tc_page.texts("#passes .sheet header")[0]
+    assert rows_of_diff(tc_page) == ["removed: - mul(x[i0], 1)", "1 added: + x[i0]"] or any(
+        "mul(x[i0], 1)" in row for row in rows_of_diff(tc_page)
+    )
+    assert [text.split()[3] for text in tc_page.texts("main tbody tr")] == ["loops.rule.mul_one"]
+
+
+@pytest.mark.slow
+def test_the_strip_of_stages_leads_to_what_changed(tc_page: Reader) -> None:
+    tc_page.go("#/c/0/0")
+    tc_page.until(lambda: "2 ops" in " ".join(tc_page.texts(".strip .stage"))
+               or "1 op" in " ".join(tc_page.texts(".strip .stage")), "sizes")  # fmt: skip
+    assert [text.split("\n")[0] for text in tc_page.texts(".strip .stage")] == [
         "graph", "inference", "code",
     ]  # fmt: skip
-    ours.all(".strip .arrow a")[0].click()
-    ours.until(lambda: "/vs/" in ours.route, "a comparison")
-    ours.wait_for(".sheet .row-in")
+    tc_page.all(".strip .arrow a")[0].click()
+    tc_page.until(lambda: "/vs/" in tc_page.route, "a comparison")
+    tc_page.wait_for(".sheet .row-in")
 
 
 @pytest.mark.slow
@@ -240,26 +246,30 @@ def test_from_slow_to_the_function(read: Callable[[str], Reader]) -> None:
 
 
 @pytest.mark.slow
-def test_calls_are_counted_with_functions_and_compiles(ours: Reader) -> None:
-    ours.go("#/functions")
-    ours.wait_for("table")
-    assert ours.texts("tbody tr td")[-2:] == ["40", "200 µs"]
-    assert ours.texts("thead th")[-2:] == ["Calls", "A call"]
-    ours.go("#/fn/f")
-    ours.until(lambda: "40 calls · 200 µs a call (3 timed)" in "".join(ours.texts("main")), "calls")
-    assert ours.texts("tbody tr td")[-3:-1] == ["40", "200 µs"]
-    ours.go("#/c/0/0")
-    ours.until(lambda: "40 calls · 200 µs a call (3 timed)" in "".join(ours.texts("main")), "calls")
+def test_calls_are_counted_with_functions_and_compiles(tc_page: Reader) -> None:
+    tc_page.go("#/functions")
+    tc_page.wait_for("table")
+    assert tc_page.texts("tbody tr td")[-2:] == ["40", "200 µs"]
+    assert tc_page.texts("thead th")[-2:] == ["Calls", "A call"]
+    tc_page.go("#/fn/f")
+    tc_page.until(
+        lambda: "40 calls · 200 µs a call (3 timed)" in "".join(tc_page.texts("main")), "calls"
+    )
+    assert tc_page.texts("tbody tr td")[-3:-1] == ["40", "200 µs"]
+    tc_page.go("#/c/0/0")
+    tc_page.until(
+        lambda: "40 calls · 200 µs a call (3 timed)" in "".join(tc_page.texts("main")), "calls"
+    )
 
 
 @pytest.mark.slow
-def test_a_narrow_window_needs_no_sideways_scrolling(ours: Reader) -> None:
+def test_a_narrow_window_needs_no_sideways_scrolling(tc_page: Reader) -> None:
     size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
-    ours.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    tc_page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         for route in ("#/", "#/c/0/0", "#/c/0/0/passes", "#/functions", "#/time"):
-            ours.go(route)
-            width = ours.driver.execute_script("return document.documentElement.scrollWidth")
+            tc_page.go(route)
+            width = tc_page.driver.execute_script("return document.documentElement.scrollWidth")
             assert width <= 360, route
     finally:
-        ours.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        tc_page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

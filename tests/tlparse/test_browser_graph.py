@@ -29,7 +29,7 @@ TORCH = """class GraphModule(torch.nn.Module):
         mul: "f32[s77][1]cpu" = torch.mul(y, 2);  y = None
         return (mul,)
 """
-OURS = """backward graph
+OF_TC = """backward graph
   in[0]  mul: f32[8]
   in[1]  tangent0: f32[8]
   mul_1: f32[8] = aten.mul.Tensor(mul, tangent0)  # /home/user/m.py:9 in f
@@ -56,7 +56,7 @@ def test_both_forms_of_graphs_are_read(read: Callable[[str], Reader]) -> None:
         ["y", "+", ["sin", "L_x_"], "m.py:8", False],
         ["mul", "mul", ["y"], "m.py:9", True],
     ]
-    assert read_graph(reader, OURS) == [
+    assert read_graph(reader, OF_TC) == [
         ["mul", "input", [], "", False],
         ["tangent0", "input", [], "", False],
         ["mul_1", "mul.Tensor", ["mul", "tangent0"], "m.py:9", False],

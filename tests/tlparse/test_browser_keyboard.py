@@ -62,13 +62,13 @@ def test_the_kernels_of_a_training_step_one_by_one(read: Read) -> None:
     reader.wait_for("[data-pane=code] .linked")
     reader.tab_to("[data-pane=graph] .rows")
     reader.press(RIGHT)
-    told = []
+    kernels = []
     for _ in range(6):
         reader.press("n")
-        told.append(reader.texts(".told")[0].rpartition(" → ")[2])
-    assert told[0] != told[1], "n goes on to the next kernel, not to the next line of this one"
+        kernels.append(reader.texts(".status")[0].rpartition(" → ")[2])
+    assert kernels[0] != kernels[1], "n moves to the next kernel, not to the next line of this one"
     reader.press(*"NNNNNN")
-    assert reader.texts(".told")[0].endswith(told[0])
+    assert reader.texts(".status")[0].endswith(kernels[0])
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ def test_a_node_of_a_large_graph(read: Read) -> None:
     wanted = reader.texts(".node b")[-1]
     reader.press(*wanted)
     reader.tab_to(".node")
-    reader.until(lambda: reader.texts("#chosen")[0].startswith(f"{wanted} = "), "the node told")
+    reader.until(lambda: reader.texts("#chosen")[0].startswith(f"{wanted} = "), "the chosen node")
     reader.until(lambda: len(reader.all(".drawing .box.lit")) == 1, "and drawn")
 
 

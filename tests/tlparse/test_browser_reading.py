@@ -127,7 +127,7 @@ def test_code_begins_with_your_file_and_its_kernels(browser: Any, tmp_path: Path
     ]
     reader.all(".kernel")[1].click()
     assert reader.texts("[data-pane=source] .lit") == ["return y.cos()"]
-    assert reader.texts(".told") == ["train.py:9 → cos → extern_kernels.cos"]
+    assert reader.texts(".status") == ["train.py:9 → cos → extern_kernels.cos"]
 
 
 def test_a_forecast_is_shown_once_and_with_the_finding_it_is_about(
@@ -137,6 +137,6 @@ def test_a_forecast_is_shown_once_and_with_the_finding_it_is_about(
     shown = reader.texts(".savings")[0].removeprefix("Predicted: ").split(" · ")
     assert len(shown) == len(set(shown))
     cards = "return [...document.querySelectorAll('article, .card')].map((one) => one.innerText)"
-    told = [text for text in reader.driver.execute_script(cards) if "predicted: " in text]
-    saved = [text.partition("predicted: ")[2].splitlines()[0] for text in told]
-    assert told and len(set(saved)) > len(set(shown))
+    reported = [text for text in reader.driver.execute_script(cards) if "predicted: " in text]
+    saved = [text.partition("predicted: ")[2].splitlines()[0] for text in reported]
+    assert reported and len(set(saved)) > len(set(shown))

@@ -68,8 +68,8 @@ def test_it_reports_programs_gaps_lines_and_steps(report: Reader) -> None:
     lines = [row for row in rows if "model.py:" in row and " ms " in row][1:5]
     assert [row.split()[0] for row in lines] == ["26", "9", "4", "4"]
     assert "↯ model.py:7" in lines[1]
-    told = "\n".join(rows)
-    assert "90 % of arithmetic" in told and "50 % of memory" in told
+    content = "\n".join(rows)
+    assert "90 % of arithmetic" in content and "50 % of memory" in content
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A span of the time page is chosen, by dragging and by keyboard; the tables tell of it alone."""
+"""A span of the time page is chosen, by dragging and by keyboard; the tables show it alone."""
 
 from __future__ import annotations
 

@@ -57,10 +57,12 @@ def test_what_came_of_a_fix_stands_beside_it(browser: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_settings_that_differ_are_told_with_their_compiles(read: Callable[[str], Reader]) -> None:
+def test_settings_that_differ_are_reported_with_their_compiles(
+    read: Callable[[str], Reader],
+) -> None:
     reader = read("dynamic")
-    told = reader.texts("section:last-of-type p")[-1]
-    assert told.startswith("1 setting not at the default of torch 2.13: ")
+    shown = reader.texts("section:last-of-type p")[-1]
+    assert shown.startswith("1 setting not at the default of torch 2.13: ")
     reader.go("#/raw")
     rows = [row for row in reader.texts("tbody tr") if row.startswith("dynamo.")]
     assert rows == ["dynamo.capture_scalar_outputs True False [2/0]"]

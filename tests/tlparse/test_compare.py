@@ -145,7 +145,7 @@ def test_the_same_graph_of_other_lines_is_no_finding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("process", "reported"), [(7, False), (8, True)])
-def test_a_mode_that_was_switched_is_told_by_its_recompile(
+def test_a_mode_that_was_switched_is_reported_by_its_recompile(
     tmp_path: Path, process: int, reported: bool
 ) -> None:
     """Between two processes it is a setting; within one the program asks for both."""
@@ -298,7 +298,7 @@ def test_a_run_has_nothing_to_say_of_itself(tmp_path: Path) -> None:
         assert [miss for one in function.compiles for miss in one.misses] == []
 
 
-def test_a_miss_of_what_a_run_had_is_told(tmp_path: Path) -> None:
+def test_a_miss_of_what_a_run_had_is_reported(tmp_path: Path) -> None:
     a = run(tmp_path / "a")
     log = a / "dedicated_log_torch_trace_a.log"
     log.write_text(log.read_text().replace("fx_graph_cache_miss", "fx_graph_cache_hit"))

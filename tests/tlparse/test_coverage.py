@@ -46,7 +46,7 @@ def test_files_of_torch_are_not_the_users() -> None:
         assert all("/torch/" not in one["file"] for one in covered(name))
 
 
-def test_files_of_one_name_are_told_apart() -> None:
+def test_files_of_one_name_are_distinguished() -> None:
     names = short_names(["/a/x/m.py", "/a/y/m.py", "/a/n.py", "m.py"])
     assert names == {
         "/a/x/m.py": "x/m.py",
@@ -56,7 +56,7 @@ def test_files_of_one_name_are_told_apart() -> None:
     }
 
 
-def test_lines_that_no_compile_met(tmp_path: Path) -> None:
+def test_lines_that_no_compile_reached(tmp_path: Path) -> None:
     text = "def f(x):\n    if x.ndim > 3:\n        x = x.sum(-1)\n    return x.sin()\n"
     lines = FunctionLines("/me/m.py", "f", 3, text, (3, 4, 5, 6), (3, 4, 6))
     graph = "class G:\n    def forward(self, x):\n        # File: /me/m.py:6 in f, code: return\n"

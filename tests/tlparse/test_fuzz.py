@@ -48,7 +48,7 @@ def miniatures() -> tuple[Log, ...]:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Log, ...]:
-    writer = TraceWriter(str(tmp_path_factory.mktemp("ours")))
+    writer = TraceWriter(str(tmp_path_factory.mktemp("tc")))
     trace.add_sink(writer)
     try:
         for number, event in enumerate(SAMPLES):
@@ -58,8 +58,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Log, ...]:
         trace.remove_sink(writer)
         writer.close()
     assert writer.path is not None
-    ours = re.split(rb"(?m)^(?=V\d{4} )", Path(writer.path).read_bytes())[1:]
-    return (*miniatures(), ours)
+    got = re.split(rb"(?m)^(?=V\d{4} )", Path(writer.path).read_bytes())[1:]
+    return (*miniatures(), got)
 
 
 def payload_rows(record: bytes) -> int:

@@ -14,8 +14,8 @@ from tc.tlparse.__main__ import main
 
 def check(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     code = main(["check", *map(str, arguments)])
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 def test_what_is_known_passes_and_what_is_new_fails(
@@ -38,7 +38,9 @@ def test_what_is_known_passes_and_what_is_new_fails(
     assert out.count("fix: ") == 3 and "gone: TC104-" in out
 
 
-def test_more_of_a_known_cause_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_of_a_known_cause_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     known = tmp_path / "known.json"
     trace = unpacked() / "graph_break"
     check(capsys, trace, "--write-baseline", known)
@@ -54,8 +56,13 @@ def test_a_summary_is_a_baseline_too_and_json_has_it_all(
     known = tmp_path / "known.json"
     known.write_text(capsys.readouterr().out)
     code, out, _ = check(capsys, (unpacked() / "graph_break"), "--baseline", known, "--json")
-    told = json.loads(out)
-    assert (code, told["ok"], told["new_findings"], told["gone_findings"]) == (0, True, [], [])
+    report = json.loads(out)
+    assert (code, report["ok"], report["new_findings"], report["gone_findings"]) == (
+        0,
+        True,
+        [],
+        [],
+    )
     code, out, _ = check(capsys, (unpacked() / "simple"), "--baseline", known, "--json")
     assert code == 0 and len(json.loads(out)["gone_findings"]) == 2
 

@@ -158,7 +158,7 @@ def test_check(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     assert (code, json.loads(out)["ok"]) == (1, False)
 
 
-def test_damage_is_told_and_reported(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_damage_is_reported_and_reported(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     path = write_log(tmp_path)
     path.write_bytes(path.read_bytes()[:-4])
     code, out, err = run(capsys, "summary", str(tmp_path))
@@ -222,14 +222,14 @@ def test_the_tool_never_loads_torch(tmp_path: Path, arguments: str) -> None:
 
 def test_the_json_of_a_real_trace(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "summary", str(TRACES / "graph_break"), "--json")
-    told = json.loads(out)
-    known = {key: told[key] for key in ("schema", "records", "strings", "defects", "ranks",
+    report = json.loads(out)
+    known = {key: report[key] for key in ("schema", "records", "strings", "defects", "ranks",
              "compiles", "graph_breaks", "recompiles", "failures")}  # fmt: skip
     assert known == {
         "schema": 1, "records": 571, "strings": 3, "defects": {}, "ranks": 1,
         "compiles": 5, "graph_breaks": 3, "recompiles": 0, "failures": 0,
     }  # fmt: skip
-    for finding in told["findings"]:
+    for finding in report["findings"]:
         assert {"code", "id", "where", "count", "fix", "why", "title"} <= finding.keys()
 
 

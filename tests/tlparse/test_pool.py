@@ -24,8 +24,8 @@ from tc.trace.session import load
 def summary(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
     def run(trace: Path, *options: str) -> dict[str, Any]:
         assert main(["summary", str(trace), "--json", *options]) == 0
-        told: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return {key: value for key, value in told.items() if key != "name"}
+        report: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return {key: value for key, value in report.items() if key != "name"}
 
     return run
 
@@ -34,9 +34,9 @@ def test_side_by_side_is_as_one_after_the_other(
     tmp_path: Path, summary: Callable[..., dict[str, Any]]
 ) -> None:
     job = job_of(tmp_path, 5)
-    told = summary(job, "--jobs", "1")
-    assert (told["ranks"], told["compiles"], told["recompiles"]) == (5, 7, 2)
-    assert summary(job, "--jobs", "2") == told
+    report = summary(job, "--jobs", "1")
+    assert (report["ranks"], report["compiles"], report["recompiles"]) == (5, 7, 2)
+    assert summary(job, "--jobs", "2") == report
     pages = []
     for jobs in ("1", "2"):
         main([str(job), "-o", str(tmp_path / f"{jobs}.html"), "--jobs", jobs])
@@ -63,8 +63,8 @@ def test_packed_rank_files(
     pack: Callable[[bytes], bytes] = gzip.compress
     if end == ".zst":
         pack = pytest.importorskip("zstandard").compress
-    told = summary(job_of(tmp_path, 2, pack, end), "--jobs", "2")
-    assert (told["ranks"], told["records"], told["defects"]) == (2, 440, {})
+    report = summary(job_of(tmp_path, 2, pack, end), "--jobs", "2")
+    assert (report["ranks"], report["records"], report["defects"]) == (2, 440, {})
 
 
 def test_few_files_are_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,10 +84,10 @@ def test_more_ranks_than_files_may_be_open(
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (260, hard))
     try:
-        told = summary(job_of(tmp_path, 400), "--jobs", "2")
+        report = summary(job_of(tmp_path, 400), "--jobs", "2")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert (told["ranks"], told["compiles"], told["recompiles"]) == (400, 600, 200)
+    assert (report["ranks"], report["compiles"], report["recompiles"]) == (400, 600, 200)
 
 
 @pytest.mark.slow
@@ -97,8 +97,8 @@ def test_a_cluster_reads_the_logs(tmp_path: Path, summary: Callable[..., dict[st
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
-        told = summary(job, "--cluster", cluster.scheduler_address)
-    assert told == summary(job, "--jobs", "1")
+        report = summary(job, "--cluster", cluster.scheduler_address)
+    assert report == summary(job, "--jobs", "1")
 
 
 def test_no_cluster_is_one_sentence(
@@ -107,9 +107,9 @@ def test_no_cluster_is_one_sentence(
     pytest.importorskip("distributed")
     monkeypatch.setattr("tc.tlparse.pool._PATIENCE", "200ms")
     code = main(["summary", str(unpacked() / "two_rank"), "--cluster", "tcp://127.0.0.1:9"])
-    told = capsys.readouterr()
-    assert (code, told.out) == (2, "")
-    assert told.err.startswith("tc-report: no Dask cluster answers at tcp://127.0.0.1:9")
+    output = capsys.readouterr()
+    assert (code, output.out) == (2, "")
+    assert output.err.startswith("tc-report: no Dask cluster answers at tcp://127.0.0.1:9")
     assert main(["summary", "x", "--jobs", "0"]) == 2
 
 

@@ -84,21 +84,21 @@ def causes(diagnosis: Diagnosis) -> list[tuple[object, ...]]:
 
 
 def test_no_secret_is_left(tmp_path: Path) -> None:
-    text, told = copy_of(trace(tmp_path / "in"), tmp_path / "out")
+    text, reported = copy_of(trace(tmp_path / "in"), tmp_path / "out")
     assert [secret for secret in SECRETS if secret in text] == []
-    assert told.session.defects.counts == {}
-    (finding,) = told.findings
+    assert reported.session.defects.counts == {}
+    (finding,) = reported.findings
     assert (finding.code, finding.where.line) == ("TC110", 6)
     assert re.fullmatch(r"/folder1/name\d+\.py", finding.where.file)
-    assert told.session.compiles[0].seconds == 1.5
+    assert reported.session.compiles[0].seconds == 1.5
     assert "torch.relu(mul)" in text
 
 
 def test_the_same_thing_has_the_same_name_everywhere(tmp_path: Path) -> None:
-    _, told = copy_of(trace(tmp_path / "in"), tmp_path / "out")
-    (compiled,) = told.session.compiles
-    assert compiled.function == told.findings[0].where.function
-    assert compiled.file == told.findings[0].where.file
+    _, reported = copy_of(trace(tmp_path / "in"), tmp_path / "out")
+    (compiled,) = reported.session.compiles
+    assert compiled.function == reported.findings[0].where.function
+    assert compiled.file == reported.findings[0].where.file
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_counts_and_times_of_real_logs_stay(tmp_path: Path, name: str) -> None:
     text, after = copy_of(path, tmp_path / "out")
     assert "/home/" not in text
     assert after.session.defects.counts == {}
-    for told in ("breaks", "recompiles", "failures", "limits", "misses"):
-        assert len(getattr(after, told)) == len(getattr(before, told))
+    for reported in ("breaks", "recompiles", "failures", "limits", "misses"):
+        assert len(getattr(after, reported)) == len(getattr(before, reported))
     assert causes(after) == causes(before)
     seconds = [one.seconds for one in before.session.compiles]
     assert [one.seconds for one in after.session.compiles] == pytest.approx(seconds)
@@ -135,8 +135,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     first = page.read_bytes()
     assert main([str(path), "--redact=source,paths,names", "-o", str(page)]) == 0
     assert page.read_bytes() == first
-    told = page.read_text().partition("<main")[2]
-    assert [secret for secret in SECRETS if secret in told] == []
+    text = page.read_text().partition("<main")[2]
+    assert [secret for secret in SECRETS if secret in text] == []
     assert main([str(path), "--redact=all"]) == 2
     assert "source,paths,names" in capsys.readouterr().err
 

@@ -19,9 +19,9 @@ TRACES = ("graph_break", "recompile", "backend_crash", "two_rank", "train")
 
 
 def run_of(diagnosis: Diagnosis, root: Path | None = None) -> dict[str, Any]:
-    told = sarif(diagnosis, root)
-    assert told["version"] == "2.1.0" and len(told["runs"]) == 1
-    run: dict[str, Any] = told["runs"][0]
+    report = sarif(diagnosis, root)
+    assert report["version"] == "2.1.0" and len(report["runs"]) == 1
+    run: dict[str, Any] = report["runs"][0]
     return run
 
 

@@ -54,16 +54,16 @@ class Client:
         return answer.status, body
 
     def state(self) -> dict[str, Any]:
-        told = json.loads(self.get("/state")[1])
-        assert isinstance(told, dict)
-        return told
+        report = json.loads(self.get("/state")[1])
+        assert isinstance(report, dict)
+        return report
 
     def until(self, holds: Callable[[dict[str, Any]], object], seconds: float = 20) -> Any:
         end = time.monotonic() + seconds
-        while not holds(told := self.state()):
-            assert time.monotonic() < end, told
+        while not holds(report := self.state()):
+            assert time.monotonic() < end, report
             time.sleep(0.05)
-        return told
+        return report
 
 
 @pytest.fixture
@@ -89,9 +89,9 @@ def log_in(folder: Path, name: str = "a") -> Path:
 
 
 def index_of(client: Client) -> dict[str, Any]:
-    told = json.loads(client.get("/index")[1])
-    assert isinstance(told, dict)
-    return told
+    report = json.loads(client.get("/index")[1])
+    assert isinstance(report, dict)
+    return report
 
 
 def test_it_waits_for_a_trace_then_follows_it(follow: Any, tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_it_waits_for_a_trace_then_follows_it(follow: Any, tmp_path: Path) -> No
     assert client.get("/index")[0] == 404
     with log_in(tmp_path / "tr").open("wb", buffering=0) as log:
         log.write(whole(0) + begun(1)[:-9])
-        told = client.until(lambda told: told["version"])
-        assert told["state"] == "running" and "compiling f1 [1/0]" in told["more"]
+        report = client.until(lambda report: report["version"])
+        assert report["state"] == "running" and "compiling f1 [1/0]" in report["more"]
         assert b"connect-src 'self'" in client.get("/")[1]
         first = index_of(client)
         assert [one["slug"] for one in first["compiles"]] == ["0/0", "1/0"]
@@ -110,10 +110,10 @@ def test_it_waits_for_a_trace_then_follows_it(follow: Any, tmp_path: Path) -> No
         status, block = client.get(f"/{first['folder']}/block-0")
         assert status == 200 and block == serve_block(tmp_path / "tr", 0)
         log.write(begun(1)[-9:] + END.format(1).encode())
-        client.until(lambda told: told["version"] > first["live"])
+        client.until(lambda report: report["version"] > first["live"])
         assert client.get(f"/{first['folder']}/block-0")[0] == 204  # of a state that is gone
-    told = client.until(lambda told: told["state"] != "running")
-    assert told["state"] == "ended" and "s ago" in told["more"]
+    report = client.until(lambda report: report["state"] != "running")
+    assert report["state"] == "ended" and "s ago" in report["more"]
 
 
 def serve_block(path: Path, number: int) -> bytes:
@@ -130,28 +130,28 @@ def test_a_job_that_is_killed_is_cut_off(follow: Any, tmp_path: Path) -> None:
     job = subprocess.Popen(
         [sys.executable, "-c", code + "time.sleep(99)", str(log_in(tmp_path)), begun(0).decode()]
     )
-    client.until(lambda told: told["state"] == "running")
+    client.until(lambda report: report["state"] == "running")
     job.kill()
     job.wait()
-    told = client.until(lambda told: told["state"] != "running")
-    assert told["state"] == "cut off" and told["more"].startswith("while compiling f0 [0/0]")
+    report = client.until(lambda report: report["state"] != "running")
+    assert report["state"] == "cut off" and report["more"].startswith("while compiling f0 [0/0]")
 
 
 def test_logs_that_go_come_and_shrink_leave_the_last_page(follow: Any, tmp_path: Path) -> None:
     log = log_in(tmp_path)
     log.write_bytes(whole(0))
     client = follow(tmp_path)
-    client.until(lambda told: told["version"] == 1)
+    client.until(lambda reported: reported["version"] == 1)
     log.unlink()
-    assert "no trace log in" in client.until(lambda told: ";" in told["more"])["more"]
+    assert "no trace log in" in client.until(lambda reported: ";" in reported["more"])["more"]
     assert client.get("/")[0] == 200 and client.get("/t/1/block-0")[0] in (200, 204)
     log.write_bytes(whole(1) + whole(2))
-    client.until(lambda told: told["version"] == 2)
+    client.until(lambda reported: reported["version"] == 2)
     assert len(index_of(client)["compiles"]) == 2
     os.truncate(log, 10)  # in place, below what is mapped
     client.get("/t/2/block-1")
     log_in(tmp_path, "rank_1_b").write_bytes(whole(3))
-    client.until(lambda told: told["version"] > 2)
+    client.until(lambda reported: reported["version"] > 2)
     assert client.get("/")[0] == 200
 
 
@@ -160,7 +160,7 @@ def test_damage_does_not_stop_it(follow: Any, tmp_path: Path) -> None:
         whole(0) + b"noise\n\xff\xfe\n" + HEAD.encode() + b'{"x": \n' + whole(1)
     )
     client = follow(tmp_path)
-    client.until(lambda told: told["version"])
+    client.until(lambda reported: reported["version"])
     assert index_of(client)["totals"]["defects"] > 0
 
 
@@ -170,7 +170,7 @@ def test_an_error_of_ours_is_a_sentence(
     log = log_in(tmp_path)
     log.write_bytes(whole(0))
     client = follow(tmp_path)
-    client.until(lambda told: told["version"] == 1)
+    client.until(lambda reported: reported["version"] == 1)
 
     def broken(*_: object) -> None:
         raise RuntimeError("odd")
@@ -178,7 +178,7 @@ def test_an_error_of_ours_is_a_sentence(
     monkeypatch.setattr(serve, "diagnose", broken)
     with log.open("ab") as file:
         file.write(whole(1))
-    assert "please report it" in client.until(lambda told: ";" in told["more"])["more"]
+    assert "please report it" in client.until(lambda reported: ";" in reported["more"])["more"]
     monkeypatch.setattr(serve.Follower, "page", broken)
     assert client.get("/") == (500, b"tc-report: internal error (RuntimeError: odd)\n")
 
@@ -208,7 +208,7 @@ def test_only_this_machine_is_served(
 def test_there_is_nothing_else(follow: Any, tmp_path: Path, path: str) -> None:
     log_in(tmp_path).write_bytes(whole(0))
     client = follow(tmp_path)
-    client.until(lambda told: told["version"])
+    client.until(lambda reported: reported["version"])
     assert client.get(path)[0] in (204, 404)
 
 

@@ -21,9 +21,12 @@ TRACES = unpacked()
 
 
 def metrics(frame: int = 0, **configs: dict[str, Any]) -> tuple[dict[str, Any], None]:
-    """A record of what a compile was set to; settings that are left out are not told."""
-    told = {f"{room}_config": json.dumps(values) for room, values in configs.items()}
-    return {"compilation_metrics": {"pytorch_version": "2.13.0+cpu", **told}, **ids(frame)}, None
+    """A record of what a compile was set to; settings that are left out are not recorded."""
+    reported = {f"{room}_config": json.dumps(values) for room, values in configs.items()}
+    return {
+        "compilation_metrics": {"pytorch_version": "2.13.0+cpu", **reported},
+        **ids(frame),
+    }, None
 
 
 @pytest.mark.parametrize(
@@ -42,7 +45,7 @@ def test_real_traces(name: str, changed: list[str]) -> None:
     assert list(map(str, found.rows)) == changed
 
 
-def test_what_was_asked_for_one_compile_is_told_with_its_graph(tmp_path: Path) -> None:
+def test_what_was_asked_for_one_compile_is_reported_with_its_graph(tmp_path: Path) -> None:
     runnable = (
         "import torch\ntorch._inductor.config.max_autotune = True\n"
         "torch._inductor.config.epilogue_fusion = True\n"  # as it is by default
@@ -74,15 +77,15 @@ def test_of_an_unknown_version_the_nearest_is_named(
     record = {"compilation_metrics": {"dynamo_config": '{"recompile_limit": 9, "new": 1}'}, **IDS}
     found = torch_log(tmp_path, START, (record, None))
     found.session.environment["pytorch_version"] = version
-    told = settings(found.session)
-    assert (told.known, told.exact) == (f"torch {known}", exact)
-    assert told.rows == (Setting("dynamo.recompile_limit", "9", "8"),)
+    reported = settings(found.session)
+    assert (reported.known, reported.exact) == (f"torch {known}", exact)
+    assert reported.rows == (Setting("dynamo.recompile_limit", "9", "8"),)
 
 
-def test_a_trace_that_does_not_tell_its_settings(tmp_path: Path) -> None:
+def test_a_trace_that_does_not_record_its_settings(tmp_path: Path) -> None:
     broken = {"compilation_metrics": {"dynamo_config": "{", "inductor_config": 3}, **IDS}
-    told = settings(torch_log(tmp_path, START, (broken, None)).session)
-    assert told.to_json() == {"known": "", "exact": True, "changed": []}
+    found = settings(torch_log(tmp_path, START, (broken, None)).session)
+    assert found.to_json() == {"known": "", "exact": True, "changed": []}
 
 
 def test_tc_records_its_own_defaults(tmp_path: Path) -> None:
@@ -90,8 +93,8 @@ def test_tc_records_its_own_defaults(tmp_path: Path) -> None:
         config={"backend": "inductor", "config.recompile_limit": 4},
         config_defaults={"config.recompile_limit": 8},
     )).start(frame=1).say(ev.Metrics(config={"backend": "inductor"}), frame=1)  # fmt: skip
-    told = settings(log.end().session)
-    assert (told.known, told.rows) == (
+    found = settings(log.end().session)
+    assert (found.known, found.rows) == (
         "tc", (Setting("config.recompile_limit", "4", "8", ("0/0",)),)
     )  # fmt: skip
 
@@ -108,8 +111,8 @@ def test_defaults_are_kept_as_changes_from_version_to_version() -> None:
 
 
 def test_every_setting_of_a_real_trace_is_known() -> None:
-    told = configured(load(TRACES / "simple").compiles[0].metrics)
-    assert told.keys() - defaults()["2.13"].keys() <= make_defaults.LOCAL
+    found = configured(load(TRACES / "simple").compiles[0].metrics)
+    assert found.keys() - defaults()["2.13"].keys() <= make_defaults.LOCAL
 
 
 @pytest.mark.parametrize("value", ["{1, 'a'}", "{[]}", "-" * 3000 + "1", "(" * 999, "\0", "f()"])
@@ -123,7 +126,7 @@ def test_values_that_are_none_are_left_out(tmp_path: Path, value: str) -> None:
 
 
 @pytest.mark.parametrize(("config", "default"), [(3, {"a": 1}), ({"a": 1}, 3), ({}, {"a": 1})])
-def test_odd_records_of_tc_tell_no_settings(tmp_path: Path, config: Any, default: Any) -> None:
+def test_odd_records_of_tc_hold_no_settings(tmp_path: Path, config: Any, default: Any) -> None:
     odd = ev.Metrics(config=config, config_defaults=default)
     session = Compiler(tmp_path).start().say(odd).end().session
     assert settings(session).rows == ()

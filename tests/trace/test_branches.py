@@ -28,8 +28,8 @@ ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.captu
 @pytest.mark.parametrize(
     ("body", "line", "does"),
     [
-        ("if bad(x):\n    print(x)", 1, Does.TELLS),
-        ("if bad(x):\n    log.warning('bad')\nelse:\n    pass", 1, Does.TELLS),
+        ("if bad(x):\n    print(x)", 1, Does.REPORTS),
+        ("if bad(x):\n    log.warning('bad')\nelse:\n    pass", 1, Does.REPORTS),
         ("if bad(x):\n    print(x)\n    x = x + 1", 1, Does.CHOOSES),
         ("if bad(x):\n    seen.append(x)", 1, Does.COLLECTS),
         ("if bad(x):\n    seen.append(x)\n    x = x + 1", 1, Does.CHOOSES),
@@ -41,7 +41,7 @@ ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.captu
         ("for k in range(9):\n    if bad(x):\n        continue\n    x = x + k", 2, Does.CHOOSES),
         ("if bad(x):\n    return x, True\nreturn x, False", 1, Does.LEAVES),
         ("y = x if bad(x) else x + 1", 1, Does.CHOOSES),
-        ("if (flag and\n        bad(x)):\n    print(x)", 2, Does.TELLS),
+        ("if (flag and\n        bad(x)):\n    print(x)", 2, Does.REPORTS),
         ("for k in range(2):\n    if flag:\n        if bad(x):\n            raise ValueError", 3,
          Does.RAISES),
         ("try:\n    if bad(x):\n        raise ValueError\nexcept ValueError:\n    x = x + 1", 2,
@@ -95,7 +95,7 @@ def test_an_input_is_tested_in_its_own_function_only(tmp_path: Path) -> None:
 def test_a_file_that_changed_or_is_away_says_nothing(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text("if bad(x):\n    print(x)\n")
-    assert what_it_does(str(file), 1, "if bad(x):") is Does.TELLS
+    assert what_it_does(str(file), 1, "if bad(x):") is Does.REPORTS
     assert what_it_does(str(file), 1, "if good(x):") is None
     assert what_it_does(str(tmp_path / "away.py"), 1) is None
     assert what_it_does(str(file), 7) is None

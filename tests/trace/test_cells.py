@@ -59,7 +59,7 @@ def test_other_files_are_no_cells(shell: SimpleNamespace) -> None:
     assert not source_in_cell(__file__, 1)
 
 
-def test_cells_of_another_process_are_told_apart() -> None:
+def test_cells_of_another_process_are_distinguished() -> None:
     assert in_cell(CELL, 2) == "cell 2658693589, line 2"
     assert in_cell(r"C:\Temp\ipykernel_7\26.py", 2) == "cell 26, line 2"
     assert in_cell("<ipython-input-7-0a1b2c>", 2) == "In [7], line 2"

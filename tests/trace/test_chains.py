@@ -10,7 +10,7 @@ from tc.trace.chains import callers_line, carets, chain_lines, columns
 
 def test_carets_stand_under_the_part_that_ran() -> None:
     assert carets("y = g(x) + 1", 4, 8) == "    ^^^^"
-    assert carets("y = g(", 4, None) == "    ^^"  # it goes on in the next line
+    assert carets("y = g(", 4, None) == "    ^^"  # it continues in the next line
     assert carets("y = g(x", 4, 99) == "    ^^^"  # the file is another by now
 
 

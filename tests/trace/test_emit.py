@@ -1,4 +1,4 @@
-"""The door: sinks, where-we-are, stages; nothing gets out to the user."""
+"""Emitting events: sinks, current stages; no error reaches the user."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ trace.setup_from_environment()
 with trace.compiling(trace.CompileId(0, 0)):
     trace.emit(trace.Counters({"a": 1}))
     trace.emit(trace.Counters({"a": 2}))
-print("went on", "torch" in sys.modules, "structlog" in sys.modules)
+print("continued", "torch" in sys.modules, "structlog" in sys.modules)
 """
 
 
@@ -235,13 +235,13 @@ def run(tmp_path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 def test_without_variables_nothing_happens(tmp_path: Path) -> None:
     done = run(tmp_path)
-    assert (done.stdout, done.stderr) == ("went on False False\n", "")
+    assert (done.stdout, done.stderr) == ("continued False False\n", "")
     assert not list(tmp_path.iterdir())
 
 
 def test_trace_folder_is_made(tmp_path: Path) -> None:
     done = run(tmp_path, TC_TRACE="deep/er")
-    assert (done.stdout, done.stderr) == ("went on False False\n", "")
+    assert (done.stdout, done.stderr) == ("continued False False\n", "")
     (log,) = (tmp_path / "deep" / "er").iterdir()
     assert log.read_text().count("tc_counters") == 2
 
@@ -249,21 +249,21 @@ def test_trace_folder_is_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["", "  "])
 def test_empty_trace_variable_warns_and_goes_on(tmp_path: Path, value: str) -> None:
     done = run(tmp_path, TC_TRACE=value)
-    assert done.stdout == "went on False False\n"
+    assert done.stdout == "continued False False\n"
     assert done.stderr.count("\n") == 1 and "TC_TRACE is empty" in done.stderr
 
 
 def test_unwritable_folder_warns_once_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run(tmp_path, TC_TRACE="file/sub")
-    assert done.stdout == "went on False False\n"
+    assert done.stdout == "continued False False\n"
     assert done.stderr.count("\n") == 1
     assert "TC_TRACE" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_logs_bring_structlog_but_no_torch(tmp_path: Path) -> None:
     done = run(tmp_path, TC_LOGS="graph_breaks")
-    assert (done.stdout, done.stderr) == ("went on False True\n", "")
+    assert (done.stdout, done.stderr) == ("continued False True\n", "")
 
 
 def test_a_program_goes_on_where_an_event_cannot_be_made(

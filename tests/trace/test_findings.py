@@ -80,11 +80,11 @@ def test_graph_breaks_of_a_real_log() -> None:
 
 
 def test_each_recompile_names_what_changed_since_the_nearest_compile() -> None:
-    told = [
+    reported = [
         (one.compiled.id, one.of, [str(cause) for cause in one.causes])
         for one in real("recompile").recompiles
     ]
-    assert told == [
+    assert reported == [
         ("0/1", "0/0", ["flag: True → False"]),
         ("0/2", "0/0", ["x.shape[0]: 4 → 8"]),
         ("0/3", "0/2", ["flag: True → False"]),
@@ -104,7 +104,7 @@ def test_causes_that_the_log_never_mentions_are_found_in_the_guards() -> None:
     assert (one.causes[0].old, one.causes[0].new) == ("True", "False")
 
 
-def test_a_size_made_dynamic_is_told_from_one_that_is_not() -> None:
+def test_a_size_made_dynamic_is_distinguished_from_one_that_is_not() -> None:
     first, second = real("dynamic").recompiles
     assert (str(first.causes[0]), first.causes[0].now_dynamic) == ("x.shape[0]: 8 → 12", True)
     assert (second.causes[0].kind, second.causes[0].new) == ("shape", "18")
@@ -278,7 +278,7 @@ def test_each_row_of_advice_can_be_reached_and_names_no_id_twice() -> None:
         assert "{}" not in advise(row.ids[0], "")[1]
 
 
-def test_what_would_help_is_foretold_from_the_guards() -> None:
+def test_what_would_help_is_foredistinguished_from_the_guards() -> None:
     rows = [
         {"step": str(n), "x.shape[0]": "4" if n == 0 else f"dynamic ({4 + n})", "scale": scale}
         for n, scale in enumerate(("1.0", "1.5", "1.5", "1.5"))
@@ -328,21 +328,21 @@ def test_a_recompile_has_one_id_in_the_terminal_and_in_the_report(
 ) -> None:
     from tc.trace.logsink import LogSink
 
-    told: list[str] = []
+    reported: list[str] = []
 
     class Speaker:
         def info(self, topic: str, message: Any) -> None:
-            told.append(message.id)
+            reported.append(message.id)
 
     event = recompile(*causes)
     sink = LogSink({"recompiles": 1}, Speaker())
     sink.write(ev.Stamped(event, CompileId(0, 1), time.time_ns(), __file__, 1))
     (finding,) = Compiler(tmp_path).start().say(event, 1).start(1).end().findings
-    assert told == [finding.id]
+    assert reported == [finding.id]
     assert finding.title.startswith(lead)
 
 
-def test_a_condition_on_several_sizes_is_told_as_a_branch(tmp_path: Path) -> None:
+def test_a_condition_on_several_sizes_is_reported_as_a_branch(tmp_path: Path) -> None:
     (finding,) = Compiler(tmp_path).start().say(recompile(SIZES), 1).start(1).end().findings
     assert finding.title == "a branch on x.shape[1], x.shape[0] took the other side"
     assert "x.shape[1] == 1 + x.shape[0]" in finding.fix[0]
@@ -457,9 +457,9 @@ def test_calls_that_ran_in_python_are_a_cost(tmp_path: Path) -> None:
     assert costs == {
         3: ("1,200 calls in Python", 1200), 9: ("1 call in Python", 1), 20: ("", None)
     }  # fmt: skip
-    told = as_json(found)
-    assert told["calls"]["python"] == 1201
-    assert {one["calls_in_python"] for one in told["findings"]} == {1200, 1, None}
+    report = as_json(found)
+    assert report["calls"]["python"] == 1201
+    assert {one["calls_in_python"] for one in report["findings"]} == {1200, 1, None}
     (skipped, *_) = found.session.compiles
     assert skipped.calls is not None and skipped.calls.count == 0
 
@@ -476,7 +476,7 @@ def test_a_limit_of_tc_is_a_refusal_to_compile_once_more(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("fix", ["tc.mark_dynamic on ___stack2 beforehand", ""])
-def test_what_a_break_hands_on_is_mended_at_the_break(tmp_path: Path, fix: str) -> None:
+def test_what_a_break_passes_on_is_fixed_at_the_break(tmp_path: Path, fix: str) -> None:
     cause = ev.RecompileCause("___stack2", "L['___stack2'] == 1", "1", "2", "a constant", fix)
     again = ev.Recompile("f", "m.py", 3, CompileId(0, 0), (cause,))
     (found,) = Compiler(tmp_path).start().start(1).say(again, 1).end().findings
@@ -537,7 +537,7 @@ def test_a_guard_that_found_none_is_about_the_input_itself() -> None:
     assert (cause.source, cause.old, cause.new) == ("mask", "a tensor", "None")
 
 
-def test_a_size_of_a_parameter_is_told_without_what_torch_says_behind_it() -> None:
+def test_a_size_of_a_parameter_is_reported_without_what_torch_says_behind_it() -> None:
     guard = (
         "tensor 'self._modules['a']._parameters['bias']' size mismatch at index 0. expected 8, "
         "actual 2. Guard failed on a parameter, consider using force_parameter_static_shapes"

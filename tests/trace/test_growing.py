@@ -97,7 +97,7 @@ def test_only_what_is_new_is_read(tmp_path: Path) -> None:
     assert growing.bytes_read < len(SMALL)
 
 
-def test_new_logs_and_logs_written_over_are_read_anew(tmp_path: Path) -> None:
+def test_new_logs_and_logs_written_over_are_read_again(tmp_path: Path) -> None:
     first = tmp_path / "dedicated_log_torch_trace_rank_0_a.log"
     first.write_text(SMALL)
     growing = growing_at(tmp_path)

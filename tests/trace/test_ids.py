@@ -120,7 +120,7 @@ print([name for name in heavy if name in sys.modules])
     assert seconds < 0.06  # 0.03 on an idle machine
 
 
-def test_ids_that_begin_again_are_told_apart() -> None:
+def test_ids_that_begin_again_are_distinguished() -> None:
     ids = Numbering()
     ids.begin(7, "0/0")
     ids.begin(7, "1/0")

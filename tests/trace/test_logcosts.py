@@ -134,7 +134,9 @@ def test_the_cost_of_a_break_is_that_of_the_report(
     set_logs(graph_breaks=True, format="json")
     on = "torch_dynamo_resume_in_f_at_9"
     compile_one(CompileId(0, 0), "f", 8.0, {}, broken(9, "item"))
-    compile_one(CompileId(1, 0), on, 2.0, {}, broken(9, "print", on))  # goes on in one named alike
+    compile_one(
+        CompileId(1, 0), on, 2.0, {}, broken(9, "print", on)
+    )  # resumed in one of the same name
     compile_one(CompileId(2, 0), on, 4.0, {}, broken(3, "branch", "h", "on_in_f"))
     compile_one(CompileId(3, 0), "on_in_f", 1.0, {})
     compile_one(CompileId(4, 0), "other", 16.0, {})
@@ -148,9 +150,9 @@ def test_the_cost_of_a_break_is_that_of_the_report(
 def test_the_most_expensive_break_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     set_logs(graph_breaks=True)
     compile_one(CompileId(0, 0), "f", 1.0, {}, broken(7, "cheap"), broken(7, "cheap"))
-    compile_one(CompileId(1, 0), "g", 1.0, {}, broken(9, "dear", "g"))
+    compile_one(CompileId(1, 0), "g", 1.0, {}, broken(9, "costly", "g"))
     compile_one(CompileId(2, 0), "torch_dynamo_resume_in_g_at_9", 2.5, {})
     capsys.readouterr()
     set_logs()
     rows = capsys.readouterr().err.splitlines()[1:3]
-    assert rows[0].endswith("dear  2.50 s compiling") and rows[1].endswith("cheap")
+    assert rows[0].endswith("costly  2.50 s compiling") and rows[1].endswith("cheap")

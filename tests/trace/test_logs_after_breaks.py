@@ -10,7 +10,7 @@ from tc.trace.ids import CompileId
 from tc.trace.logs import set_logs
 
 
-def test_a_recompile_after_a_break_is_told_in_the_words_of_the_program(
+def test_a_recompile_after_a_break_is_reported_in_the_words_of_the_program(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "M.torch_dynamo_resume_in_forward_at_13"

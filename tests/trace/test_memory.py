@@ -49,6 +49,6 @@ def test_the_report_draws_no_more_than_it_can_show(tmp_path: Path) -> None:
     alive = tuple(range(1000))
     many = dataclasses.replace(FORWARD, steps=("k",) * 1000, lines=("",) * 1000, alive=alive)
     (one,) = Compiler(tmp_path).start().say(many).end().session.compiles
-    told = memory(one)
-    assert told is not None
-    assert len(told["moments"]) == 200 and told["moments"][-1][3] == told["peak"] == 999
+    reported = memory(one)
+    assert reported is not None
+    assert len(reported["moments"]) == 200 and reported["moments"][-1][3] == reported["peak"] == 999

@@ -1,4 +1,4 @@
-"""From the user's lines to nodes and kernels, by PyTorch's maps, by comments, and by ours."""
+"""From the user's lines to nodes and kernels, by PyTorch's maps, by comments, and by tc's maps."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def call(args):
     return (buf0,)
 """
 MAPS = {"cppCodeToPost": {"extern_kernels.addmm:1": ["addmm"], "cpp_fused_relu_0:2": ["relu"]}}
-OURS_GRAPH = """\
+TC_GRAPH = """\
 backward graph
   in[0]  l_x_: f32[3, 8]
   relu: f32[3, 16] = aten.relu(l_x_)  # /u/m.py:5
   mean: f32[] = aten.mean(relu)  # /u/m.py:6 in f
   size: SymInt = mul(4, 5)
 """
-OURS_CODE = """\
+TC_CODE = """\
 def call(args):
     buf1 = empty((3, 16))
     k0_relu(l_x_, buf1)
@@ -141,8 +141,8 @@ def test_by_the_comments_of_tc_in_both_directions(tmp_path: Path) -> None:
     found = mapped(
         tmp_path,
         ("dynamo_output_graph", CAPTURED),
-        ("aot_forward_graph", OURS_GRAPH), ("inductor_output_code", OURS_CODE),
-        ("aot_backward_graph", OURS_GRAPH), ("inductor_output_code", OURS_CODE),
+        ("aot_forward_graph", TC_GRAPH), ("inductor_output_code", TC_CODE),
+        ("aot_backward_graph", TC_GRAPH), ("inductor_output_code", TC_CODE),
     )  # fmt: skip
     assert found.linked
     assert [view.name for view in found.views] == ["forward", "backward"]
@@ -153,7 +153,7 @@ def test_by_the_comments_of_tc_in_both_directions(tmp_path: Path) -> None:
 
 
 def test_each_of_several_graphs_can_be_chosen(tmp_path: Path) -> None:
-    one = [("aot_forward_graph", OURS_GRAPH), ("inductor_output_code", OURS_CODE)]
+    one = [("aot_forward_graph", TC_GRAPH), ("inductor_output_code", TC_CODE)]
     found = mapped(tmp_path, ("dynamo_output_graph", CAPTURED), *one, *one)
     assert [view.name for view in found.views] == ["forward 1", "forward 2"]
     assert found.views[0].graph != found.views[1].graph
@@ -186,7 +186,7 @@ def test_every_kernel_call_of_real_logs_is_found(name: str) -> None:
 
 
 DAMAGED = st.tuples(
-    st.sampled_from((CAPTURED, ATEN, CODE, OURS_CODE, "{}")),
+    st.sampled_from((CAPTURED, ATEN, CODE, TC_CODE, "{}")),
     st.integers(0, 400),
     st.text(max_size=8),
 )

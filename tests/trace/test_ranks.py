@@ -70,8 +70,8 @@ def codes(diagnosis: Diagnosis) -> list[str]:
 def test_a_real_desynchronisation_is_explained() -> None:
     found = diagnose(load(unpacked() / "two_rank"))
     (one,) = found.ranks.divergences
-    assert (one.most.name, one.group.name, one.ours) == ("rank 0", "rank 1", None)
-    assert one.theirs is not None and one.theirs.words == "compiled f [0/1]"
+    assert (one.most.name, one.group.name, one.of_most) == ("rank 0", "rank 1", None)
+    assert one.of_group is not None and one.of_group.words == "compiled f [0/1]"
     assert one.chain[0] == "rank 1: x.shape[0]: 8 → 16"
     assert "all_reduce: compiled 2 times on rank 1, 1 on rank 0" in one.chain[-1]
     (finding,) = [f for f in found.findings if f.code == "TC601"]

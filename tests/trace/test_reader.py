@@ -129,7 +129,7 @@ def test_blank_lines_between_records_are_nothing(tmp_path: Path) -> None:
     assert (len(records), records[0].payload, defects) == (2, b"a", {})
 
 
-def test_blank_lines_inside_a_payload_are_skipped_and_told(tmp_path: Path) -> None:
+def test_blank_lines_inside_a_payload_are_skipped_and_reported(tmp_path: Path) -> None:
     content = artifact("a\nb").replace(b"\ta\n", b"\ta\n\n")
     records, defects = read_bytes(tmp_path, content + record(str=["f.py", 1]))
     assert (records[0].payload, len(records), defects) == (b"a\nb", 2, {})

@@ -278,9 +278,9 @@ def test_calls_belong_to_compiles_and_the_last_record_holds(tmp_path: Path) -> N
     assert first.calls == Calls(33, 0, 3, 0.75) and first.calls.each == 0.25
     assert second.calls == Calls(7, 7, 0, 0.0) and second.calls.each is None
     assert calls_of(session.compiles) == Calls(40, 7, 3, 0.75)
-    told = as_json(diagnosis)
-    assert told["calls"] == {"count": 40, "eager": 7, "timed": 3, "each": 0.25, "python": 0}
-    assert [one["calls"]["count"] for one in told["compile_list"]] == [33, 7]
+    report = as_json(diagnosis)
+    assert report["calls"] == {"count": 40, "eager": 7, "timed": 3, "each": 0.25, "python": 0}
+    assert [one["calls"]["count"] for one in report["compile_list"]] == [33, 7]
 
 
 def test_compiles_after_a_reset_are_others(tmp_path: Path) -> None:
@@ -329,8 +329,8 @@ def test_modules_behind_one_wrapper_are_functions_of_their_own(tmp_path: Path) -
 def test_what_was_not_counted_has_no_calls(tmp_path: Path) -> None:
     diagnosis = Compiler(tmp_path).start().end()
     assert calls_of(diagnosis.session.compiles) is None
-    told = as_json(diagnosis)
-    assert told["calls"] is None and told["compile_list"][0]["calls"] is None
+    report = as_json(diagnosis)
+    assert report["calls"] is None and report["compile_list"][0]["calls"] is None
 
 
 def test_malformed_calls_are_damage(tmp_path: Path) -> None:

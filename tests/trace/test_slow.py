@@ -1,4 +1,4 @@
-"""What made compiling slow and could be avoided is a finding; what was quick is none."""
+"""What made compiling slow and could be avoided is a finding; what was fast is none."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_same_graph_of_one_function_is_mended_at_its_recompiles(tmp_path: Pa
     assert finding.fix[0].startswith("mend what has it compiled again")
 
 
-def test_quick_compiles_of_one_graph_are_no_finding(tmp_path: Path) -> None:
+def test_fast_compiles_of_one_graph_are_no_finding(tmp_path: Path) -> None:
     rows = [start(0), graph(0), start(1), graph(1), *spent(1, "lowering", 2, 0.2)]
     assert torch_log(tmp_path, *rows).findings == []
 

@@ -106,18 +106,18 @@ def test_the_table_says_share_time_and_verdict() -> None:
     slow = step("k0_add", 0.08, 0.7 * GB, 0, 7)
     rows = table(step_cost(profile(program((slow,), (Gap("0/0", "inference", 9, 1.0),)))))
     assert "memory gives 10.0 GB/s" in rows[0]
-    told = "\n".join(rows)
-    assert re.search(r"50 %\s+100\.00 ms\s+×10\s+f \[0/0\]: bound by memory", told)
-    assert re.search(r"80\.00 ms  k0_add, 88 % of memory  /me/m.py:7", told)
-    assert "between calls of f [0/0]: guards, dispatch, Python" in told
+    text = "\n".join(rows)
+    assert re.search(r"50 %\s+100\.00 ms\s+×10\s+f \[0/0\]: bound by memory", text)
+    assert re.search(r"80\.00 ms  k0_add, 88 % of memory  /me/m.py:7", text)
+    assert "between calls of f [0/0]: guards, dispatch, Python" in text
 
 
-def test_summary_and_report_tell_it(tmp_path: Path) -> None:
+def test_summary_and_report_show_it(tmp_path: Path) -> None:
     one = program((step("k0_add", 0.08, 0.7 * GB, 0, 7),))
     found = Compiler(tmp_path).start().say(Profile((one,), 0, 10 * GB, 100 * GFLOP)).end()
     assert "running: 100.00 ms a step × 10 = 1.00 s: 100 % f [0/0]" in text(found, "x")
-    (told,) = as_json(found)["running"]
-    assert told["rows"][0]["steps"][0]["limit"] == MEMORY
+    (report,) = as_json(found)["running"]
+    assert report["rows"][0]["steps"][0]["limit"] == MEMORY
     page = b"".join(render(found)).decode()
     assert "bound by memory" in page and '"running":[{' in page
 

@@ -53,7 +53,7 @@ def ran(steps: tuple[StepTime, ...], **more: Any) -> ProgramTime:
         ("TC315", ran((LARGE,), eager=0.001, instead=0.01), 5, 0.9),
     ],
 )
-def test_what_a_program_loses_is_told_at_its_line(
+def test_what_a_program_loses_is_reported_at_its_line(
     tmp_path: Path, code: str, one: ProgramTime, line: int, saved: float
 ) -> None:
     first = found(tmp_path, one).findings[0]
@@ -132,7 +132,7 @@ def test_values_that_become_float64_are_advised_to_stay_float32(
     assert ("float64" in first.why) == ("float64" in advice)
 
 
-def test_guards_are_told_at_the_line_that_most_of_them_are_for(tmp_path: Path) -> None:
+def test_guards_are_reported_at_the_line_that_most_of_them_are_for(tmp_path: Path) -> None:
     gaps = (Gap("0/0", "inference", 99, 0.5),)
     kinds, exprs = ["ID"] * 3, ["a", "b", "c"]
     guards = Guards(kinds, exprs, exprs, [(FILE, 4), (FILE, 7), (FILE, 7)])
@@ -190,7 +190,7 @@ def test_findings_stand_by_what_they_cost(tmp_path: Path) -> None:
 
 
 def test_a_break_between_two_backwards_costs_there_too(tmp_path: Path) -> None:
-    resumed = "torch_dynamo_resume_in_f_at_9"  # the branch goes on at a later line
+    resumed = "torch_dynamo_resume_in_f_at_9"  # the branch continues at a later line
     broke = GraphBreak("TC110", "branch", "", FILE, 4, "f", stack=(StackFrame(FILE, 4, "f"),))
     log = Compiler(tmp_path).start().say(broke).start(frame=1, name=resumed)
     forward = replace(

@@ -67,7 +67,7 @@ def test_no_title_is_in_the_words_of_the_compiler(form) -> None:
         ("L['s'] == 'a is b'", ("s", "'a is b'", "")),
     ],
 )
-def test_near_forms_are_told_apart(guard: str, same: tuple[str, str, str]) -> None:
+def test_near_forms_are_distinguished(guard: str, same: tuple[str, str, str]) -> None:
     cause = parse_reason(guard)
     assert (cause.source, cause.old, cause.new) == same
 

@@ -240,7 +240,7 @@ def test_a_break_that_is_added_above_does_not_take_the_name_of_another() -> None
     assert not reported.gone
 
 
-def test_equal_lines_are_told_apart_by_their_neighbours() -> None:
+def test_equal_lines_are_distinguished_by_their_neighbours() -> None:
     before = [row("TC104-1dc1", 5, "log(x)", ("y = 1", "z = 2"))]
     now = [row("TC104-1dc1.aa", 3, "log(x)", ("a", "b")),
            row("TC104-1dc1.aa.2", 6, "log(x)", ("y = 1", "z = 2"))]  # fmt: skip

@@ -139,8 +139,8 @@ def test_versions_follow_the_first_record(writer: TraceWriter) -> None:
     names = [record.metadata["name"] for record in log.records]
     assert names == ["tc_counters", "torch_version", "tc_version"]
     assert log.records[1].context.keys() == {"has_payload"}
-    ours = json.loads(log.records[2].payload or "")
-    assert ours["tc_version"] and ours["python_version"] == sys.version.split()[0]
+    got = json.loads(log.records[2].payload or "")
+    assert got["tc_version"] and got["python_version"] == sys.version.split()[0]
 
 
 def test_strings_are_defined_once_before_their_use(writer: TraceWriter) -> None:

@@ -178,7 +178,7 @@ def small_log(rank: int | None = None) -> str:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick(no_passes: None) -> Iterator[None]:
+def _fast(no_passes: None) -> Iterator[None]:
     """Draw and look often; an application makes enough objects for many passes of the collector."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(screen, "UPDATE_PERIOD", FRAME)

@@ -396,7 +396,7 @@ def test_an_error_of_ours_in_a_thread_is_not_lost(
     trace: Path, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(self: Feed) -> Diagnosis:
-        raise ZeroDivisionError("of ours")
+        raise ZeroDivisionError("in tc")
 
     monkeypatch.setattr(Feed, "read", read)
 
@@ -404,7 +404,7 @@ def test_an_error_of_ours_in_a_thread_is_not_lost(
         async with tools.make_app().run_test() as pilot:
             await tools.until(pilot, lambda: not pilot.app.is_running)
 
-    with pytest.raises(ZeroDivisionError, match="of ours"):
+    with pytest.raises(ZeroDivisionError, match="in tc"):
         asyncio.run(main())
 
 

@@ -45,7 +45,7 @@ def test_first_frame_of_a_100_mb_trace(large: Path, tools: Any) -> None:
         async with app.run_test(size=(120, 40)) as pilot:
             await pilot.pause()
             assert time.perf_counter() - started < FIRST_FRAME
-            # a quick machine has read all of it by now; else the screen says that more comes
+            # a fast machine has read all of it by now; else the screen says that more comes
             reported = "reading 100 MB" in tools.screen_of(app)
             assert reported or (app.model.diagnosis is not None and not app.model.partial)
             await tools.until(pilot, lambda: app.model.diagnosis is not None, 5)

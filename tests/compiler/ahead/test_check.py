@@ -84,7 +84,7 @@ def test_wrong_code_is_noticed(monkeypatch):
     assert not found.ok and "wrong" in str(found)
 
 
-def test_sizes_at_which_the_function_raises_are_told_from_failures():
+def test_sizes_at_which_the_function_raises_are_distinguished_from_failures():
     def function(x):
         return x.view(-1, 4).sum(1)
 

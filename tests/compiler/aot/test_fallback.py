@@ -100,9 +100,9 @@ def test_mutated_inputs_that_share_memory_when_called():
             lambda x: (x, x.t()),
             lambda x: (x, x.view(-1).flip(0).view(4, 4)),
         ):
-            ours, eager = M.clone(), M.clone()
-            (result,) = run(*pick(ours))
-            assert torch.equal(result, function(*pick(eager))) and torch.equal(ours, eager)
+            got, eager = M.clone(), M.clone()
+            (result,) = run(*pick(got))
+            assert torch.equal(result, function(*pick(eager))) and torch.equal(got, eager)
 
 
 @pytest.mark.parametrize(

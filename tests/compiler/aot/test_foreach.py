@@ -28,8 +28,8 @@ def value_of(argument):
 def test_rows_against_eager(op):
     torch.manual_seed(0)
     args = [value_of(a) for a in op._schema.arguments if not a.has_default_value()]
-    for ours, eager in zip(ROWS[op](*args), op(*args), strict=True):
-        torch.testing.assert_close(ours, eager)
+    for got, eager in zip(ROWS[op](*args), op(*args), strict=True):
+        torch.testing.assert_close(got, eager)
 
 
 def test_most_ops_have_a_row():

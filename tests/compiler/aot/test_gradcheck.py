@@ -58,12 +58,12 @@ def same(name, fn, args, options=None, expanded=False, **tolerance):
     got, gradients = outputs_and_gradients(compiled(name, fn, **(options or {})), args, expanded)
     torch.testing.assert_close(got, want, equal_nan=True, **tolerance, msg=about(name))
     assert [v.requires_grad for v in got] == [v.requires_grad for v in want], name
-    for ours, theirs in zip(gradients, wanted, strict=True):
+    for actual, theirs in zip(gradients, wanted, strict=True):
         if theirs is None:
-            assert ours is None or not ours.any(), name
+            assert actual is None or not actual.any(), name
         else:
             torch.testing.assert_close(
-                ours, theirs, equal_nan=True, **tolerance, msg=about(f"gradient of {name}")
+                actual, theirs, equal_nan=True, **tolerance, msg=about(f"gradient of {name}")
             )
 
 

@@ -165,8 +165,8 @@ def test_values_are_computed_again_just_before_they_are_used():
 
 # -- any graph -------------------------------------------------------------------------------
 
-CHEAP_OPS = [torch.sin, torch.exp, torch.sigmoid, torch.relu, F.gelu]
-DEAR_OPS = [
+CHEAP = [torch.sin, torch.exp, torch.sigmoid, torch.relu, F.gelu]
+COSTLY = [
     lambda x: x @ x,
     lambda x: x.softmax(-1),
     lambda x: x - x.mean(0),
@@ -176,7 +176,7 @@ DEAR_OPS = [
     lambda x: torch.cat([x[2:], x[:2]]),
 ]
 STEPS = st.lists(
-    st.tuples(st.integers(0, len(CHEAP_OPS + DEAR_OPS) - 1), st.integers(0, 5), st.integers(0, 5)),
+    st.tuples(st.integers(0, len(CHEAP + COSTLY) - 1), st.integers(0, 5), st.integers(0, 5)),
     min_size=1,
     max_size=12,
 )
@@ -186,7 +186,7 @@ def program_of(steps):
     def function(*values):
         values, shared = list(values[:2]), values[2:]  # the latter have equal gradients
         for op, first, second in steps:
-            value = (CHEAP_OPS + DEAR_OPS)[op](values[-1 - first % len(values)])
+            value = (CHEAP + COSTLY)[op](values[-1 - first % len(values)])
             values.append(value * values[-1 - second % len(values)] / 4)
         return sum(shared, values[-1] + values[len(values) // 2])
 

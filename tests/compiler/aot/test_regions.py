@@ -191,9 +191,9 @@ def test_a_policy_keeps_what_it_names(chosen):
     assert kept(partition) == {"mm", "mm_1"}
     reasons = {s.reason for s in partition.saved if s.name in ("mm", "mm_1")}
     assert reasons == {"the checkpoint's policy keeps it"}
-    ours = tc.compile(function, fullgraph=True)(*args)
+    got = tc.compile(function, fullgraph=True)(*args)
     wanted = torch.autograd.grad(block(*args).sum(), args)
-    torch.testing.assert_close(torch.autograd.grad(ours, args), wanted)
+    torch.testing.assert_close(torch.autograd.grad(got, args), wanted)
 
 
 def test_inner_lines_are_known():

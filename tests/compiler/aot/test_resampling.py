@@ -54,9 +54,9 @@ def cases(draw):
 def test_nearest_neighbours_are_eagers(case) -> None:
     x, how = case
     if all(int(n * f) > 0 for n, f in zip(x.shape[2:], how.get("scale_factor", ()), strict=False)):
-        ours, theirs = interpolate(x, **how), F.interpolate(x, **how)
-        assert torch.equal(ours, theirs)
-        assert steps(ours) == steps(theirs)
+        got, theirs = interpolate(x, **how), F.interpolate(x, **how)
+        assert torch.equal(got, theirs)
+        assert steps(got) == steps(theirs)
 
 
 test_many_nearest_neighbours_are_eagers = pytest.mark.slow(
@@ -86,11 +86,11 @@ def test_factors_of_many_bits_are_compiled(mode, corners, factor, again, dynamic
     with trace.capture_events() as events:
         for sizes in ((1, 2, 7, 9), (1, 2, 11, 13)):
             x = torch.randn(sizes)
-            ours, theirs = compiled(x), function(x)
-            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
-            assert steps(ours) == steps(theirs)
+            got, theirs = compiled(x), function(x)
+            torch.testing.assert_close(got, theirs, rtol=1e-5, atol=1e-5)
+            assert steps(got) == steps(theirs)
             if mode.startswith("nearest"):
-                assert torch.equal(ours, theirs)
+                assert torch.equal(got, theirs)
     assert not [e.payload for e in events.of(trace.Artifact) if e.name == "tc_graph_runs_eagerly"]
 
 
@@ -102,9 +102,9 @@ def test_gradients_and_sizes_that_follow() -> None:
     compiled = tc.compile(function, dynamic=True)
     for n in (5, 8):
         x = torch.randn(1, 3, n, n + 2, requires_grad=True)
-        ours, theirs = compiled(x), function(x)
-        torch.testing.assert_close(ours, theirs)
-        mine, eagers = (torch.autograd.grad(y.square().sum(), x) for y in (ours[0], theirs[0]))
+        got, theirs = compiled(x), function(x)
+        torch.testing.assert_close(got, theirs)
+        mine, eagers = (torch.autograd.grad(y.square().sum(), x) for y in (got[0], theirs[0]))
         torch.testing.assert_close(mine, eagers)
 
 

@@ -66,11 +66,11 @@ def test_modes_after_a_trace_that_stops(backend, block, around):
             found = outcome(tc.compile(run, backend=backend))
         assert list(before.changes()) == []
         assert not torch.is_inference_mode_enabled()
-    for ours, theirs in zip(found, wanted, strict=True):
+    for got, theirs in zip(found, wanted, strict=True):
         if isinstance(theirs, torch.Tensor):
-            torch.testing.assert_close(ours, theirs)
+            torch.testing.assert_close(got, theirs)
         else:
-            assert ours == theirs
+            assert got == theirs
     if around == "nothing" and block in ("no_grad", "inference_mode"):
         names = {event.name for event in events.of(Artifact)}
         assert "tc_graph_runs_eagerly" in names
@@ -102,6 +102,6 @@ def test_a_view_that_becomes_a_copy_does_not_miss_a_write():
         return y.reshape(-1) * 2, y
 
     for fn in (late, early):
-        ours, theirs = (torch.arange(16.0).view(4, 4)[1:, :3] for _ in range(2))
-        torch.testing.assert_close(tc.compile(fn, backend="aot_eager")(ours), fn(theirs))
-        torch.testing.assert_close(ours, theirs)
+        got, theirs = (torch.arange(16.0).view(4, 4)[1:, :3] for _ in range(2))
+        torch.testing.assert_close(tc.compile(fn, backend="aot_eager")(got), fn(theirs))
+        torch.testing.assert_close(got, theirs)

@@ -120,7 +120,7 @@ DIVIDED = {
 
 @pytest.mark.parametrize("name", DIVIDED)
 def test_divisors_that_some_sizes_make_zero(name):
-    """Formulas of gradients go on with an infinity, and the program's own division raises."""
+    """Formulas of gradients continue with an infinity, and the program's own division raises."""
     function = DIVIDED[name]
     compiled = tc.compile(function, dynamic=True)
     for size in (5, 7, 2, 9):

@@ -321,8 +321,8 @@ def test_gradient_layouts(make):
         "transposed": x(6, 4).t(),
         "contiguous": x(4, 6),
     }[make]
-    (ours,) = torch.autograd.grad(out, w, gradient)
-    torch.testing.assert_close(ours, gradient * (w.cos() * w + w.sin()))
+    (got,) = torch.autograd.grad(out, w, gradient)
+    torch.testing.assert_close(got, gradient * (w.cos() * w + w.sin()))
 
 
 def test_autocast():
@@ -333,11 +333,11 @@ def test_autocast():
         graphs = trace_training(function, (x(4, 4), M))
         assert "bf16[4, 4] = aten.mm" in str(graphs.forward)
         run = aot.wrap_training(graphs, interpreted(graphs.forward), interpreted(graphs.backward))
-        (ours,), eager = run(x(4, 4), M), function(x(4, 4), M)
-    torch.testing.assert_close(ours, eager)
+        (got,), eager = run(x(4, 4), M), function(x(4, 4), M)
+    torch.testing.assert_close(got, eager)
     weights = x(4, 4)
-    ours, eager = (torch.autograd.grad(out, M, weights)[0] for out in (ours, eager))
-    torch.testing.assert_close(ours, eager)
+    got, eager = (torch.autograd.grad(out, M, weights)[0] for out in (got, eager))
+    torch.testing.assert_close(got, eager)
 
 
 @pytest.mark.parametrize(
@@ -504,5 +504,5 @@ def test_graphs_of_more_values_than_python_takes_before_a_star():
         torch.stack(outputs).sum().backward()
         return [*outputs, *(value.grad for value in values)]
 
-    for ours, eagers in zip(gradients(tc.compile(f)), gradients(f), strict=True):
-        torch.testing.assert_close(ours, eagers)
+    for got, eagers in zip(gradients(tc.compile(f)), gradients(f), strict=True):
+        torch.testing.assert_close(got, eagers)

@@ -82,10 +82,10 @@ def same(fn, compiled, args, missing, **options):
     """Compare gradients with eager's, those that are undefined included."""
     want, got = (gradients(each, args, missing, **options) for each in (fn, compiled))
     assert [g is None for g in got] == [g is None for g in want], missing
-    for ours, theirs in zip(got, want, strict=True):
+    for actual, theirs in zip(got, want, strict=True):
         if theirs is not None:
-            torch.testing.assert_close(ours, theirs, equal_nan=True, msg=about(missing))
-            assert ours.requires_grad == theirs.requires_grad
+            torch.testing.assert_close(actual, theirs, equal_nan=True, msg=about(missing))
+            assert actual.requires_grad == theirs.requires_grad
 
 
 def subsets(count):
@@ -174,11 +174,11 @@ def test_operations(family):
             wanted = outputs[: max(1, len(outputs) // 2)]
             ones = [torch.ones_like(out) for out in wanted]
             results.append(torch.autograd.grad(wanted, leaves, ones, allow_unused=True))
-        for theirs, ours in zip(*results, strict=True):
+        for theirs, got in zip(*results, strict=True):
             if theirs is None:
-                assert ours is None or not ours.any(), name
+                assert got is None or not got.any(), name
             else:
-                torch.testing.assert_close(ours, theirs, equal_nan=True, msg=about(name))
+                torch.testing.assert_close(got, theirs, equal_nan=True, msg=about(name))
 
 
 def about(name):

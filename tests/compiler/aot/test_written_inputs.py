@@ -60,9 +60,9 @@ def sets_and_zeroes(x, w, b):
 
 
 def writes_through_a_view(x, w, b):
-    turned = x.t()
-    turned[2:3].mul_(3)
-    return turned, x * w
+    transposed = x.t()
+    transposed[2:3].mul_(3)
+    return transposed, x * w
 
 
 PROGRAMS = [

@@ -22,8 +22,8 @@ OPTIMIZERS = {
 def test_an_optimizer_step(name):
     """PyTorch's graph holds parameters and state, and writes to them."""
     theirs = nn.Linear(4, 4)
-    ours = copy.deepcopy(theirs)
-    pairs = [(m, OPTIMIZERS[name](m.parameters())) for m in (theirs, ours)]
+    got = copy.deepcopy(theirs)
+    pairs = [(m, OPTIMIZERS[name](m.parameters())) for m in (theirs, got)]
     step = torch.compile(lambda: pairs[1][1].step(), backend="tc")
     with trace.capture_events() as events:
         for _ in range(3):
@@ -35,4 +35,4 @@ def test_an_optimizer_step(name):
             step()
     assert [e for e in events.of(trace.Artifact) if e.name == "tc_graph_runs_eagerly"] == []
     assert "prims.fma" not in "".join(one.code for one in events.of(trace.OutputCode))
-    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+    torch.testing.assert_close(got.state_dict(), theirs.state_dict())

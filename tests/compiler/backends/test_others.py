@@ -71,8 +71,8 @@ class Net(nn.Module):
         return self.last(torch.relu(self.conv(x)).mean((2, 3)))
 
 
-def close(ours, theirs):
-    torch.testing.assert_close(ours, theirs, rtol=5e-2, atol=5e-2)  # OpenVINO rounds to bfloat16
+def close(got, theirs):
+    torch.testing.assert_close(got, theirs, rtol=5e-2, atol=5e-2)  # OpenVINO rounds to bfloat16
 
 
 def check(name):
@@ -91,9 +91,9 @@ def check(name):
         x.add_(1)
         return x * 2
 
-    ours, theirs = torch.ones(3), torch.ones(3)
-    close(tc.compile(writes, backend=name)(ours), writes(theirs))
-    close(ours, theirs)
+    got, theirs = torch.ones(3), torch.ones(3)
+    close(tc.compile(writes, backend=name)(got), writes(theirs))
+    close(got, theirs)
 
     def sized(x):
         return (x * 2).sum(-1) + x.shape[0]

@@ -324,9 +324,9 @@ def test_written_inputs_that_share_memory():
         lambda base: (base[:4], base[2:6]),
         lambda base: (base[:4], base[:4]),
     ):
-        ours, theirs = torch.arange(8.0), torch.arange(8.0)
-        have, want = compiled(*cut(ours)), f(*cut(theirs))
-        torch.testing.assert_close([have, ours], [want, theirs])
+        got, theirs = torch.arange(8.0), torch.arange(8.0)
+        have, want = compiled(*cut(got)), f(*cut(theirs))
+        torch.testing.assert_close([have, got], [want, theirs])
 
 
 class Counts(nn.Module):
@@ -374,10 +374,10 @@ class Sparse(nn.Module):
 @pytest.mark.parametrize("inlined", [True, False])
 def test_modules_train_to_the_same(kind, inlined):
     theirs = kind()
-    ours = copy.deepcopy(theirs)
+    got = copy.deepcopy(theirs)
     with pytorch().config.patch(inline_inbuilt_nn_modules=inlined):
-        compiled = torch.compile(ours, backend=backend)
-        steps = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (theirs, ours)]
+        compiled = torch.compile(got, backend=backend)
+        steps = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (theirs, got)]
         for _ in range(3):
             x = plain(5, 4)
             torch.testing.assert_close(compiled(x), theirs(x))
@@ -386,7 +386,7 @@ def test_modules_train_to_the_same(kind, inlined):
             for step in steps:
                 step.step()
                 step.zero_grad()
-    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+    torch.testing.assert_close(got.state_dict(), theirs.state_dict())
 
 
 def test_checkpoints_go_both_ways():
@@ -570,8 +570,8 @@ def test_the_entry_point_and_both_logs(installed, tmp_path):
     assert kinds.count("bwd_compilation_metrics") == 1
     stated = [r for r in records if next(iter(r)).startswith(("inductor", "aot", "bwd"))]
     assert all(r["frame_id"] == 0 and "stack" not in r for r in stated)
-    ours = [next(iter(record)) for record in records_of(logs["TC_TRACE"])]
-    assert ours.count("dynamo_start") == ours.count("dynamo_output_graph") == 2
+    got = [next(iter(record)) for record in records_of(logs["TC_TRACE"])]
+    assert got.count("dynamo_start") == got.count("dynamo_output_graph") == 2
 
 
 def records_of(folder):

@@ -114,7 +114,7 @@ def test_one_that_is_read_too_may_not():
     assert api.graph_stats()["graphs"] > 1
 
 
-def test_what_is_no_list_is_told_apart():
+def test_what_is_no_list_is_distinguished():
     class Items(list):
         def append(self, x):
             super().append(x * 2)

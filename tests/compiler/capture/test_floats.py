@@ -231,8 +231,8 @@ def test_whole_numbers_of_drawn_arithmetic_are_those_of_python(number):
             expected = program(x)
         except ZeroDivisionError:
             continue
-        for ours, eagers in zip(compiled(x), expected, strict=True):
-            assert (ours == eagers) if isinstance(eagers, bool) else torch.equal(ours, eagers), text
+        for got, eagers in zip(compiled(x), expected, strict=True):
+            assert (got == eagers) if isinstance(eagers, bool) else torch.equal(got, eagers), text
 
 
 @pytest.mark.parametrize("end", ENDS)

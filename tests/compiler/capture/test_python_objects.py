@@ -318,11 +318,11 @@ def test_simple_namespaces():
 
     compiled = tc.compile(function, backend="eager", fullgraph=True)
     for _ in range(2):
-        ours, theirs = (types.SimpleNamespace(**vars(SETTINGS)) for _ in range(2))
+        actual, theirs = (types.SimpleNamespace(**vars(SETTINGS)) for _ in range(2))
         for scale in (2, 3):
-            ours.scale = theirs.scale = scale
-            got, want = compiled(torch.ones(2), ours), function(torch.ones(2), theirs)
-            assert str(got) == str(want) and ours == theirs and type(got[0]) is type(want[0])
+            actual.scale = theirs.scale = scale
+            got, want = compiled(torch.ones(2), actual), function(torch.ones(2), theirs)
+            assert str(got) == str(want) and actual == theirs and type(got[0]) is type(want[0])
 
 
 class Day(datetime.date):

@@ -250,7 +250,7 @@ class Writer:
         )
 
     def leaves(self, target, number):
-        """Statements after which the block may not go on."""
+        """Statements after which the block must end."""
         jump = self.pick("break", "continue") if self.looping else "pass"
         return self.pick(
             f"if {self.condition()}: {jump}",
@@ -410,7 +410,7 @@ def programs(draw):
 
 
 def eager_can(program: Program) -> bool:
-    """Say whether eager mode finds the gradients: not if their inputs were written over since."""
+    """Return whether eager mode finds the gradients: not if their inputs were written over since."""
     try:
         run(program.fn, program)
     except RuntimeError:

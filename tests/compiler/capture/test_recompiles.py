@@ -531,7 +531,7 @@ def test_recompile_reports_source_and_both_values():
     assert (cause.source, cause.old, cause.new) == ("n", "1.5", "2.5")
 
 
-def test_arrays_are_told_apart_by_themselves():
+def test_arrays_are_distinguished_by_themselves():
     def function(a, b):
         a[0] = b
         return a

@@ -90,12 +90,12 @@ class Data:
         (numpy.zeros((2, 1)), "array([[0.], [0.]])"),
     ],
 )
-def test_values_are_told_in_a_line_at_any_depth(value, text):
+def test_values_are_reported_in_a_line_at_any_depth(value, text):
     assert brief(value) == text
     assert Written.times == 0
 
 
-def test_an_old_entry_that_differs_elsewhere_is_still_told_apart():
+def test_an_old_entry_that_differs_elsewhere_is_still_distinguished():
     entries = [*(pair(n, 0) for n in range(guard_list.EXPLAINED)), pair(99, 7), pair(98, 8)]
     guard_list.refusals(entries, {"a": 99, "b": 0}, {})
     assert entries[0].failing == {"L['a']"}

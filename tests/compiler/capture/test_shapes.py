@@ -271,7 +271,7 @@ def test_making_shapes_is_cheap_after_the_first():
 
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_an_input_whose_own_sizes_are_changed(dynamic):
-    def turned(x):
+    def transposed(x):
         x.transpose_(0, 1)
         return x.shape, x * 2
 
@@ -280,7 +280,7 @@ def test_an_input_whose_own_sizes_are_changed(dynamic):
         y.transpose_(0, 1)
         return y.unsqueeze_(0).squeeze_(0) * 1
 
-    for f in (turned, summed):
+    for f in (transposed, summed):
         compiled = tc.compile(f, dynamic=dynamic)
         for sizes in ((4, 5), (5, 6), (7, 9)):
             mine, theirs = torch.ones(sizes), torch.ones(sizes)

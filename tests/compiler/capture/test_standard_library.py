@@ -95,10 +95,10 @@ def test_nothing_breaks(fn: Callable[..., Any]) -> None:
 
 def test_a_counter_of_the_caller_is_counted_on() -> None:
     compiled = tc.compile(counted_outside, fullgraph=True)
-    ours, theirs = collections.Counter("aab"), collections.Counter("aab")
+    got, theirs = collections.Counter("aab"), collections.Counter("aab")
     for _ in range(3):
-        assert torch.equal(compiled(x, ours), counted_outside(x, theirs))
-        assert ours == theirs and type(ours) is collections.Counter
+        assert torch.equal(compiled(x, got), counted_outside(x, theirs))
+        assert got == theirs and type(got) is collections.Counter
 
 
 def in_runs(xs: list[torch.Tensor]) -> list[Any]:

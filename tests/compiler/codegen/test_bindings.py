@@ -12,7 +12,7 @@ from loop_harness import lowered, program
 from loop_programs import r
 
 import tc
-from tc.compiler.codegen.wrapper import QUICK, _binding
+from tc.compiler.codegen.wrapper import FASTER, _binding
 
 SCHEMAS = {
     s.name.removeprefix("aten::"): s
@@ -38,7 +38,7 @@ def test_bindings_take_the_arguments_of_their_schemas() -> None:
     compared = 0
     for name, schema in SCHEMAS.items():
         spelled = _binding(path_of(name), len(schema.arguments))
-        if spelled is None or f"aten.{name}.default" in QUICK or name in OTHERWISE:
+        if spelled is None or f"aten.{name}.default" in FASTER or name in OTHERWISE:
             continue
         wanted = [a.name for a in schema.arguments if not a.has_default_value()]
         try:

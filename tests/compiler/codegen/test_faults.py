@@ -49,7 +49,7 @@ def in_an_arm(i):
     return torch.where(i < 10, TABLE[i, 0], 0.0)
 
 
-def turned(i):
+def transposed(i):
     return TABLE[i].t().contiguous() + torch.ones(8, i.shape[0])
 
 
@@ -59,7 +59,7 @@ def loss(i):
 
 READS = [
     embedding, indexed, selected, gathered, summed, summed_over_rows, rows, pieces, in_an_arm,
-    turned,
+    transposed,
 ]  # fmt: skip
 
 

@@ -39,14 +39,14 @@ def layouts(name: str, shapes: list[tuple[int, ...]]) -> Iterator[tuple[T, ...]]
     for order in itertools.permutations(ranks[0]):
         if last_stays and order[-1] != len(order) - 1:
             continue
-        yield tuple(turned(s, order if len(s) == len(order) else range(len(s))) for s in shapes)
-        yield (turned(shapes[0], order), *(torch.randn(s) for s in shapes[1:]))
+        yield tuple(transposed(s, order if len(s) == len(order) else range(len(s))) for s in shapes)
+        yield (transposed(shapes[0], order), *(torch.randn(s) for s in shapes[1:]))
     yield tuple(torch.randn(*s[:-1], 2 * s[-1])[..., : s[-1]] for s in shapes)
     if not last_stays:
         yield tuple(torch.randn(*s[:-1], 2 * s[-1])[..., ::2] for s in shapes)
 
 
-def turned(shape: tuple[int, ...], order: Any) -> T:
+def transposed(shape: tuple[int, ...], order: Any) -> T:
     """A tensor of a shape whose dimensions lie in memory in an order."""
     made = torch.randn([shape[i] for i in order])
     return made.permute([list(order).index(i) for i in range(len(shape))])

@@ -134,7 +134,7 @@ def test_positions_of_some_dimensions_are_put_by_an_op_that_takes_gaps() -> None
 
 
 @pytest.mark.parametrize("sides", [(48, 64), (40, 17), (16, 16)])
-def test_tiles_are_turned_up_to_the_end_of_memory(sides: tuple[int, int]) -> None:
+def test_tiles_are_transposed_up_to_the_end_of_memory(sides: tuple[int, int]) -> None:
     compare(lambda x, y: x.t() + y, (r(*sides), r(*sides[::-1])))
     compare(lambda x: x.permute(0, 2, 1).contiguous() * 2, (r(3, *sides),))
 
@@ -236,7 +236,7 @@ def test_bfloat16_is_rounded_as_in_eager_for_every_bit_pattern() -> None:
 SHAPED: dict[str, Any] = {
     "stack": lambda x, y: torch.stack([x, y], 1),
     "flat": lambda x, y: (x + y).view(-1),
-    "turned": lambda x, y: (x + y).t(),
+    "transposed": lambda x, y: (x + y).t(),
     "split": lambda x, y: (x * y).reshape(2, 3, 5).transpose(0, 2),
 }
 

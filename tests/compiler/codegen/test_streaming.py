@@ -37,8 +37,8 @@ def test_program_agrees_with_eager(name: str) -> None:
 @pytest.mark.usefixtures("everything")
 def test_lengths(width: int, threads: int) -> None:
     def fn(x: T, y: T) -> tuple[T, ...]:
-        turned = x.t().contiguous() + 1
-        return x + y, F.softmax(x, -1), turned, torch.cat([x, y], 1) * 2, (x > y).to(torch.int8)
+        transposed = x.t().contiguous() + 1
+        return x + y, F.softmax(x, -1), transposed, torch.cat([x, y], 1) * 2, (x > y).to(torch.int8)
 
     compare(fn, (r(280, width), r(280, width)), threads=threads, rtol=1e-5, atol=1e-5)
 

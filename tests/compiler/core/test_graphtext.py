@@ -62,8 +62,8 @@ def test_it_is_the_text_of_fx(function: Any) -> None:
 
     tc.compile(function, backend=backend)(X)
     (texts,) = seen
-    ours, theirs = map(plain, texts)
-    assert ours == theirs
+    got, theirs = map(plain, texts)
+    assert got == theirs
     compile(texts[0], "graph", "exec")
 
 

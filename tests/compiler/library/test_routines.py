@@ -97,7 +97,7 @@ def test_a_matrix_is_transposed_once_for_all_its_products() -> None:
     check(module(x, w), fn(x, w))
 
 
-def test_what_is_hardly_quicker_is_not_taken() -> None:
+def test_what_is_hardly_faster_is_not_taken() -> None:
     module = trace(product, operands("nn"), "fake")
     assert arranged(module, Clock(aten=1.04, onednn=1)) == []
 
@@ -108,10 +108,10 @@ def test_by_default_one_product_shows_whether_to_continue() -> None:
     assert arranged(module, slow, thorough=False) == [] and slow.asked == 1
 
 
-def test_by_default_each_product_is_timed_where_onednn_is_quicker() -> None:
+def test_by_default_each_product_is_timed_where_onednn_is_faster() -> None:
     module = trace(product, operands("nn"), "fake")
-    quick = Clock(aten=2, onednn=1)
-    assert arranged(module, quick, thorough=False) == ["onednn"] and quick.asked == 2
+    fast = Clock(aten=2, onednn=1)
+    assert arranged(module, fast, thorough=False) == ["onednn"] and fast.asked == 2
 
 
 def test_answers_are_kept_on_disk() -> None:

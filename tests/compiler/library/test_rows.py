@@ -1,4 +1,4 @@
-"""Products of few rows: computed by kernels of ours, equal to eager's."""
+"""GEMMs with few rows: computed by built-in kernels, equal to eager's."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ KINDS: dict[str, Callable[[T, int], tuple[T, ...]]] = {
 
 @pytest.fixture
 def always(monkeypatch):
-    """All scans are made of loops, also where ATen is quicker."""
+    """All scans are made of loops, also where ATen is faster."""
     monkeypatch.setattr(scan, "_better_here", lambda *_: None)
 
 
@@ -102,7 +102,7 @@ def test_odd_sizes(shape: tuple[int, ...]) -> None:
     compare(lambda x: (x.cumsum(0), x.cumsum(-1) + 1), (r(*shape),))
 
 
-def test_where_aten_is_quicker_it_is_called() -> None:
+def test_where_aten_is_faster_it_is_called() -> None:
     assert externs(lowered(lambda x: x.cumsum(1), (r(3, 20),)))
     assert externs(lowered(lambda x: x.long().cumsum(1), (r(3, 700),)))
     assert externs(lowered(lambda x: x.logcumsumexp(1), (r(3, 700),)))

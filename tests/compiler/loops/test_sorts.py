@@ -1,4 +1,4 @@
-"""Sorts: which are ours, and that graphs around them, gradients too, give what eager gives."""
+"""Sorts: which use tc's kernels; graphs around them, gradients too, give what eager gives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tc.compiler.core.gate import Gate
 from tc.compiler.loops.lower.graph import lower
 
 T = torch.Tensor
-OURS = ["sorting.sort"]
+BUILT_IN = ["sorting.sort"]
 
 
 def r(*shape: int) -> T:
@@ -36,17 +36,17 @@ def r(*shape: int) -> T:
     lambda x: torch.sort(x[None, :, None], 1),
 ])  # fmt: skip
 def test_ours(fn: Callable[..., Any], mode: str) -> None:
-    assert externs(compare(fn, (r(40, 90),), mode, rtol=0, atol=0)) == OURS
+    assert externs(compare(fn, (r(40, 90),), mode, rtol=0, atol=0)) == BUILT_IN
 
 
 def test_equal_elements_are_in_eagers_order() -> None:
     x = r(90, 90).mul(9).round()
-    assert externs(compare(lambda x: torch.sort(x), (x,))) == OURS
+    assert externs(compare(lambda x: torch.sort(x), (x,))) == BUILT_IN
 
 
 def test_a_symbolic_row_may_turn_out_long() -> None:
     graph = compare(torch.sort, (r(40, 90),), "symbolic", (r(3, 5000),), rtol=0, atol=0)
-    assert externs(graph) == OURS
+    assert externs(graph) == BUILT_IN
     compare(torch.sort, (r(40, 90),), "symbolic", (r(0, 90),))
 
 
@@ -75,13 +75,13 @@ def test_others_are_atens(reason: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int32])
 def test_narrow_types_are_ours_if_stable(dtype: torch.dtype) -> None:
     x = r(40, 90).mul(9).to(dtype)
-    assert externs(compare(lambda x: torch.sort(x, stable=True), (x,))) == OURS
+    assert externs(compare(lambda x: torch.sort(x, stable=True), (x,))) == BUILT_IN
     assert externs(compare(torch.sort, (x,))) == ["aten.sort.default"]
 
 
 def test_few_and_small() -> None:
     assert externs(compare(torch.sort, (r(4, 90),))) == ["aten.sort.default"]
-    assert externs(compare(torch.sort, (r(30, 90),))) == OURS
+    assert externs(compare(torch.sort, (r(30, 90),))) == BUILT_IN
 
 
 def test_a_gpu_sorts_itself() -> None:

@@ -144,7 +144,7 @@ def silent(rank: int, compile: Compile) -> None:
 
 
 def caught(rank: int, compile: Compile) -> None:
-    """Rank 1 ends; rank 0 catches the error of its last collective and goes on."""
+    """Rank 1 ends; rank 0 catches the error of its last collective and continues."""
     step = compile(lambda x: x.sin())
     out = step(torch.ones(3))
     dist.all_reduce(out)

@@ -64,10 +64,10 @@ def test_ranks_with_other_data_decide_the_same():
 
 
 def test_the_operation_that_differs_is_named_with_its_line():
-    ours, theirs = (decided((torch.ones(3), flag)).rows() for flag in (False, True))
+    got, theirs = (decided((torch.ones(3), flag)).rows() for flag in (False, True))
     line = program.__code__.co_firstlineno + 3
-    assert f"rank 1 * at test_decisions.py:{line}" in first_difference(ours, theirs, 0, 1)
-    assert first_difference(ours, copy.deepcopy(ours), 0, 1) == ""
+    assert f"rank 1 * at test_decisions.py:{line}" in first_difference(got, theirs, 0, 1)
+    assert first_difference(got, copy.deepcopy(got), 0, 1) == ""
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_operation_that_differs_is_named_with_its_line():
         ({"failure": "KeyError", "dynamic": 2, "operations": ["x"]}, "failed with"),
     ],
 )
-def test_the_most_telling_difference_is_said(change, sentence):
+def test_the_most_informative_difference_is_reported(change, sentence):
     mine = Decision("step", "a.py", 1, 0)
     assert sentence in first_difference([mine], [Decision("step", "a.py", 1, 0, **change)], 0, 1)
 
@@ -87,12 +87,12 @@ def test_the_most_telling_difference_is_said(change, sentence):
 def test_functions_in_which_ranks_parted_come_first():
     log = Decision("log", "a.py", 9, 0)
     mine, theirs = Decision("f.step", "a.py", 1, 0), Decision("f.step", "a.py", 1, 0, dynamic=1)
-    told = first_difference([log, mine], [theirs], 0, 1, ["Model.f.step", "main"])
-    assert told.startswith("f.step (a.py:1): rank 0 has dynamic sizes")
+    reported = first_difference([log, mine], [theirs], 0, 1, ["Model.f.step", "main"])
+    assert reported.startswith("f.step (a.py:1): rank 0 has dynamic sizes")
     assert first_difference([log, mine], [theirs], 0, 1).startswith("rank 0 compiled log (a.py:9)")
 
 
-def test_a_compile_of_only_one_rank_is_told_with_its_cause():
+def test_a_compile_of_only_one_rank_is_reported_with_its_cause():
     again = Decision("step", "a.py", 1, 1, "x.shape[0]: 4 -> 5")
     assert first_difference([again], [], 0, 1) == (
         "rank 0 compiled step (a.py:1) for the 2nd time because x.shape[0]: 4 -> 5; rank 1 did not"

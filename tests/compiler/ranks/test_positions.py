@@ -1,4 +1,4 @@
-"""Two ranks are told apart only by what cannot end well."""
+"""Two ranks are reported to differ only where the job cannot end well."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def test_ranks_that_are_late_or_ahead_may_still_meet():
 
 def test_another_collective_in_the_same_place():
     found = difference(at("all_reduce", "barrier"), at("all_reduce", "gather", rank=1), WORLD)
-    assert found is not None and found.theirs is not None
-    assert (found.ours.number, found.ours.what, found.theirs.what) == (1, "barrier", "gather")
+    assert found is not None and found.other is not None
+    assert (found.own.number, found.own.what, found.other.what) == (1, "barrier", "gather")
 
 
 def test_the_first_difference_is_the_one():
     found = difference(at("a", "b", "c"), at("a", "x", "y", rank=1), WORLD)
-    assert found is not None and found.ours.what == "b"
+    assert found is not None and found.own.what == "b"
 
 
 def test_a_rank_that_has_ended_comes_no_more():
     mine, theirs = at("a", "b"), at("a", rank=1, ended=True)
     found = difference(mine, theirs, WORLD)
-    assert found is not None and (found.ours.what, found.theirs) == ("b", None)
+    assert found is not None and (found.own.what, found.other) == ("b", None)
     assert difference(at("a"), theirs, WORLD) is None
     assert difference(at("a"), at("a", "b", rank=1, ended=True), WORLD) is None
 
@@ -52,7 +52,7 @@ def test_where_the_count_may_be_off_both_have_to_be_stuck():
     mine = replace(mine, waiting=mine.recent["0"])
     assert difference(mine, theirs, WORLD) is None
     found = difference(mine, replace(theirs, waiting=theirs.recent["0"]), WORLD)
-    assert found is not None and found.theirs is not None
+    assert found is not None and found.other is not None
     same = at("a", rank=1)
     assert difference(mine, replace(same, waiting=same.recent["0"]), WORLD) is None
 

@@ -36,7 +36,7 @@ MASKS = {
 
 
 def called(monkeypatch):
-    """Count calls that the routine hands on to ATen."""
+    """Count calls that the routine forwards to ATen."""
     handed = []
     original = attention._by_torch
     monkeypatch.setattr(attention, "_by_torch", lambda *a: handed.append(1) or original(*a))

@@ -1,6 +1,6 @@
 """Recording and replaying of launches: what is copied, what is refused, what is reported.
 
-The recorder here is for CPU tensors: a replay computes anew into the memory of the recording, as a
+The recorder here is for CPU tensors: a replay computes again into the memory of the recording, as a
 CUDA graph does. Real ones are the matter of `tests/gpu`.
 """
 

@@ -41,11 +41,11 @@ def another_process() -> None:
 def entries() -> None:
     """Write an entry, and read it as long as the disk gives it back."""
     another_process()
-    assert store.entry("kind", KEY) in (None, (b"content", b"told"))
-    store.write("kind", KEY, b"content", b"told")
-    assert store.entry("kind", KEY) in (None, (b"content", b"told"))
+    assert store.entry("kind", KEY) in (None, (b"content", b"events"))
+    store.write("kind", KEY, b"content", b"events")
+    assert store.entry("kind", KEY) in (None, (b"content", b"events"))
     another_process()
-    assert store.entry("kind", KEY) in (None, (b"content", b"told"))
+    assert store.entry("kind", KEY) in (None, (b"content", b"events"))
 
 
 def turns() -> None:
@@ -100,9 +100,9 @@ def goes_right(
     warned.clear()
     with Disk(folder, step, fault).at_work() as disk:
         work()
-    told = [record.getMessage() for record in warned.records if record.levelno >= logging.WARNING]
+    texts = [record.getMessage() for record in warned.records if record.levelno >= logging.WARNING]
     at = f"{fault} at operation {step}: {disk.operations[step : step + 1]}"
-    assert all("cannot write to its cache" in text for text in told), at
+    assert all("cannot write to its cache" in text for text in texts), at
     if folder.is_file():
         folder.unlink()
     work()

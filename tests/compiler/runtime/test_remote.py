@@ -56,9 +56,9 @@ def test_libraries_and_entries(address):
     for _ in range(2):
         library = build_kernels(SOURCE)
         assert library.path is None and library.open().answer() == 42
-        assert store.write("kind", KEY, b"content", b"told")
+        assert store.write("kind", KEY, b"content", b"events")
         store._Current.found = None
-        assert store.entry("kind", KEY) == (b"content", b"told")
+        assert store.entry("kind", KEY) == (b"content", b"events")
     found, claim = claims.turn(store.store().place, "name", lambda: None)
     assert found is None and claim is not None
     claim.release()

@@ -30,13 +30,13 @@ def test_what_was_written_is_read():
     assert store.entry("kind", KEY) is None
     assert store.write("kind", KEY, b"content")
     assert store.entry("kind", KEY) == (b"content", b"")
-    assert store.write("kind", KEY, b"content", b"told")
-    assert store.entry("kind", KEY) == (b"content", b"told")
+    assert store.write("kind", KEY, b"content", b"events")
+    assert store.entry("kind", KEY) == (b"content", b"events")
     assert store.read("kind", KEY) == b"content"
     assert store.entry("other", KEY) is None and store.read("other", KEY) is None
 
 
-@pytest.mark.parametrize("reported", [b"", b"told" * 50])
+@pytest.mark.parametrize("reported", [b"", b"events" * 50])
 @pytest.mark.parametrize("damage", ["cut", "empty", "flip", "flip end", "longer", "folder"])
 def test_damaged_entries_are_absent_and_can_be_written_again(folder, damage, reported):
     store.write("kind", KEY, bytes(range(256)), reported)
@@ -75,7 +75,7 @@ def test_a_page_that_a_crash_lost_is_found(folder):
 
 @pytest.mark.parametrize("before", [None, (b"before", b"then")])
 def test_killed_at_every_step(folder, before):
-    after = (b"after", b"told")
+    after = (b"after", b"events")
     if before is not None:
         store.write("kind", KEY, *before)
     step = 0

@@ -19,7 +19,7 @@ ENTERED: list[int] = []
 
 
 class Entered:
-    """Stands for `torch.cuda.device`."""
+    """A placeholder for `torch.cuda.device`."""
 
     def __init__(self, index: int) -> None:
         self.index = index

@@ -1,4 +1,4 @@
-"""Inputs that are written to: by the kernel itself where nobody can tell, by a copy otherwise."""
+"""Inputs that are written to: by the kernel itself where nobody can notice, by a copy otherwise."""
 
 from __future__ import annotations
 

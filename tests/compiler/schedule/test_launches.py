@@ -87,7 +87,7 @@ def test_what_is_returned_stays() -> None:
     assert counts(fn, r(33, 33), r(33).abs()) == (2, 2)
 
 
-def test_what_is_dear_stays() -> None:
+def test_what_is_expensive_stays() -> None:
     def fn(x: T, v: T) -> T:
         for _ in range(4):
             v = v.sin().exp()

@@ -104,7 +104,7 @@ def read_elsewhere(x: T) -> T:
     return e / e.sum(0) * e.flip(1)
 
 
-def read_once_more(x: T) -> tuple[T, T]:
+def read_again(x: T) -> tuple[T, T]:
     e = exponentials(x)
     y = e / e.sum(0)
     return y, e / y.amax(0)
@@ -126,7 +126,7 @@ TEMPORARIES: dict[str, tuple[Callable[..., Any], tuple[T, ...], int]] = {
     "two results": (lambda x: (F.softmax(x, 0), F.log_softmax(x, 0)), (r(5, 40),), 1),
     "long rows": (lambda x: F.softmax(x, 1), (r(3, 20_000),), 1),
     "read elsewhere": (read_elsewhere, (r(5, 40),), 0),
-    "read once more": (read_once_more, (r(5, 40),), 0),
+    "read again": (read_again, (r(5, 40),), 0),
     "scattered into": (scattered_over, (r(5, 40), torch.tensor([0, 2, 2])), 0),
     "returned too": (lambda x: ((e := exponentials(x)), e / e.sum(0)), (r(5, 40),), 0),
 }

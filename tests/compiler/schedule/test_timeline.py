@@ -58,10 +58,10 @@ def test_a_prediction_is_what_is_measured(function: Any, dynamic: bool | None) -
         compiled = tc.compile(function, dynamic=dynamic)
         compiled(x, w)
         (plan,) = events.of(trace.MemoryPlan)
-        told = step_memory([dataclasses.asdict(plan)])
-        assert told.peak == pytest.approx(measured(lambda: compiled(x, w)), rel=0.02)
-    assert sum(one.bytes for one in told.holders) == told.peak
-    assert {one.line.rpartition(":")[0] for one in told.holders} == {__file__}
+        report = step_memory([dataclasses.asdict(plan)])
+        assert report.peak == pytest.approx(measured(lambda: compiled(x, w)), rel=0.02)
+    assert sum(one.bytes for one in report.holders) == report.peak
+    assert {one.line.rpartition(":")[0] for one in report.holders} == {__file__}
 
 
 def test_a_training_step_is_both_its_graphs() -> None:

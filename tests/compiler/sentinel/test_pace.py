@@ -74,7 +74,7 @@ def test_what_fails_in_eager_or_cannot_be_copied_runs_once() -> None:
     calls: list[int] = []
 
     class Counted(torch.Tensor):
-        """A subclass, which no copy stands for."""
+        """A subclass, of which no copy is made."""
 
     with capture_events() as events:
 

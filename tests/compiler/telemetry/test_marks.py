@@ -29,7 +29,7 @@ def test_a_line_that_waits_is_not_busy_and_one_that_works_is() -> None:
 
 def test_pages_that_the_system_gives_are_counted() -> None:
     found = Marks()
-    torch.ones(16 << 20)  # 64 MiB are mapped anew, whatever was freed before
+    torch.ones(16 << 20)  # 64 MiB are mapped again, whatever was freed before
     found(1)
     time.sleep(2 * marks.LONG)
     found(2)

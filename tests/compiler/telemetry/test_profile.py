@@ -55,7 +55,7 @@ def test_each_call_counts_and_steps_name_kernels_calls_and_lines() -> None:
     assert (program.function, program.file) == ("chain", __file__)
     names = [step.name for step in program.steps]
     product, kernel, rest = program.steps
-    # what computes the product depends on the machine: ATen, oneDNN or a kernel of our own
+    # what computes the product depends on the machine: ATen, oneDNN or a built-in kernel
     assert (len(set(names)), names[-1]) == (3, "wrapper")
     first = chain.__code__.co_firstlineno
     assert product.places == (f"{__file__}:{first + 1}",)

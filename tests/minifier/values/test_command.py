@@ -44,8 +44,8 @@ def test_wrong_usage_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.py").write_text("")
     assert main(arguments) == (2 if words else 0)
-    told = capsys.readouterr().err
-    assert words in told and told.count("\n") <= 1
+    output = capsys.readouterr().err
+    assert words in output and output.count("\n") <= 1
 
 
 COMPILED = """\

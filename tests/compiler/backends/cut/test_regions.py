@@ -62,10 +62,10 @@ def same(f, *args, times: int = 2, **options) -> str:
     compiled = tc.compile(f, fullgraph=True, **options)
     with trace.capture_events() as events:
         for _ in range(times):
-            for ours, eagers in zip(outcome(compiled, *args), outcome(f, *args), strict=True):
-                torch.testing.assert_close(ours, eagers)
+            for got, eagers in zip(outcome(compiled, *args), outcome(f, *args), strict=True):
+                torch.testing.assert_close(got, eagers)
                 if eagers is not None:
-                    assert ours.stride() == eagers.stride()
+                    assert got.stride() == eagers.stride()
     artifacts = events.of(trace.Artifact)
     return "\n".join(str(one.payload) for one in artifacts if one.name == "tc_compile_regions")
 

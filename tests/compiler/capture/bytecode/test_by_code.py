@@ -64,7 +64,7 @@ def test_lines_of_events_are_in_the_function_s_own_file(tmp_path: Path) -> None:
     assert files == ["of_2.py", "of_5.py"]
 
 
-def test_a_cache_tells_equal_code_apart(tmp_path: Path) -> None:
+def test_a_cache_distinguishes_equal_code(tmp_path: Path) -> None:
     asked = []
 
     @cached_by_code(8)

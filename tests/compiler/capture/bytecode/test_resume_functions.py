@@ -52,7 +52,7 @@ class Manager:
         return self.swallow
 
 
-def straight(a: int, b: int = 3, *rest: int, c: int = 5, **more: int) -> Any:
+def plain_code(a: int, b: int = 3, *rest: int, c: int = 5, **more: int) -> Any:
     d = a * b + c
     e = [d, *rest]
     f = {"d": d, **more}
@@ -210,7 +210,7 @@ class Derived(Base):
 
 
 CASES: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = [
-    (straight, [(1,), (4, 2, 7, 8)]),
+    (plain_code, [(1,), (4, 2, 7, 8)]),
     (loops, [(0,), (5,)]),
     (managed, [(0,), (1,), (2,)]),
     (tries, [(0,), (1,), (2,), (3,)]),
@@ -230,7 +230,7 @@ State = tuple[bool | None, ...]  # True: a value, False: NULL, None: perhaps NUL
 
 
 def stack_states(body: list[Instruction], args: list[str]) -> dict[Instruction, State]:
-    """What lies on the stack at each instruction, as far as this simple walk can tell."""
+    """What lies on the stack at each instruction, as far as this simple walk knows it."""
     depths = stack_depths(body)
     states: dict[Instruction, State] = {body[0]: ()}
     for one, following in pairwise(body):
@@ -333,7 +333,7 @@ def redirect(body: list[Instruction], old: Instruction, new: Instruction) -> Non
 
 
 def split(code: CodeType, target: Instruction, body: list[Instruction]) -> CodeType | None:
-    """Return `code` cut in two at `target`, or None where this test cannot tell the state."""
+    """Return `code` cut in two at `target`, or None where this test does not know the state."""
     before = body[body.index(target) - 1]
     if target.opname in ("END_FOR", "CALL") or before.opname in ("END_FOR", "KW_NAMES"):
         return None  # amid what the interpreter runs as one

@@ -40,7 +40,7 @@ def opened(fn, *args, calls=40, **options):
 
 
 def passed(compiled, *args):
-    """Call a compiled function, and say whether its fast path let the call through."""
+    """Call a compiled function; return whether its fast path took the call."""
     fast_path = fast_path_of(compiled)
     before = fast_path.misses
     result = compiled(*args)
@@ -62,7 +62,7 @@ def x(*shape, **options):
     return torch.arange(12.0, **options).reshape(shape or (3, 4))
 
 
-def test_a_door_opens_after_some_calls_and_gives_eager_results():
+def test_a_fast_path_is_installed_after_some_calls_and_gives_eager_results():
     compiled = tc.compile(affine)
     fast_path = fast_path_of(compiled)
     assert compiled(x(), 3).equal(affine(x(), 3)) and fast_path.entries == 0
@@ -73,7 +73,7 @@ def test_a_door_opens_after_some_calls_and_gives_eager_results():
     assert through and found.equal(affine(x() + 1, 3))
 
 
-def test_what_runs_behind_the_door_is_the_compiled_code():
+def test_what_runs_behind_the_fast_path_is_the_compiled_code():
     graphs, runs = [], []
 
     def backend(gm, inputs):
@@ -229,7 +229,7 @@ def test_one_tensor_given_twice_goes_to_the_hook():
     assert not through and found.equal((x() + 1) * (x() + 1))
 
 
-def test_writes_and_gradients_behind_the_door():
+def test_writes_and_gradients_behind_the_fast_path():
     def f(x, w):
         w.add_(1)
         return (x * x).sum() * w.detach().sum()
@@ -271,14 +271,14 @@ def growing(x):
 
 
 @pytest.mark.parametrize("fn", [broken, lambda x, *rest: x + 1, lambda *, x=1: torch.ones(3) * x])
-def test_no_door_where_frames_may_run_or_arguments_vary(fn):
+def test_no_fast_path_where_frames_may_run_or_arguments_vary(fn):
     compiled = tc.compile(fn)
     for _ in range(40):
         compiled(*([x()] if fn.__code__.co_argcount else []))
     assert fast_path_of(compiled).entries == 0
 
 
-def test_the_gate_can_refuse_a_door(monkeypatch):
+def test_the_gate_can_refuse_a_fast_path(monkeypatch):
     monkeypatch.setitem(PROCESS.gate.refuse_from, "capture.fast_path", 1)
     compiled = tc.compile(affine)
     for _ in range(40):
@@ -287,7 +287,7 @@ def test_the_gate_can_refuse_a_door(monkeypatch):
 
 
 @pytest.mark.parametrize("count", [31, 32, 40])
-def test_no_door_for_more_values_than_it_holds(count):
+def test_no_fast_path_for_more_values_than_it_holds(count):
     names = ", ".join(f"a{i}" for i in range(count))
     made = {}
     exec(f"def many({names}): return a0 + a{count - 1}", made)
@@ -297,14 +297,14 @@ def test_no_door_for_more_values_than_it_holds(count):
     assert fast_path_of(compiled).entries <= 1
 
 
-def test_no_door_for_dynamic_sizes():
+def test_no_fast_path_for_dynamic_sizes():
     compiled = tc.compile(growing, dynamic=True)
     for _ in range(40):
         assert compiled(x()).equal(x() + 3)
     assert fast_path_of(compiled).entries == 0
 
 
-def test_reset_closes_doors():
+def test_reset_removes_fast_paths():
     compiled, fast_path = opened(affine, x(), 3)
     tc.reset()
     assert fast_path.entries == 0
@@ -312,7 +312,7 @@ def test_reset_closes_doors():
     assert not through and found.equal(affine(x(), 3))
 
 
-def test_stances_close_doors():
+def test_stances_remove_fast_paths():
     compiled, _ = opened(affine, x(), 3)
     with tc.set_stance("force_eager"):
         before = fast_path_of(compiled).misses
@@ -322,18 +322,18 @@ def test_stances_close_doors():
 
 
 @pytest.mark.usefixtures("only_new_garbage")
-def test_an_object_known_by_identity_that_dies_closes_the_door():
+def test_an_object_known_by_identity_that_dies_removes_the_fast_path():
     def f(x):
         return x + 1 if type(thing) is Kind else x - 1  # noqa: F821
 
-    def renew():
+    def rebuild():
         globals()["Kind"] = type("Kind", (), {})
         globals()["thing"] = globals()["Kind"]()
 
-    renew()
+    rebuild()
     compiled, fast_path = opened(f, x())
     assert passed(compiled, x())[1]
-    renew()
+    rebuild()
     gc.collect()
     assert fast_path.entries == 0
     found, through = passed(compiled, x())
@@ -341,7 +341,7 @@ def test_an_object_known_by_identity_that_dies_closes_the_door():
 
 
 @pytest.mark.usefixtures("only_new_garbage")
-def test_a_compiled_function_is_collected_with_its_door():
+def test_a_compiled_function_is_collected_with_its_fast_path():
     def f(x):
         return x + 1
 
@@ -353,7 +353,7 @@ def test_a_compiled_function_is_collected_with_its_door():
     assert gone[0]() is None and gone[1]() is None
 
 
-def test_errors_behind_the_door_are_the_callers():
+def test_errors_behind_the_fast_path_are_the_callers():
     def f(x, i):
         return x[i]
 

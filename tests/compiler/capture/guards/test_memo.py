@@ -1,4 +1,4 @@
-"""Guards that are remembered fail as soon as, and no sooner than, the full ones would."""
+"""Guards that are remembered fail exactly when the full ones would."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def written():
     return found
 
 
-#: tensors that the guard on tensors cannot tell from one another
+#: tensors that the guard on tensors cannot distinguish
 ALIKE = {
     "plain": [
         fresh,
@@ -87,7 +87,7 @@ def cases():
 
 @pytest.mark.sample(48)
 @pytest.mark.parametrize(("kind", "name", "called"), cases())
-def test_a_plain_answer_is_that_of_the_tensor_at_hand(kind, name, called):
+def test_a_plain_answer_is_that_of_the_tensor_itself(kind, name, called):
     tc.reset()
     space: dict = {}
     exec(f"def f(x):\n    found = x.{name}{'()' * called}\n    return x * 1, found", space)
@@ -238,9 +238,9 @@ def into_made(x, memory):
 def test_results_that_resize_what_they_are_written_to(function, shape):
     tc.reset()
     x = torch.arange(float(torch.Size(shape).numel())).view(shape)
-    ours, theirs = torch.zeros(2, 2), torch.zeros(2, 2)
-    torch.testing.assert_close(tc.compile(function)(x, ours), function(x, theirs))
-    torch.testing.assert_close(ours, theirs)
+    got, theirs = torch.zeros(2, 2), torch.zeros(2, 2)
+    torch.testing.assert_close(tc.compile(function)(x, got), function(x, theirs))
+    torch.testing.assert_close(got, theirs)
 
 
 PARTS = {

@@ -1,4 +1,4 @@
-"""Breaks inside inlined callees, loops and except blocks: the frame goes on where it broke."""
+"""Breaks inside inlined callees, loops and except blocks: the frame continues where it broke."""
 
 from __future__ import annotations
 
@@ -413,7 +413,7 @@ def test_a_long_loop_neither_deepens_the_stack_nor_compiles_each_turn():
     assert len(events.of(trace.GraphBreak)) <= 8
 
 
-def test_the_turns_of_a_loop_share_their_code():
+def test_the_iterations_of_a_loop_share_their_code():
     def each(x, items):
         for scale in items:
             x = x * scale
@@ -444,7 +444,7 @@ def test_an_iterator_kept_over_a_break_is_followed():
         assert product.tolist() == [3.0, 3.0] and rest == [4, 5]
 
 
-def test_the_turns_of_a_loop_are_no_breaks_of_their_own():
+def test_the_iterations_of_a_loop_are_no_breaks_of_their_own():
     tc.reset()
     with trace.capture_events() as events:
         tc.compile(loop, backend="eager")(*two_tensors())

@@ -134,7 +134,7 @@ def subclass_constructed(x, y):
 
 
 @whole(Logged, Logged, watched=("log",))
-def what_the_override_is_handed(x, y):
+def what_the_override_is_given(x, y):
     a = x + y
     b = 3 - torch.add(a, 1, alpha=2)
     b[0] = 1.0
@@ -379,14 +379,14 @@ def test_attribute_on_the_instance_hides_the_class():
 
 def test_override_runs_while_tracing_only():
     """The compiled graph does not ask the class again."""
-    compiled = tc.compile(what_the_override_is_handed, backend="eager")
+    compiled = tc.compile(what_the_override_is_given, backend="eager")
     args = of(Logged, Logged)()
     compiled(*args)
     log.clear()
     compiled(*args)
     once = len(log)
     log.clear()
-    what_the_override_is_handed(*args)
+    what_the_override_is_given(*args)
     assert once == len(log)
     log.clear()
 
@@ -432,12 +432,12 @@ def test_active_modes_see_what_is_written_and_nothing_of_the_compiler(backend):
     x = torch.rand(3, 4)
     compiled = tc.compile(fn, backend=backend, dynamic=True)
     for _ in range(2):
-        with Counting() as ours:
+        with Counting() as actual:
             got = compiled(x)
         with Counting() as theirs:
             want = fn(x)
         torch.testing.assert_close(got, want)
-        assert ours.seen == theirs.seen
+        assert actual.seen == theirs.seen
 
 
 def test_a_mode_left_after_a_break():

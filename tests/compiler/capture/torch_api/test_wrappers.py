@@ -307,7 +307,7 @@ def test_gradients(backend):
     same(list(run(tc.compile(fn, backend=backend))), list(run(fn)), "gradients")
 
 
-def told_by(fn, *args):
+def reported_by(fn, *args):
     with trace.capture_events() as events:
         got = tc.compile(fn, fullgraph=True)(*args)
     same(flat(got), flat(fn(*args)), "result")
@@ -317,9 +317,9 @@ def told_by(fn, *args):
 @pytest.mark.parametrize("grad", [False, True])
 def test_kernels_are_refused_and_reported(grad):
     x = numbers(2, 3).requires_grad_(grad)
-    (reported,) = told_by(lambda x: x * 2, TwoTensor(x, x))
+    (reported,) = reported_by(lambda x: x * 2, TwoTensor(x, x))
     assert "TwoTensor, not a plain tensor" in reported
-    (reported,) = told_by(lambda x: TwoTensor(x * 2, x * 3).sin().a, x)
+    (reported,) = reported_by(lambda x: TwoTensor(x * 2, x * 3).sin().a, x)
     assert "TwoTensor, not a plain tensor" in reported
 
 

@@ -1,4 +1,4 @@
-"""Iterators over containers that a frame changed before it breaks its graph go on as Python's."""
+"""Iterators over containers that a frame changed before a graph break continue as Python's."""
 
 from __future__ import annotations
 

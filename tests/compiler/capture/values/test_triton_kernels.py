@@ -141,7 +141,7 @@ def test_gradients_go_around_a_kernel() -> None:
     torch.testing.assert_close(grads[0], grads[1])
 
 
-def test_kernels_with_other_constants_are_told_apart() -> None:
+def test_kernels_with_other_constants_are_distinguished() -> None:
     def fn(x: T) -> tuple[T, T]:
         y, z = x.clone(), x.clone()
         scale_kernel[(1,)](y, 2.0, 40, BLOCK=16)
@@ -160,7 +160,7 @@ def test_an_empty_grid_does_nothing() -> None:
     [
         (add_kernel, {"out_ptr"}),
         (scale_kernel, {"x_ptr"}),
-        (helped_kernel, {"out_ptr", "x_ptr"}),  # it hands both on
+        (helped_kernel, {"out_ptr", "x_ptr"}),  # it passes both
         (counting_kernel, {"out_ptr", "x_ptr"}),  # a place is made of both
     ],
 )

@@ -108,6 +108,6 @@ def test_all_programs_become_machine_code(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_launches_carry_what_was_compiled_for() -> None:
     first, second, other = run("triton_fake_gpu.py").splitlines()
-    assert first == second  # by Triton's own call, and by ours
+    assert first == second  # by Triton's own call, and by tc's
     assert "(1, 1, 1) stream 7 tensor tensor 6 40 0.408" in first
     assert "(28, 1, 1) stream 8 tensor tensor 700 40 0.0377" in other  # the caller's

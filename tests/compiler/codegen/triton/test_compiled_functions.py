@@ -90,7 +90,7 @@ def on_disk(on_gpu, one_thread, tmp_path, monkeypatch):
         yield tmp_path
 
 
-def compiled_anew(function, *args, **settings):
+def compiled_again(function, *args, **settings):
     """The result of a function compiled as by another process; whether it was found; the code."""
     tc.reset()
     with capture_events() as events:
@@ -105,7 +105,7 @@ def test_programs_are_found_on_disk(on_disk):
     x = torch.randn(6, 300)
     function = lambda x: F.softmax(x * 2, -1)  # noqa: E731
     for expected in (False, True):
-        result, hits, events = compiled_anew(function, x)
+        result, hits, events = compiled_again(function, x)
         torch.testing.assert_close(result, function(x))
         assert hits == [expected]
         assert "@triton.jit" in events.of(OutputCode)[0].code
@@ -114,10 +114,10 @@ def test_programs_are_found_on_disk(on_disk):
 def test_another_process_finds_a_program(on_disk):
     x = torch.randn(6, 300)
     function = lambda x: x.exp().sum(1)  # noqa: E731
-    compiled_anew(function, x)
+    compiled_again(function, x)
 
     def second():
-        result, hits, _ = compiled_anew(function, x)
+        result, hits, _ = compiled_again(function, x)
         torch.testing.assert_close(result, function(x))
         assert hits == [True]
 
@@ -128,7 +128,7 @@ def test_programs_with_gradients_are_found_on_disk(on_disk):
     x = torch.randn(6, 30, requires_grad=True)
     function = lambda x: F.layer_norm(x.sin(), (30,))  # noqa: E731
     for expected in (False, True):
-        result, hits, _ = compiled_anew(function, x)
+        result, hits, _ = compiled_again(function, x)
         wanted = torch.autograd.grad(function(x).square().sum(), x)
         torch.testing.assert_close(torch.autograd.grad(result.square().sum(), x), wanted)
         assert hits == [expected]
@@ -144,9 +144,9 @@ def test_what_was_chosen_is_kept_with_the_program(on_disk, monkeypatch):
     monkeypatch.setattr(pipeline, "gpu_tuner", nowhere)
     x, function = torch.randn(3000), lambda x: x.sin() * 3
     mode = "max-autotune-no-cudagraphs"
-    _, _, first = compiled_anew(function, x, mode=mode)
+    _, _, first = compiled_again(function, x, mode=mode)
     monkeypatch.setattr(pipeline, "gpu_tuner", lambda device: pytest.fail("asked again"))
-    _, hits, second = compiled_anew(function, x, mode=mode)
+    _, hits, second = compiled_again(function, x, mode=mode)
     assert hits == [True]
     assert first.of(OutputCode)[0].code == second.of(OutputCode)[0].code
     (chosen,) = first.of(Autotune)

@@ -1,6 +1,6 @@
 """The text of kernels of each sort, as people read it; needs no triton.
 
-``TC_WRITE_GOLDEN=1`` writes the texts anew, for a look at the difference before it is committed.
+``TC_WRITE_GOLDEN=1`` writes the texts again, for a look at the difference before it is committed.
 """
 
 from __future__ import annotations

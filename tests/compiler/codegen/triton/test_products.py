@@ -131,7 +131,7 @@ def test_every_tile_computes_the_same(interpreter: None) -> None:
 
 
 @pytest.mark.parametrize("name", ["bias and gelu", "pairs and summands", "linear"])
-def test_where_the_library_is_quicker_it_is_called(name: str, interpreter: None) -> None:
+def test_where_the_library_is_faster_it_is_called(name: str, interpreter: None) -> None:
     fn, args = PRODUCTS[name]
     plan, program = tuned(fn, args, Choosing(lambda names: names[0]))
     assert "mm(" in program.wrapper_source

@@ -1,4 +1,4 @@
-"""Tiles that are turned: loads that run along another loop than the stores."""
+"""Tiles that are transposed: loads that run along another loop than the stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def r(*shape: int) -> T:
     return torch.randn(shape)
 
 
-TURNED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+TRANSPOSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "matrix": (lambda x: (x.t() * 2).contiguous(), (r(70, 40),)),
     "even": (lambda x: x.t().contiguous(), (r(128, 64),)),
     "in a batch": (lambda x: (x.transpose(1, 2) + 1).contiguous(), (r(3, 33, 70),)),
@@ -32,15 +32,15 @@ TURNED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
-@pytest.mark.parametrize("name", TURNED)
-def test_tiles_are_turned(name: str, mode: str, interpreter: None) -> None:
-    fn, args = TURNED[name]
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_tiles_are_transposed(name: str, mode: str, interpreter: None) -> None:
+    fn, args = TRANSPOSED[name]
     program = compare_gpu(fn, args, mode)
     assert "YBLOCK" in program.triton_source
 
 
 @pytest.mark.parametrize("which", [0, 1, 2, -1])
-def test_every_tile_turns_alike(which: int, interpreter: None) -> None:
-    fn, args = TURNED["beside another"]
+def test_every_tile_is_transposed_alike(which: int, interpreter: None) -> None:
+    fn, args = TRANSPOSED["beside another"]
     _, program = tuned(fn, args, Choosing(lambda names: names[which]))
     assert "YBLOCK" in program.triton_source
