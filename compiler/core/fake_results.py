@@ -21,7 +21,6 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     in_kernel_invocation_manager,
 )
-from torch.autograd.graph import increment_version
 
 from tc.compiler.core.frozen_graph import OWN_NAMESPACES
 from tc.compiler.core.memory import storage_id
@@ -64,11 +63,12 @@ class Effects(NamedTuple):
     """What a call did besides computing its result; nothing, for most.
 
     Attributes:
-        written: the arguments whose memory was written to, and how often each.
+        written: the arguments whose memory was written to. Calls arrive here below autograd, so
+            that no version is counted inside of them.
         once: see `RememberingMode.runs_once`.
     """
 
-    written: tuple[tuple[int, int], ...]
+    written: tuple[int, ...]
     once: bool
 
 
@@ -160,35 +160,21 @@ class RememberingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
         """Run a call; return its result and its effects, None if something else was written to."""
         written, once = self.written, self.runs_once
         self.written, self.runs_once = set(), False
-        before = [*map(_version, tensors)]
         try:
             result = run()
             given = [*map(storage_id, tensors)]
             if not self.written <= {*given}:
                 return result, None
-            rows = zip(given, before, map(_version, tensors), strict=True)
-            writes = (
-                (at, now - then)
-                for at, (memory, then, now) in enumerate(rows)
-                if memory in self.written
-            )
-            return result, Effects(tuple(writes), self.runs_once)
+            places = (at for at, memory in enumerate(given) if memory in self.written)
+            return result, Effects(tuple(places), self.runs_once)
         finally:
             self.written |= written
             self.runs_once |= once
 
     def _repeat(self, effects: Effects, tensors: list[FakeTensor]) -> None:
         """Have the effects of a call again, on the arguments of an equal one."""
-        for at, times in effects.written:
-            self.written.add(storage_id(tensors[at]))
-            for _ in range(times):
-                increment_version(tensors[at])
+        self.written |= {storage_id(tensors[at]) for at in effects.written}
         self.runs_once |= effects.once
-
-
-def _version(tensor: FakeTensor) -> int:
-    """Return how often a tensor was written to; inference tensors have no count."""
-    return 0 if tensor.is_inference() else tensor._version
 
 
 @cache

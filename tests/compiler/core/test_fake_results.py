@@ -248,7 +248,7 @@ def test_effects_inside_of_a_call_are_noted_each_time():
 
 
 def test_effects_of_a_remembered_call_are_those_of_the_call(monkeypatch):
-    """Written memory and version counters, without the call being made again."""
+    """The memory that is written, without the call being made again."""
     mode, made, found = EagerLayouts(), [], []
     real = EagerLayouts._run
     monkeypatch.setattr(EagerLayouts, "_run", lambda *a: made.append(a[2]) or real(*a))
@@ -259,10 +259,9 @@ def test_effects_of_a_remembered_call_are_those_of_the_call(monkeypatch):
             results = aten.native_batch_norm.default(*arguments, True, 0.1, 1e-5)
             tensors = [one for one in arguments if one is not None]
             written = [storage_id(one) in mode.written for one in tensors]
-            found.append((described(results, arguments), written, [t._version for t in tensors]))
+            found.append((described(results, arguments), written))
             made.append("end")
     assert found[0] == found[1] and found[0][1] == [False, True, True]
-    assert found[0][2][0] == 0 < min(found[0][2][1:])
     assert made[-2:] == ["end", "end"]
 
 
