@@ -206,8 +206,8 @@ def _universal(function: Any, ufunc: np.ufunc, args: Any, kwargs: Any) -> Any:
     whole = ufunc.__name__ in DIVISIONS and types[0].kind in "biu"
     if whole:
         divisor = torch.as_tensor(cast[1], device="cpu")
-        divisor = torch.where(divisor == 0, 1, divisor)
-        cast[1] = divisor.to(_torch_type(types[1]))
+        nonzero = torch.where(divisor == 0, 1, divisor)
+        cast[1] = nonzero.to(_torch_type(types[1]))
     found = _tensors(function(*_arrays(cast)))
     results = found if isinstance(found, tuple) else (found,)
     results = tuple(map(_cast, results, types[ufunc.nin :]))
