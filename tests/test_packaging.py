@@ -46,7 +46,8 @@ def test_wheel_holds_every_source_file(wheel: Path) -> None:
     for package in house.PACKAGES:
         for path in (ROOT / package).rglob("*"):
             inside = path.relative_to(ROOT).as_posix()
-            if path.is_file() and "__pycache__" not in inside and path.suffix != ".LICENSE":
+            for_users = path.suffix != ".LICENSE" and path.name != "ruff.toml"
+            if path.is_file() and "__pycache__" not in inside and for_users:
                 expected.add(f"tc/{inside}")
     assert expected <= packed, sorted(expected - packed)
     extra = {name for name in packed - expected if ".dist-info/" not in name}

@@ -306,9 +306,10 @@ CALL_OUTSIDE: Final = Recipe(
 _EACH_VALUE: Final = (FEW, BRANCHES)
 ANY: Final = None
 _Row = tuple[Recipe, ...]
-#: what no call passes: it is set somewhere else
+#: what no call passes by itself: it is set somewhere else
 _SET: Final = (
-    Place.MODULE, Place.ATTRIBUTE, Place.ITEM, Place.GLOBAL, Place.DEFAULT, Place.CLOSURE,
+    Place.MODULE, Place.ATTRIBUTE, Place.ITEM, Place.FIELD,
+    Place.GLOBAL, Place.DEFAULT, Place.CLOSURE,
 )  # fmt: skip
 
 

@@ -353,8 +353,7 @@ class GraphCache:
         missing = found is None
         if missing:
             name = store.name_of(KIND, key.digest)
-            with trace.stage("graph_cache.wait"):  # where another process makes it
-                found, claim = claims.turn(store.store().place, name, look)
+            found, claim = claims.turn(store.store().place, name, look)
             if claim is not None:
                 self._claims[-1].append(claim)
         return found, missing

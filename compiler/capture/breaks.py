@@ -260,7 +260,9 @@ def of_call(called: str) -> Reason:
 
 
 #: conversions that the user's line calls by another name: `int(x)`, an f-string, an index
-_CONVERTED: Final = re.compile(r"^Tensor\.__(int|float|bool|complex|format|index)__\(\)$")
+_CONVERTED: Final = re.compile(
+    r"^Tensor\.__(int|float|bool|complex|format|index)__\(\)$"
+)
 
 
 class GraphBreak(Exception):
@@ -290,7 +292,9 @@ class GraphBreak(Exception):
     @property
     def title(self) -> str:
         """The reason's title with its detail filled in."""
-        return self.reason.title.format(_CONVERTED.sub(r"\1() of a tensor", self.detail))
+        return self.reason.title.format(
+            _CONVERTED.sub(r"\1() of a tensor", self.detail)
+        )
 
 
 class FrameCountBreak(GraphBreak):
@@ -324,7 +328,9 @@ class SkipFrame(Exception):
         idle: whether all of it was traced, callees too, and does no tensor operation.
     """
 
-    def __init__(self, why: str, fix: str = "", harmless: bool = False, idle: bool = False) -> None:
+    def __init__(
+        self, why: str, fix: str = "", harmless: bool = False, idle: bool = False
+    ) -> None:
         super().__init__(why)
         self.fix = fix
         self.harmless = harmless or idle

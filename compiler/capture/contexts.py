@@ -27,7 +27,10 @@ def plain_context(
 
     Strides follow the sizes, where any is dynamic; `strides` are dynamic where none is.
     """
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+    from torch.fx.experimental.symbolic_shapes import (
+        DimDynamic,
+        StatelessSymbolicContext,
+    )
 
     symbol = DimDynamic.DUCK if duck else DimDynamic.DYNAMIC
     chosen = _chosen(tensor, dynamic)
@@ -40,9 +43,13 @@ def plain_context(
     inferred = [DimDynamic.INFER_STRIDE] * tensor.dim()
     return StatelessSymbolicContext(
         dynamic_sizes=sizes,
-        dynamic_strides=[DimDynamic.DUCK if i in free else s for i, s in enumerate(inferred)],
+        dynamic_strides=[
+            DimDynamic.DUCK if i in free else s for i, s in enumerate(inferred)
+        ],
         constraint_sizes=[_constraint(demands.get(i)) for i in range(tensor.dim())],
-        view_base_context=None if base is None else plain_context(base, "none", duck, {}),
+        view_base_context=None
+        if base is None
+        else plain_context(base, "none", duck, {}),
     )
 
 
@@ -65,7 +72,10 @@ def wrapper_context(
     Returns:
         The symbolic context, and whether it has any symbol.
     """
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, SubclassSymbolicContext
+    from torch.fx.experimental.symbolic_shapes import (
+        DimDynamic,
+        SubclassSymbolicContext,
+    )
 
     ragged = getattr(tensor, "_ragged_idx", None)
     chosen = {*_chosen(tensor, dynamic), *([] if ragged is None else [ragged])}
@@ -76,24 +86,21 @@ def wrapper_context(
         dims = frozenset(_chosen(part, sizes(where, part)))
         if part.shape == tensor.shape:
             dims |= chosen
-        if is_traceable_wrapper_subclass(part):
-            inner[name], below = wrapper_context(part, where, dims, sizes, to_torch)
-        else:
-            own = frozenset(getattr(part, "_dynamo_dynamic_indices", ()))  # set by torch
-            own |= {dim for dim, mark in marks_of(part).items() if mark.kind == "dynamic"}
-            inner[name] = plain_context(part, dims | own, duck=not own, demands={})
-            below = bool(dims | own)
+        # set by torch
+        own = frozenset(getattr(part, "_dynamo_dynamic_indices", ()))
+        own |= {dim for dim, mark in marks_of(part).items() if mark.kind == "dynamic"}
+        inner[name], below = _part_context(part, where, dims, sizes, to_torch, own)
         symbolic |= below
-    kinds = [DimDynamic.DUCK if i in chosen else DimDynamic.STATIC for i in range(tensor.dim())]
+    kinds = [
+        DimDynamic.DUCK if i in chosen else DimDynamic.STATIC
+        for i in range(tensor.dim())
+    ]
     base_context = None
     if tensor._is_view():
         base: Any = tensor._base
         dims = frozenset(range(base.dim())) if symbolic else frozenset()
-        if is_traceable_wrapper_subclass(base):
-            where = AttrSource(source, "_base")
-            base_context, _ = wrapper_context(base, where, dims, sizes, to_torch)
-        else:
-            base_context = plain_context(base, dims, duck=True, demands={})
+        where = AttrSource(source, "_base")
+        base_context, _ = _part_context(base, where, dims, sizes, to_torch)
     context = SubclassSymbolicContext(
         dynamic_sizes=kinds,
         constraint_sizes=[None] * tensor.dim(),
@@ -102,6 +109,25 @@ def wrapper_context(
         tensor_source=to_torch(source),
     )
     return context, symbolic
+
+
+def _part_context(
+    part: torch.Tensor,
+    source: Source,
+    dims: frozenset[int],
+    sizes: Sizes,
+    to_torch: Callable[[Source], Any],
+    own: frozenset[int] = frozenset(),
+) -> tuple[Any, bool]:
+    """Return the context of what a wrapper wraps or views, and whether it has any symbol.
+
+    Args:
+        own: dynamic dimensions of a plain tensor by its own marks.
+    """
+    if is_traceable_wrapper_subclass(part):
+        return wrapper_context(part, source, dims, sizes, to_torch)
+    dims |= own
+    return plain_context(part, dims, duck=not own, demands={}), bool(dims)
 
 
 def _chosen(tensor: torch.Tensor, dynamic: Dynamic) -> Collection[int]:

@@ -72,13 +72,17 @@ class Memory:
 
     sizes: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
     numbers: dict[str, float | None] = field(default_factory=dict)
-    strides: dict[str, tuple[tuple[int, ...], tuple[int | None, ...]]] = field(default_factory=dict)
+    strides: dict[str, tuple[tuple[int, ...], tuple[int | None, ...]]] = field(
+        default_factory=dict
+    )
 
     def copy(self) -> Memory:
         """Return a copy that one translation extends; it replaces the original if that succeeds."""
         return Memory(dict(self.sizes), dict(self.numbers), dict(self.strides))
 
-    def see_tensor(self, source: Source, tensor: torch.Tensor) -> tuple[int | None, ...]:
+    def see_tensor(
+        self, source: Source, tensor: torch.Tensor
+    ) -> tuple[int | None, ...]:
         """Record a tensor's sizes; return them, with None where they differ from call to call."""
         now: tuple[int | None, ...] = tuple(tensor.shape)
         before = self.sizes.get(source.name)
@@ -87,13 +91,17 @@ class Memory:
         self.sizes[source.name] = now
         return now
 
-    def see_strides(self, source: Source, tensor: torch.Tensor) -> tuple[int | None, ...]:
+    def see_strides(
+        self, source: Source, tensor: torch.Tensor
+    ) -> tuple[int | None, ...]:
         """Record a tensor's strides; return them, with None where they differ for equal sizes."""
         sizes = tuple(tensor.shape)
         now: tuple[int | None, ...] = tuple(tensor.stride())
         before = self.strides.get(source.name)
         if before is not None and before[0] == sizes:
-            now = tuple(b if b == n else None for b, n in zip(before[1], now, strict=True))
+            now = tuple(
+                b if b == n else None for b, n in zip(before[1], now, strict=True)
+            )
         self.strides[source.name] = sizes, now
         return now
 
@@ -172,7 +180,11 @@ class DynamicSizes:
 
     def marks(self, source: Source, tensor: torch.Tensor) -> dict[int, Mark]:
         """Return the user's marks on the dimensions of an input."""
-        return marks_of(tensor) if self.specified is None else self.specified.marks(source, tensor)
+        return (
+            marks_of(tensor)
+            if self.specified is None
+            else self.specified.marks(source, tensor)
+        )
 
     def demands(self, source: Source, tensor: torch.Tensor) -> dict[int, Mark]:
         """Return the marks on dimensions that get a symbol of their own.
@@ -214,7 +226,9 @@ class DynamicSizes:
             return frozenset()
         marks = self.marks(source, tensor)
         varied = {dim for dim, stride in enumerate(seen) if stride is None}
-        return frozenset(varied - {dim for dim, mark in marks.items() if mark.kind == "static"})
+        return frozenset(
+            varied - {dim for dim, mark in marks.items() if mark.kind == "static"}
+        )
 
     def number(self, source: Source, number: float, held: bool = False) -> bool:
         """Return whether a number input gets a symbol.

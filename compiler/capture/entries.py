@@ -19,25 +19,17 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from tc.compiler.capture.bytecode.by_code import ByCode
 from tc.compiler.capture.bytecode.resume_functions import user_code
+from tc.compiler.capture.outcomes import CacheEntry, Guards
 from tc.compiler.core.once import loaded
 from tc.compiler.errors import StageError
-
-
-class Guards(Protocol):
-    """The interface of guards that the hook uses."""
-
-    root: Any
-    """torch's C++ ``RootGuardManager``."""
-    drop: Callable[[], None] | None
-    """Set by the hook: call it to make the cached code unreachable for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +52,8 @@ class _SeenByTorch:
     diff_guard_sources: ClassVar[set[str]] = set()
 
     def __init__(self, code: CodeType | None, name: str) -> None:
-        self.code = None if code is None else weakref.ref(code)  # the cache entry holds it
+        # the cache entry holds it
+        self.code = None if code is None else weakref.ref(code)
         self.name = name
 
     def check_verbose(self, f_locals: dict[str, Any]) -> _Verdict:
@@ -89,7 +82,11 @@ class Manager(_SeenByTorch):
     """
 
     def __init__(
-        self, guards: Guards, frame_code: CodeType, code: CodeType, on_drop: Callable[[], None]
+        self,
+        guards: Guards,
+        frame_code: CodeType,
+        code: CodeType,
+        on_drop: Callable[[], None],
     ) -> None:
         super().__init__(code, frame_code.co_qualname)
         self.guards = guards
@@ -103,7 +100,8 @@ class Manager(_SeenByTorch):
 
     def drop(self) -> None:
         """Empty the cache entry, if it is still there."""
-        ending = sys is None or sys.is_finalizing()  # at exit Python clears the globals of modules
+        # at exit Python clears the globals of modules
+        ending = sys is None or sys.is_finalizing()
         if self.dropped or ending:
             return
         self.dropped = True
@@ -114,7 +112,8 @@ class Manager(_SeenByTorch):
 
     def empty(self) -> None:
         """Release the code of the entry, if C has made the entry."""
-        frame_code = self._frame_code()  # kept alive, because C's part of the entry dies with it
+        # kept alive, because C's part of the entry dies with it
+        frame_code = self._frame_code()
         if frame_code is not None and self.cache_entry is not None:
             _RETIRED.add(self.root, self.diff_guard_root, self.cache_entry.code)
             emptied = Emptied(self.cache_entry.code, self.name)
@@ -164,10 +163,13 @@ def check_fits(old: CodeType, new: CodeType) -> None:
     for what in ("co_argcount", "co_kwonlyargcount", "co_freevars"):
         if (a := getattr(old, what)) != (b := getattr(new, what)):
             raise StageError(
-                "capture.hook", f"code for {old.co_name!r} has {what} {b!r}, the frame has {a!r}"
+                "capture.hook",
+                f"code for {old.co_name!r} has {what} {b!r}, the frame has {a!r}",
             )
     if (old.co_flags ^ new.co_flags) & (CO_VARARGS | CO_VARKEYWORDS):
-        raise StageError("capture.hook", f"code for {old.co_name!r} differs in *args or **kwargs")
+        raise StageError(
+            "capture.hook", f"code for {old.co_name!r} differs in *args or **kwargs"
+        )
 
 
 @dataclass(slots=True)
@@ -188,6 +190,17 @@ class Pending:
     result: GuardedCode
     thread: int = field(default_factory=threading.get_ident)
 
+    @property
+    def entry(self) -> CacheEntry:
+        """The entry that C makes of it."""
+        code, manager = self.result.code, self.result.guard_manager
+        return CacheEntry(code, manager.guards, self.result.compile_id)
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the entry was removed."""
+        return bool(self.result.guard_manager.dropped)
+
     def is_on_its_way(self) -> bool:
         """Return whether C has yet to make an entry of it.
 
@@ -195,7 +208,8 @@ class Pending:
         """
         if self.result.guard_manager.cache_entry is not None:
             return False
-        here = self.thread == threading.get_ident()  # which then has moved on to another call
+        # which then has moved on to another call
+        here = self.thread == threading.get_ident()
         return not here and _is_in(_callbacks, sys._current_frames().get(self.thread))
 
 
@@ -231,7 +245,7 @@ class Code(dict[Any, Any]):
 
     def waiting(self) -> tuple[Pending, ...]:
         """Return the prepared results that were not removed, newest first."""
-        return tuple(one for one in self.prepared if not one.result.guard_manager.dropped)
+        return tuple(one for one in self.prepared if not one.dropped)
 
     def start_over(self) -> None:
         """Forget all that was compiled, and which callbacks reached their limit."""
@@ -244,7 +258,9 @@ class Code(dict[Any, Any]):
         """Return a prepared result for C to make an entry of; None: C has got the code before."""
         for one in self.prepared:
             if one.result.code is code:
-                self.prepared = tuple(other for other in self.prepared if other is not one)
+                self.prepared = tuple(
+                    other for other in self.prepared if other is not one
+                )
                 self.pending = (Pending(one.callback, one.result), *self.pending)
                 return one.result
         return None
@@ -254,9 +270,50 @@ class Code(dict[Any, Any]):
         pending, spent = self.pending, self.spent
         self.pending = tuple(one for one in pending if one.is_on_its_way())
         self.spent = tuple(one for one in spent if one.is_on_its_way())
-        ended = [one for one in pending if one.result.guard_manager.dropped]
+        ended = [one for one in pending if one.dropped]
         for one in (*ended, *spent):
             one.result.guard_manager.empty()  # if C has made an entry of it
+
+
+class Codes:
+    """The states of code objects, each found by the id of its code object.
+
+    Attributes:
+        offered: of those whose frames C has offered, or whose state was asked for.
+        early: of those whose frames C has not offered yet, kept until it does.
+    """
+
+    def __init__(self) -> None:
+        self.offered: weakref.WeakValueDictionary[int, Code] = (
+            weakref.WeakValueDictionary()
+        )
+        self.early: dict[int, Code] = {}
+
+    def kept_with(self, code: CodeType, state: dict[Any, Any]) -> Code:
+        """Return the state of a code object, from the dictionary that C stores with it."""
+        own: Code | None = state.get("tc")
+        if own is None:
+            own = state.setdefault("tc", self.early.pop(id(code), None) or Code(code))
+            self.offered[id(code)] = own
+        return own
+
+    def state_of(self, code: CodeType) -> Code:
+        """Return the state of a code object, whether a frame of it was ever offered or not."""
+        own = self.offered.get(id(code))
+        if own is None or own.code() is not code:
+            own = self.offered[id(code)] = self.early[id(code)] = Code(code)
+            weakref.finalize(code, self.early.pop, id(code), None)
+        return own
+
+    def get(self, code: CodeType) -> Code | None:
+        """Return the state of a code object, or None if it has none yet."""
+        return self.offered.get(id(code))
+
+    def __iter__(self) -> Iterator[Code]:
+        return iter([*self.offered.values()])
+
+
+CODES = Codes()
 
 
 def owner_of(entry: Any) -> Any:

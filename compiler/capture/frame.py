@@ -18,7 +18,13 @@ from tc.compiler.capture.bytecode.liveness import live_at
 from tc.compiler.capture.bytecode.opcode_table import OPCODES
 from tc.compiler.capture.bytecode.resume_functions import open_blocks, traced_name
 from tc.compiler.capture.bytecode.tracebacks import pass_by
-from tc.compiler.capture.values.base import NULL, Exhausted, HandlingValue, Raised, Value
+from tc.compiler.capture.values.base import (
+    NULL,
+    Exhausted,
+    HandlingValue,
+    Raised,
+    Value,
+)
 from tc.compiler.capture.values.deferred_calls import DeferredCall
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import CellValue
@@ -152,7 +158,9 @@ class Frame:
 
     def bound(self, names: Set[str]) -> dict[str, Value]:
         """Return those of the given locals that have a value and are not kept in cells."""
-        return {n: self.locals[n] for n in names if n in self.locals and n not in self.cells}
+        return {
+            n: self.locals[n] for n in names if n in self.locals and n not in self.cells
+        }
 
     def global_value(self, name: str) -> Value:
         """Return a global or builtin of this frame's module."""
@@ -168,7 +176,9 @@ class Frame:
     @property
     def may_run_code_if_closed(self) -> bool:
         """Whether a generator of this code runs code of its own if it is closed at some yield."""
-        yields = (one for one in self.program.instructions if one.opname == "YIELD_VALUE")
+        yields = (
+            one for one in self.program.instructions if one.opname == "YIELD_VALUE"
+        )
         return any(map(self._runs_code_at, yields))
 
     def _runs_code_at(self, suspended: Instruction) -> bool:
@@ -238,7 +248,9 @@ class Frame:
         A frame that raises it again keeps its first line, unless a call has raised it again. To an
         exception from outside, which has a traceback, residual code adds the line.
         """
-        again = one.opname == "RERAISE" or (one.opname == "RAISE_VARARGS" and not one.arg)
+        again = one.opname == "RERAISE" or (
+            one.opname == "RAISE_VARARGS" and not one.arg
+        )
         if error.source is not None and not again and not is_own(self.code.co_filename):
             spot, span = self.spot(), self.current.positions
             name, at = plain_function(spot.name), tuple(span) if span else None
@@ -341,7 +353,9 @@ class Frame:
         index = self.program.index
         at = index[id(self.current)]
         later = self.program.instructions[at:]
-        return any(one.target is not None and index[id(one.target)] <= at for one in later)
+        return any(
+            one.target is not None and index[id(one.target)] <= at for one in later
+        )
 
     def place(self) -> StackFrame:
         """Return this frame's current place in the user's source."""

@@ -34,7 +34,15 @@ from torch._C._dynamo import eval_frame as _c
 from tc.compiler.capture import entries
 from tc.compiler.capture.bytecode.hidden import hidden as hidden
 from tc.compiler.capture.bytecode.resume_functions import traced_name
-from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Manager, Pending, owner_of
+from tc.compiler.capture.entries import (
+    CODES,
+    Code,
+    Emptied,
+    GuardedCode,
+    Manager,
+    Pending,
+    owner_of,
+)
 from tc.compiler.capture.outcomes import CacheEntry as CacheEntry
 from tc.compiler.capture.outcomes import Compiled as Compiled
 from tc.compiler.capture.outcomes import Frame as Frame
@@ -54,6 +62,7 @@ ORIGINAL = "_tc_original"
 #: attribute of a function that `wrap` returned: its callback
 CALLBACK = "_tc_callback"
 off = frames_unseen
+state_of = CODES.state_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +96,8 @@ class _Result:
     guarded_code: GuardedCode | None
 
 
-def _strategy(here: int, below: int) -> Any:
+def _strategy(here: int, skips_callees: bool = False) -> Any:
+    below = _SKIP if skips_callees else _DEFAULT
     return _c._FrameExecStrategy(_c._FrameAction(here), _c._FrameAction(below))
 
 
@@ -107,13 +117,13 @@ def _result_for_c(outcome: Outcome, frame_code: CodeType) -> _Result:
             guards.drop = manager.drop
             label = f"tc {compile_id} {traced_name(frame_code)}"
             guarded = GuardedCode(code, manager, compile_id, label)
-            return _Result(_strategy(_DEFAULT, _DEFAULT), False, guarded)
+            return _Result(_strategy(_DEFAULT), False, guarded)
         case Skip(_, recursive):
-            return _Result(_strategy(_SKIP, _SKIP if recursive else _DEFAULT), True, None)
+            return _Result(_strategy(_SKIP, recursive), True, None)
         case RunOnce(recursive):
-            return _Result(_strategy(_DEFAULT, _SKIP if recursive else _DEFAULT), False, None)
+            return _Result(_strategy(_DEFAULT, recursive), False, None)
         case RunCached(_, recursive):
-            return _Result(_strategy(_RUN_ONLY, _SKIP if recursive else _DEFAULT), True, None)
+            return _Result(_strategy(_RUN_ONLY, recursive), True, None)
         case _:
             raise StageError("capture.hook", f"the frame callback returned {outcome!r}")
 
@@ -123,18 +133,19 @@ def _adapt(callback: Callback) -> Any:
     glance: Any = getattr(callback, "glance", None)
     must_compile: Any = getattr(callback, "must_compile", bool)
 
-    def offer(c_frame: Any, _first: Any, state: dict[Any, Any]) -> _Result:
-        code = c_frame.f_code
+    def offer(raw: Any, _first: Any, state: dict[Any, Any]) -> _Result:
+        code = raw.f_code
         frame = Frame(
-            code, c_frame.f_locals, c_frame.f_globals, c_frame.f_builtins, c_frame.closure or ()
+            code, raw.f_locals, raw.f_globals, raw.f_builtins, raw.closure or ()
         )
-        own = _kept_with(code, state)
+        own = CODES.kept_with(code, state)
         if glance is not None and (early := glance(frame, own)) is not None:
             return _result_for_c(early, code)
         with own_frames_left_out():
             return alone(
                 lambda: contextvars.copy_context().run(_decide, frame, own, callback),
-                lambda: _result_for_c(RunOnce(), code),  # run by Python: correct, but slower
+                # run by Python: correct, but slower
+                lambda: _result_for_c(RunOnce(), code),
                 for_background=must_compile(),
             )
 
@@ -147,24 +158,6 @@ def _adapt(callback: Callback) -> Any:
     return offer
 
 
-def _kept_with(code: CodeType, state: dict[Any, Any]) -> Code:
-    """Return tc's state of a code object, from the dictionary that C stores with it."""
-    own: Code | None = state.get("tc")
-    if own is None:
-        own = state.setdefault("tc", _process.early.pop(id(code), None) or Code(code))
-        _process.codes[id(code)] = own
-    return own
-
-
-def state_of(code: CodeType) -> Code:
-    """Return tc's state of a code object, whether a frame of it was ever offered or not."""
-    own = _process.codes.get(id(code))
-    if own is None or own.code() is not code:
-        own = _process.codes[id(code)] = _process.early[id(code)] = Code(code)
-        weakref.finalize(code, _process.early.pop, id(code), None)
-    return own
-
-
 def _decide(frame: Frame, own: Code, callback: Callback) -> _Result:
     """Return the outcome for C, with the compile lock held and in a copy of the caller's context.
 
@@ -175,7 +168,7 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Result:
     found = _holding(own, callback, frame.locals)
     prepared = None if found is None else own.take(found.code)
     if prepared is not None:
-        return _Result(_strategy(_DEFAULT, _DEFAULT), False, prepared)
+        return _Result(_strategy(_DEFAULT), False, prepared)
     if found is None:
         if callback in own.done:
             return _result_for_c(RunOnce(own.done[callback]), code)
@@ -193,22 +186,22 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Result:
     emptied = Emptied(found.code, found.code.co_qualname)
     again = GuardedCode(found.code, emptied, found.compile_id, label)
     own.spent = (*own.spent, Pending(callback, again))
-    return _Result(_strategy(_DEFAULT, _DEFAULT), False, again)
+    return _Result(_strategy(_DEFAULT), False, again)
 
 
-def _holding(own: Code, callback: Callback, locals: dict[str, Any]) -> CacheEntry | None:
+def _holding(
+    own: Code, callback: Callback, locals: dict[str, Any]
+) -> CacheEntry | None:
     """Return the entry of a callback whose guards hold for a frame, whether C has made it or not.
 
     C's own lookup may have missed it, because another thread made or moved it meanwhile.
     """
     awaited = [
-        CacheEntry(one.result.code, one.result.guard_manager.guards, one.result.compile_id)
-        for one in own.pending
-        if one.callback == callback and not one.result.guard_manager.dropped
+        one.entry for one in own.pending if one.callback == callback and not one.dropped
     ]
     code = own.code()  # whose list has the prepared ones
-    entry: CacheEntry
-    for entry in [*awaited, *(cache_entries(code, callback) if code is not None else ())]:
+    made = cache_entries(code, callback) if code is not None else []
+    for entry in [*awaited, *made]:
         try:
             if entry.guards.root.check(locals):
                 return entry
@@ -218,7 +211,9 @@ def _holding(own: Code, callback: Callback, locals: dict[str, Any]) -> CacheEntr
 
 
 def prepare(
-    frame: Frame, callback: Callback, accept: Callable[[Outcome], bool] = lambda outcome: True
+    frame: Frame,
+    callback: Callback,
+    accept: Callable[[Outcome], bool] = lambda outcome: True,
 ) -> Outcome:
     """Compile a frame that is not going to run; the first call that fits gets the code.
 
@@ -278,8 +273,6 @@ class _Process:
         choice: see `choose_by`.
         few_guards: see `check_few_guards`.
         hook_only: whether all calls have to go through the hook, past no fast path.
-        codes: the state of each code object whose frames were offered, by its id.
-        early: the same of code objects whose frames C has not offered yet, kept until it does.
         wrappers: the code objects of functions that `wrap` returned, by id.
         run_only: functions that `cached_only` returned.
         forks_with_threads: whether the current fork is of a process with several threads.
@@ -291,10 +284,6 @@ class _Process:
     choice: Callable[[Any], Any] | None = None
     few_guards: bool = False
     hook_only: bool = False
-    codes: weakref.WeakValueDictionary[int, Code] = field(
-        default_factory=weakref.WeakValueDictionary
-    )
-    early: dict[int, Code] = field(default_factory=dict)
     wrappers: dict[int, CodeType] = field(default_factory=dict)
     run_only: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     forks_with_threads: bool = False
@@ -309,7 +298,7 @@ class _Process:
         entries.start_over()
         if not self.forks_with_threads:
             return
-        for own in list(self.codes.values()):
+        for own in CODES:
             if (code := own.code()) is not None:
                 drop_entries(code)
 
@@ -345,8 +334,9 @@ def wrap(fn: F, callback: Callback) -> F:
     set_hook, process = _c.set_eval_frame, _process
     function: Any = fn
     fast_paths = process.fast_paths
-    make = fast_paths.make if fast_paths is not None and isinstance(fn, FunctionType) else None
-    made = make(function) if make is not None else None
+    made = None
+    if fast_paths is not None and isinstance(fn, FunctionType):
+        made = fast_paths.make(function)
     fast_path: Any
     fast_path, miss = made or (None, None)
 
@@ -359,7 +349,8 @@ def wrap(fn: F, callback: Callback) -> F:
                 return found
         choice = process.choice
         used = offer if choice is None else _chosen(choice, callback)
-        previous = None  # Ctrl-C may come right after the hook is set: it is switched off then
+        # Ctrl-C may come right after the hook is set: it is switched off then
+        previous = None
         try:
             previous = set_hook(used)
             # Forwarding keywords builds a dictionary even if there are none.
@@ -386,9 +377,12 @@ class FastPaths(Protocol):
         """Return the fast path of a function, and the value by which it reports a cache miss."""
 
     def open(
-        self, fast_path: Any, fn: FunctionType, entries: Callable[[], list[CacheEntry]],
+        self,
+        fast_path: Any,
+        fn: FunctionType,
+        entries: Callable[[], list[CacheEntry]],
         args: tuple[Any, ...],
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Install an entry for calls that match these arguments."""
 
     def close_all(self) -> None:
@@ -400,9 +394,13 @@ def use_fast_paths(fast_paths: FastPaths) -> None:
     _process.fast_paths = fast_paths
 
 
-def _open(fast_path: Any, fn: FunctionType, callback: Callback, args: tuple[Any, ...]) -> None:
+def _open(
+    fast_path: Any, fn: FunctionType, callback: Callback, args: tuple[Any, ...]
+) -> None:
     if _process.fast_paths is not None:
-        _process.fast_paths.open(fast_path, fn, lambda: cache_entries(fn.__code__, callback), args)
+        _process.fast_paths.open(
+            fast_path, fn, lambda: cache_entries(fn.__code__, callback), args
+        )
 
 
 def _close_fast_paths() -> None:
@@ -485,7 +483,7 @@ def _under(fn: F, state: bool | None) -> F:
 def _dressed(call: Callable[..., Any], fn: F) -> F:
     """Give a wrapper the name of its function; nobody sees its own frame, or is offered it."""
     hidden(call)
-    _c.set_code_exec_strategy(call.__code__, _strategy(_SKIP, _DEFAULT))
+    _c.set_code_exec_strategy(call.__code__, _strategy(_SKIP))
     wrapper: Any = functools.update_wrapper(call, fn)
     return wrapper  # type: ignore[no-any-return]
 
@@ -501,10 +499,12 @@ def passed_over(fn: Any) -> Any:
     if isinstance(fn, MethodType):
         return MethodType(passed_over(fn.__func__), fn.__self__)
     if not isinstance(fn, FunctionType):
-        _c.set_code_exec_strategy(code_of(fn), _strategy(_SKIP, _DEFAULT))
+        _c.set_code_exec_strategy(code_of(fn), _strategy(_SKIP))
         return fn
     code = uncaptured(fn.__code__.replace())
-    twin = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    twin = FunctionType(
+        code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
+    )
     twin.__kwdefaults__ = fn.__kwdefaults__
     return functools.update_wrapper(twin, fn)
 
@@ -515,13 +515,13 @@ def never_trace(target: F) -> F:
     Raises:
         TypeError: ``target`` has no Python code.
     """
-    _c.set_code_exec_strategy(code_of(target), _strategy(_SKIP, _SKIP))
+    _c.set_code_exec_strategy(code_of(target), _strategy(_SKIP, True))
     return target
 
 
 def uncaptured(code: CodeType) -> CodeType:
     """Stop offering the frames of a code object, but not those of callees. Returns the code."""
-    _c.set_code_exec_strategy(code, _strategy(_SKIP, _DEFAULT))
+    _c.set_code_exec_strategy(code, _strategy(_SKIP))
     return code
 
 
@@ -547,23 +547,23 @@ def reset(code: CodeType) -> None:
     Other threads may be inside calls of it: they finish with the code that they have found.
     """
     drop_entries(code)
-    own = _process.codes.get(id(code))
+    own = CODES.get(code)
     if own is not None:
         own.start_over()
-    _c.set_code_exec_strategy(code, _strategy(_DEFAULT, _DEFAULT))
+    _c.set_code_exec_strategy(code, _strategy(_DEFAULT))
 
 
 def isolate() -> None:
     """Let isolated regions compile codes of which other callbacks have reached their limit."""
     Code.has_regions = True
-    for code in filter(None, [own.code() for own in [*_process.codes.values()] if own.done]):
-        _c.set_code_exec_strategy(code, _strategy(_DEFAULT, _DEFAULT))
+    for code in filter(None, [own.code() for own in CODES if own.done]):
+        _c.set_code_exec_strategy(code, _strategy(_DEFAULT))
 
 
 def drop_entries(code: CodeType, callback: Any = None) -> None:
     """Remove entries of a code object, of one callback or all, and those C is about to make."""
     _close_fast_paths()
-    own = _process.codes.get(id(code))
+    own = CODES.get(code)
     waiting = () if own is None else (*own.pending, *own.prepared)
     ended = [(one.callback, one.result.guard_manager) for one in waiting]
     for entry in _c._debug_get_cache_entry_list(code):
@@ -580,15 +580,15 @@ def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
         code: a frame's own code.
         callback: return only entries of this callback; None returns those of all callbacks of tc.
     """
-    own = _process.codes.get(id(code))
+    own = CODES.get(code)
+    waiting = () if own is None else own.waiting()
     found = [
-        CacheEntry(one.result.code, one.result.guard_manager.guards, one.result.compile_id)
-        for one in (own.waiting() if own is not None else ())
-        if callback is None or one.callback == callback
+        one.entry for one in waiting if callback is None or one.callback == callback
     ]
     for entry in _c._debug_get_cache_entry_list(code):
         manager = entry.guard_manager
-        if not isinstance(manager, Manager) or manager.dropped:  # torch.compile's, or removed
+        # torch.compile's, or removed
+        if not isinstance(manager, Manager) or manager.dropped:
             continue
         if callback is None or owner_of(entry) == callback:
             found.append(CacheEntry(entry.code, manager.guards, entry.compile_id))

@@ -13,14 +13,19 @@ from tc.compiler.capture.frame import Frame, Program
 
 #: starts of file names that are not user code: Python's, installed packages', and no file
 _THEIRS = tuple(
-    {path for name in ("stdlib", "platstdlib", "purelib", "platlib")
-     if (path := sysconfig.get_path(name))} | {"<"}
-)  # fmt: skip
+    {
+        path
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+        if (path := sysconfig.get_path(name))
+    }
+    | {"<"}
+)
 
 
 def lines_of(frames: Iterable[Frame]) -> Iterator[trace.FunctionLines]:
     """Yield the interpreted functions of the user that have source code."""
-    traced: dict[int, tuple[CodeType, set[int]]] = {}  # by id: code of two files may be equal
+    # by id: code of two files may be equal
+    traced: dict[int, tuple[CodeType, set[int]]] = {}
     for program, (walked, runs) in _visited(frames).items():
         code = user_code(walked)
         _, found = traced.setdefault(id(code), (code, set()))
@@ -43,7 +48,9 @@ def lines_of(frames: Iterable[Frame]) -> Iterator[trace.FunctionLines]:
             )
 
 
-def _visited(frames: Iterable[Frame]) -> dict[Program, tuple[CodeType, set[tuple[int, int]]]]:
+def _visited(
+    frames: Iterable[Frame],
+) -> dict[Program, tuple[CodeType, set[tuple[int, int]]]]:
     """Return the code, and ranges of interpreted instructions, as first and one past last."""
     found: dict[Program, tuple[CodeType, set[tuple[int, int]]]] = {}
     theirs: set[Program] = set()  # most frames are of torch.nn
@@ -61,6 +68,8 @@ def _visited(frames: Iterable[Frame]) -> dict[Program, tuple[CodeType, set[tuple
 
 def _last(code: CodeType) -> int:
     """Return the last line of a function, nested functions included."""
-    mine = max((line for _, _, line in code.co_lines() if line), default=code.co_firstlineno)
+    mine = max(
+        (line for _, _, line in code.co_lines() if line), default=code.co_firstlineno
+    )
     inner = (_last(const) for const in code.co_consts if isinstance(const, CodeType))
     return max((mine, *inner))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from tc.compiler.capture.entries import Guards
+
+class Guards(Protocol):
+    """The interface of guards that the hook uses."""
+
+    root: Any
+    """torch's C++ ``RootGuardManager``."""
+    drop: Callable[[], None] | None
+    """Set by the hook: call it to make the cached code unreachable for good."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ class Scope:
         bodies: graph modules of the bodies inside it, by attribute name.
     """
 
-    def __init__(self, operations: Operations = (), body_names: set[str] | None = None) -> None:
+    def __init__(
+        self, operations: Operations = (), body_names: set[str] | None = None
+    ) -> None:
         self.operations = operations
         self.graph = fx.Graph()
         self.lifted: dict[fx.Node, fx.Node] = {}

@@ -127,14 +127,19 @@ class Shapes:
         self.ranges = Ranges()
         self._parts: set[str] = set()
         noted = ahead.noted()
-        env_class = asking(_env_class()) if noted is not None and noted.asks else _env_class()
+        env_class = (
+            asking(_env_class()) if noted is not None and noted.asks else _env_class()
+        )
         self.env = env_class(
             weakref.WeakMethod(self._on_guard),
             allow_scalar_outputs=data_dependent if scalars is None else scalars,
             allow_dynamic_output_shape_ops=data_dependent,
         )
-        self.mode = EagerLayouts(shape_env=self.env, allow_non_fake_inputs=allow_non_fake_inputs)
-        self.mode._allow_unsafe_data_ptr_access = False  # an operation that asks breaks the graph
+        self.mode = EagerLayouts(
+            shape_env=self.env, allow_non_fake_inputs=allow_non_fake_inputs
+        )
+        # an operation that asks breaks the graph
+        self.mode._allow_unsafe_data_ptr_access = False
 
     def fake(
         self,
@@ -162,7 +167,8 @@ class Shapes:
             ConstraintViolationError: a size is outside the bounds demanded.
         """
         if source.name in self._parts:
-            return self.mode.from_tensor(tensor, static_shapes=True)  # made with its wrapper
+            # made with its wrapper
+            return self.mode.from_tensor(tensor, static_shapes=True)
         if not strides and (dynamic == "none" or not dynamic or not tensor.dim()):
             # Without source, lest torch make a symbol for ``.item()`` of a number in a tensor.
             return _without_grad(self._stand_in(tensor, static_shapes=True))
@@ -214,11 +220,17 @@ class Shapes:
         """
         self.derived = True
         torch_source = _WrappedSource(source)
-        context, symbolic = wrapper_context(tensor, source, dynamic, sizes, _WrappedSource)
+        context, symbolic = wrapper_context(
+            tensor, source, dynamic, sizes, _WrappedSource
+        )
         if not symbolic:
-            fake = self.mode.from_tensor(tensor, static_shapes=True, source=torch_source)
+            fake = self.mode.from_tensor(
+                tensor, static_shapes=True, source=torch_source
+            )
             return _without_grad(fake)
-        fake = self.mode.from_tensor(tensor, source=torch_source, symbolic_context=context)
+        fake = self.mode.from_tensor(
+            tensor, source=torch_source, symbolic_context=context
+        )
         self._track_wrapper(fake, source)
         return _without_grad(fake)
 
@@ -228,15 +240,21 @@ class Shapes:
             read = CallSource(source, methodcaller(what), f"{{}}.{what}()")
             for i, number in enumerate(numbers):
                 self._track_number(number, ItemSource(read, i))
-        offset = CallSource(source, methodcaller("storage_offset"), "{}.storage_offset()")
+        offset = CallSource(
+            source, methodcaller("storage_offset"), "{}.storage_offset()"
+        )
         self._track_number(fake.storage_offset(), offset)
-        names = fake.__tensor_flatten__()[0] if is_traceable_wrapper_subclass(fake) else ()
+        names = (
+            fake.__tensor_flatten__()[0] if is_traceable_wrapper_subclass(fake) else ()
+        )
         for name in [*names, *(["_base"] if fake._is_view() else [])]:
             inner, held = getattr(fake, name), AttrSource(source, name)
             self._parts.add(held.name)
             if is_traceable_wrapper_subclass(inner):
                 self._track_wrapper(inner, held)
-            elif any(isinstance(n, torch.SymInt) for n in (*inner.shape, *_strides(inner))):
+            elif any(
+                isinstance(n, torch.SymInt) for n in (*inner.shape, *_strides(inner))
+            ):
                 self._track(inner, _WrappedSource(held), held)
 
     def _track_number(self, number: Any, source: Source) -> None:
@@ -261,9 +279,12 @@ class Shapes:
         """Add to a graph the checks of data that its sizes rest on."""
         from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
-        for some in self.env.deferred_runtime_asserts.values():  # fx cannot write an `Identity`
+        # fx cannot write an `Identity`
+        for some in self.env.deferred_runtime_asserts.values():
             plain = [a.expr.replace(Identity, lambda x: x) for a in some]
-            some[:] = [replace(a, expr=expr) for a, expr in zip(some, plain, strict=True)]
+            some[:] = [
+                replace(a, expr=expr) for a, expr in zip(some, plain, strict=True)
+            ]
         with torch._C._EnableTorchFunction():  # by which fx records calls of functions
             insert_deferred_runtime_asserts(module, self.env, "the captured graph")
 
@@ -278,7 +299,9 @@ class Shapes:
         if source.name in self._inputs:
             return self._inputs[source.name][0]
         given = _WrappedSource(source)
-        number = self.env.create_unspecified_symint_and_symbol(value, given, DimDynamic.DYNAMIC)
+        number = self.env.create_unspecified_symint_and_symbol(
+            value, given, DimDynamic.DYNAMIC
+        )
         self._track(number, given, source)
         if isinstance(number, torch.SymInt):
             self.ranges.note(number, bits)
@@ -295,10 +318,16 @@ class Shapes:
         if source.name in self._inputs:
             return self._inputs[source.name][0]
         torch_source = _WrappedSource(source)
-        symbol = self.env.create_unspecified_symbol(value, torch_source, DimDynamic.DYNAMIC)
+        symbol = self.env.create_unspecified_symbol(
+            value, torch_source, DimDynamic.DYNAMIC
+        )
         number = self.env.create_symfloatnode(symbol, hint=value, source=torch_source)
         self._track(number, torch_source, source)
-        for condition in (number != 0, number >= -LARGEST_FLOAT, number <= LARGEST_FLOAT):
+        for condition in (
+            number != 0,
+            number >= -LARGEST_FLOAT,
+            number <= LARGEST_FLOAT,
+        ):
             self.guarded(bool, condition)
         return number
 
@@ -315,7 +344,9 @@ class Shapes:
             if known and not self.ranges.is_short(size):
                 for symbol in size.node.expr.free_symbols:
                     value = self._value(symbol)
-                    self.guarded(int, self.env.create_symintnode(symbol, hint=int(value)))
+                    self.guarded(
+                        int, self.env.create_symintnode(symbol, hint=int(value))
+                    )
 
     def specialise(self, number: Any) -> int:
         """Return a symbolic integer's value, and guard that it stays so."""
@@ -327,11 +358,14 @@ class Shapes:
         try:
             return function(symbol)
         except GuardOnDataDependentSymNode as error:
-            raise breaks.GraphBreak(breaks.DATA_GUARD, str(symbol), str(error)) from None
+            raise breaks.GraphBreak(
+                breaks.DATA_GUARD, str(symbol), str(error)
+            ) from None
 
     def _track(self, value: Any, torch_source: _WrappedSource, source: Source) -> None:
         if isinstance(value, torch.Tensor):
-            value = value.detach()  # keeps the sizes of the input, whatever `transpose_` does to it
+            # keeps the sizes of the input, whatever `transpose_` does to it
+            value = value.detach()
         self._inputs.setdefault(source.name, (value, torch_source, source))
         for symbol in self.env.var_to_sources:
             self._created.setdefault(str(symbol), self._user_line())
@@ -352,7 +386,11 @@ class Shapes:
             return ShapeGuards()
         values = [value for value, _, _ in self._inputs.values()]
         torch_sources = [torch_source for _, torch_source, _ in self._inputs.values()]
-        contexts = [self._demanded.get(name) for name in self._inputs] if self._demanded else None
+        contexts = (
+            [self._demanded.get(name) for name in self._inputs]
+            if self._demanded
+            else None
+        )
         with violations():
             texts = list(self._texts(values, torch_sources, contexts))
         texts += [text for text in self._specialised() if text not in texts]
@@ -364,12 +402,15 @@ class Shapes:
         self, values: list[Any], torch_sources: list[_WrappedSource], contexts: Any
     ) -> list[str]:
         try:
-            found = self.env.produce_guards(values, torch_sources, input_contexts=contexts)
+            found = self.env.produce_guards(
+                values, torch_sources, input_contexts=contexts
+            )
         except AssertionError as error:  # no source at all
             raise UnreadableSize(str(error)) from error
         texts: list[str] = list(found)
         for text in texts:
-            if "<ephemeral" in text:  # as torch calls what exists only while fakes are made
+            # as torch calls what exists only while fakes are made
+            if "<ephemeral" in text:
                 raise UnreadableSize(text)
         return texts
 
@@ -504,7 +545,9 @@ def _env_class() -> Any:
                 report(g)
             super()._log_guard(prefix, g, forcing_spec)
 
-        def evaluate_expr(self, orig_expr: Any, hint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        def evaluate_expr(
+            self, orig_expr: Any, hint: Any = None, *args: Any, **kwargs: Any
+        ) -> Any:
             """Return the value of an expression, and guard it."""
             # Once its symbols are constants torch compares it with its value, which sympy cannot.
             if hint is not None and orig_expr.is_number and orig_expr.has(Identity):

@@ -78,12 +78,23 @@ READING = frozenset(
         "os._Environ.__getitem__",
         "os._createenviron.<locals>.encode",
         "os._createenviron.<locals>.decode",
-        *(f"warnings.catch_warnings.{name}" for name in ("__init__", "__enter__", "__exit__")),
-        *(f"warnings.{name}" for name in ("simplefilter", "filterwarnings", "_add_filter")),
+        *(
+            f"warnings.catch_warnings.{name}"
+            for name in ("__init__", "__enter__", "__exit__")
+        ),
+        *(
+            f"warnings.{name}"
+            for name in ("simplefilter", "filterwarnings", "_add_filter")
+        ),
     )
 )
 #: torch packages whose own frames are the user's model code
-MODEL_CODE = ("torch.nn.modules.", "torch.optim.", "torch.nn.functional", "torch.distributions.")
+MODEL_CODE = (
+    "torch.nn.modules.",
+    "torch.optim.",
+    "torch.nn.functional",
+    "torch.distributions.",
+)
 NOT_MODEL_CODE = ("torch.nn.modules.module",)
 #: modules of torch._functorch that are Python over the calls that push and pop levels
 TRANSFORMS = frozenset(
@@ -94,11 +105,18 @@ TRANSFORMS = frozenset(
 ENGINE_CODE = "torch._dynamo.external_utils"
 TRACEABLE = "tc.compiler.capture.traceable"
 #: modules of tc that are traced into
-TRACED = ("tc.examples", TRACEABLE, "tc.compiler.frontend.modules", "tc.compiler.aot.autograd")
+TRACED = (
+    "tc.examples",
+    TRACEABLE,
+    "tc.compiler.frontend.modules",
+    "tc.compiler.aot.autograd",
+)
 #: torch modules whose functions only wrap functions of the user
 DECORATORS = ("torch.utils._contextlib",)
 _STDLIB = tuple(
-    path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
+    path
+    for name in ("stdlib", "platstdlib")
+    if (path := sysconfig.get_paths().get(name))
 )
 #: how the names start of code without a file that is Python's, numpy's or tc's own. Other such
 #: names (`<stdin>`, `<doctest …>`, `<attrs generated …>`) belong to programs.
@@ -121,7 +139,9 @@ def in_forward_mode() -> bool:
 
 def can_be_captured() -> bool:
     """Return whether code under the active transforms can be captured with fake tensors."""
-    return not in_forward_mode() and all(level[0] in ("Vmap", "Grad") for level in transforms())
+    return not in_forward_mode() and all(
+        level[0] in ("Vmap", "Grad") for level in transforms()
+    )
 
 
 def skip_reason(frame: Frame) -> tuple[str, bool] | None:
@@ -149,7 +169,9 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
         return f"{frame.code.co_qualname} is a generator or coroutine", True
     if frame.code.co_name in ("<module>", "__del__"):
         return f"{frame.code.co_name} is run once", False
-    if any(getattr(callback, "__code__", None) is frame.code for callback in gc.callbacks):
+    if any(
+        getattr(callback, "__code__", None) is frame.code for callback in gc.callbacks
+    ):
         return "it is called by the garbage collector, at any time", False
     return None
 
@@ -215,14 +237,18 @@ def _is_of_tensors(value: Any) -> bool:
 def _is_torchs(value: Any) -> bool:
     if isinstance(value, torch.Tensor | torch.nn.Module | np.ndarray):
         return True
-    home = getattr(value, "__name__" if isinstance(value, types.ModuleType) else "__module__", None)
+    home = getattr(
+        value, "__name__" if isinstance(value, types.ModuleType) else "__module__", None
+    )
     return isinstance(home, str) and home.partition(".")[0] in ("torch", "numpy")
 
 
 def stays_whole(module: str) -> bool:
     """Return whether a break inside a library's function is moved to the call of that function."""
     package = module.partition(".")[0]
-    if package not in ("torch", "sympy", "numpy", "dataclasses") or _is_model_code(module):
+    if package not in ("torch", "sympy", "numpy", "dataclasses") or _is_model_code(
+        module
+    ):
         return package == "tc"
     return module not in DECORATORS
 
@@ -250,7 +276,8 @@ def inlined_only(function: Any) -> bool:
         return True
     module = str(function.__globals__.get("__name__", ""))
     of_torch = module.partition(".")[0] == "torch" and not _is_model_code(module)
-    return of_torch and not vars(function).get("_torchdynamo_disable", False)  # the user's mark
+    # the user's mark
+    return of_torch and not vars(function).get("_torchdynamo_disable", False)
 
 
 def _left_alone(function: types.FunctionType) -> breaks.Reason | None:
@@ -259,7 +286,11 @@ def _left_alone(function: types.FunctionType) -> breaks.Reason | None:
         return breaks.DISABLED_CALL
     if function.__code__.co_qualname == "_disable_dynamo.<locals>.inner":
         return breaks.LIBRARY_DISABLED
-    return breaks.DISABLED_CALL if getattr(function, "_torchdynamo_disable", False) else None
+    return (
+        breaks.DISABLED_CALL
+        if getattr(function, "_torchdynamo_disable", False)
+        else None
+    )
 
 
 def refuse_inlining(function: FunctionValue) -> None:
@@ -276,7 +307,9 @@ def refuse_inlining(function: FunctionValue) -> None:
         raise breaks.GraphBreak(breaks.of_call(module), f"{module}.{function.name}()")
     if module in TRANSFORMS or module == ENGINE_CODE:
         return
-    if module.startswith(("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")):
+    if module.startswith(
+        ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")
+    ):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{module}.{function.name}")
     if module.startswith("tc.") and not module.startswith(TRACED):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{module}.{function.name}")

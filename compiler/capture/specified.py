@@ -30,18 +30,28 @@ from tc.compiler.capture.bytecode.liveness import writes
 from tc.compiler.capture.bytecode.resume_functions import is_resumed
 from tc.compiler.capture.dynamism import Mark
 from tc.compiler.capture.traceable import calling
-from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, LocalSource, Source
+from tc.compiler.core.sources import (
+    AttrSource,
+    DictSource,
+    ItemSource,
+    LocalSource,
+    Source,
+)
 from tc.compiler.core.symbolic import SYMBOLIC, hint
 from tc.compiler.errors import ConstraintViolationError, OptionError
 
 #: what torch appends to the name of a variable, of which there may be two of one name
 _NUMBER = re.compile(r"#\d+")
 ARGUMENTS, KEYWORDS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
 #: what runs the forward of a module
 MODULE_CALLS = (torch.nn.Module._call_impl, torch.nn.Module._wrapped_call_impl)
 Parameters = Mapping[str, inspect.Parameter]
-HOLDERS = {"_parameters", "_buffers", "_modules"}  # the dicts that modules keep attributes in
+# the dicts that modules keep attributes in
+HOLDERS = {"_parameters", "_buffers", "_modules"}
 CELL_STORES = ("STORE_DEREF", "DELETE_DEREF")
 
 
@@ -59,15 +69,22 @@ class Specification:
             OptionError: it is none, or names a parameter that the function does not have.
         """
         if dynamic_spec is None:
-            raise OptionError(f"shapes_spec needs torch 2.13, this is {torch.__version__}")
+            raise OptionError(
+                f"shapes_spec needs torch 2.13, this is {torch.__version__}"
+            )
         shapes, parameters = dynamic_spec.ShapesSpec, dynamic_spec.ParamsSpec
         try:
-            whole = shapes_spec if isinstance(shapes_spec, shapes) else shapes(shapes_spec)
+            whole = (
+                shapes_spec if isinstance(shapes_spec, shapes) else shapes(shapes_spec)
+            )
         except (TypeError, ValueError) as error:
             raise OptionError(f"shapes_spec cannot be read: {error}") from None
         params = whole._params or parameters()
         self.assumptions = tuple(one.node.expr for one in whole._assumptions)
-        self._rest: dict[Any, Any] = {ARGUMENTS: params._varargs, KEYWORDS: params._varkw}
+        self._rest: dict[Any, Any] = {
+            ARGUMENTS: params._varargs,
+            KEYWORDS: params._varkw,
+        }
         named = dict(params._named_args)
         self._places: dict[tuple[str, int], Named] = {}
         function, signature = _signature(target)
@@ -75,7 +92,8 @@ class Specification:
         inner = _parameters(chain[-1]) if chain else signature or {}
         if chain or signature is not None:
             self._check(named, {**inner, **(signature or {})})
-        called: Any = calling(target)  # the frame that is captured where a target has none
+        # the frame that is captured where a target has none
+        called: Any = calling(target)
         for one in (called, *chain):
             own = inner if chain and one is chain[-1] else _parameters(one)
             around = signature or {} if one is called else inner
@@ -105,7 +123,9 @@ class Specification:
         for kind, said in self._rest.items():
             if said is not None and kind not in kinds:
                 sign = "*args" if kind is ARGUMENTS else "**kwargs"
-                raise OptionError(f"shapes_spec has {sign}, which the function does not take")
+                raise OptionError(
+                    f"shapes_spec has {sign}, which the function does not take"
+                )
 
     def _said_by(
         self,
@@ -119,7 +139,9 @@ class Specification:
         parameters of its own, and takes the same arguments in the same order if it has ``*args``.
         """
         positions = [one.name for one in inner.values() if one.kind in POSITIONAL]
-        in_order = [named.get(name) for name in positions] + list(self._rest[ARGUMENTS] or ())
+        in_order = [named.get(name) for name in positions] + list(
+            self._rest[ARGUMENTS] or ()
+        )
         by_key = {**named, **(self._rest[KEYWORDS] or {})}
         found: dict[str, Any] = {}
         in_order_too = any(one.kind is ARGUMENTS for one in own.values())
@@ -127,7 +149,9 @@ class Specification:
             if one.kind is ARGUMENTS:
                 found[one.name] = in_order[index:]
             elif one.kind is KEYWORDS:
-                found[one.name] = {k: said for k, said in by_key.items() if k not in own}
+                found[one.name] = {
+                    k: said for k, said in by_key.items() if k not in own
+                }
             elif in_order_too and one.name not in inner and index < len(in_order):
                 found[one.name] = in_order[index]
             else:
@@ -137,7 +161,11 @@ class Specification:
     def of_frame(self, code: CodeType) -> Specified | None:
         """Return what holds for one capture of a frame; None for another function's."""
         named = self._places.get(_place(code))
-        return None if named is None else Specified(self.assumptions, named, is_resumed(code))
+        return (
+            None
+            if named is None
+            else Specified(self.assumptions, named, is_resumed(code))
+        )
 
 
 @dataclass(frozen=True)
@@ -172,7 +200,9 @@ def _signature(target: Any) -> tuple[Any, Parameters | None]:
 def _with_forward(target: Any) -> Any:
     """Return a target with the forward of a module in place of what calls it."""
     if isinstance(target, functools.partial):
-        return functools.partial(_with_forward(target.func), *target.args, **target.keywords)
+        return functools.partial(
+            _with_forward(target.func), *target.args, **target.keywords
+        )
     if isinstance(target, MethodType) and target.__func__ in MODULE_CALLS:
         target = target.__self__
     return target.forward if isinstance(target, torch.nn.Module) else target
@@ -212,7 +242,9 @@ def _place(code: CodeType) -> tuple[str, int]:
 class Specified:
     """What is specified for one capture, and the variables that it knows by now."""
 
-    def __init__(self, assumptions: tuple[Any, ...], named: Named, resumed: bool) -> None:
+    def __init__(
+        self, assumptions: tuple[Any, ...], named: Named, resumed: bool
+    ) -> None:
         self._named, self._resumed = named, resumed
         self._fields: dict[Source, tuple[str, ...]] = {}
         self._replaced: set[Source] = set()
@@ -310,7 +342,9 @@ class Specified:
             if not self._is_replaced(source):
                 raise _violated(source, f"is {said}", number)
             said = None
-        return isinstance(said, SYMBOLIC) or (self._is_computed(source) and number not in (0, 1))
+        return isinstance(said, SYMBOLIC) or (
+            self._is_computed(source) and number not in (0, 1)
+        )
 
     def bind(self, source: Source, value: Any) -> None:
         """Note the sizes or the value of an input, and decide what can be decided with them.
@@ -322,7 +356,9 @@ class Specified:
         if said is None:
             return
         sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
-        for wanted, got in zip((said,) if isinstance(said, SYMBOLIC) else said, sizes, strict=True):
+        for wanted, got in zip(
+            (said,) if isinstance(said, SYMBOLIC) else said, sizes, strict=True
+        ):
             if not isinstance(wanted, SYMBOLIC):
                 continue
             formula = wanted.node.expr
@@ -342,12 +378,16 @@ class Specified:
         self._waiting += [(bound.node.expr, str(bound.node.expr)) for bound in bounds]
 
     def _decide(self) -> None:
-        ready = [row for row in self._waiting if row[0].free_symbols <= self._known.keys()]
+        ready = [
+            row for row in self._waiting if row[0].free_symbols <= self._known.keys()
+        ]
         self._waiting = [row for row in self._waiting if row not in ready]
         for condition, text in ready:
             if not _holds(condition, self._known):
                 known = {str(s): hint(self._known[s]) for s in condition.free_symbols}
-                values = ", ".join(f"{name} is {value}" for name, value in sorted(known.items()))
+                values = ", ".join(
+                    f"{name} is {value}" for name, value in sorted(known.items())
+                )
                 message = f"shapes_spec asks for {text}, but {values}."
                 raise ConstraintViolationError(_NUMBER.sub("", message))
 
@@ -405,7 +445,10 @@ def _owner(source: Source) -> Source | None:
 
 
 def _is_cell(source: Source) -> TypeGuard[AttrSource]:
-    return isinstance(source, AttrSource) and source.attr in ("cell_contents", "__closure__")
+    return isinstance(source, AttrSource) and source.attr in (
+        "cell_contents",
+        "__closure__",
+    )
 
 
 def _variable(name: str) -> Any:

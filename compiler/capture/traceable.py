@@ -126,7 +126,9 @@ def over_rows(op: Callable[..., Any], *operands: Any, **kwargs: Any) -> Any:
     if not lists:
         return op(*operands, **kwargs)
     count = min(map(len, lists))
-    columns = [one if isinstance(one, list | tuple) else [one] * count for one in operands]
+    columns = [
+        one if isinstance(one, list | tuple) else [one] * count for one in operands
+    ]
     return [op(*row, **kwargs) for row in zip(*columns, strict=False)]
 
 
@@ -146,7 +148,8 @@ def _named_after(function: Callable[..., Any], wrapper: Any) -> Any:
     Its name and place are those of what it calls, as no line of tc's means anything to users.
     """
     code, module = wrapper.__code__, wrapper.__module__
-    named = wrapper.__qualname__ != code.co_qualname  # `functools.wraps` found a name to copy
+    # `functools.wraps` found a name to copy
+    named = wrapper.__qualname__ != code.co_qualname
     name = wrapper.__qualname__ if named else type(function).__qualname__
     here = dis.Positions(1, 1, None, None)
     units = len(code.co_code) // 2
@@ -169,7 +172,9 @@ def count_elements(counts: Any, elements: Any) -> None:
 class _Ahead:
     """The lookahead of `groupby`: the next element, with its key."""
 
-    def __init__(self, iterable: Iterable[Any], key: Callable[[Any], Any] | None) -> None:
+    def __init__(
+        self, iterable: Iterable[Any], key: Callable[[Any], Any] | None
+    ) -> None:
         self.rest = iter(iterable)
         self.key = key
         self.group = 0
@@ -212,7 +217,9 @@ def group_tensors(
 
     A list may be empty. With ``with_indices`` each group has the positions of its tensors.
     """
-    groups: dict[tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]] = {}
+    groups: dict[
+        tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]
+    ] = {}
     for index, first in enumerate(lists[0]):
         key = (first.device, first.dtype)
         if key not in groups:
@@ -269,7 +276,9 @@ def dense_attention(
     precise = torch.float64 if query.dtype == torch.float64 else torch.float32
     scores = query.to(precise) @ key.to(precise).transpose(-2, -1) * scale
     positions = [torch.arange(size, device=scores.device) for size in scores.shape]
-    changed = of_all_positions(score_mod, 1)(scores, *positions, *score_mod_other_buffers)
+    changed = of_all_positions(score_mod, 1)(
+        scores, *positions, *score_mod_other_buffers
+    )
     seen = of_all_positions(block_mask[-1], 0)(*positions, *mask_mod_other_buffers)
     changed = torch.where(seen, changed.to(precise), -math.inf)
     weights = torch._safe_softmax(changed, -1).to(query.dtype)
@@ -339,8 +348,13 @@ def all_to_all_into(
     sent = input_split_sizes or [input.shape[0] // ranks] * ranks
     got = output_split_sizes or [output.shape[0] // ranks] * ranks
     _fits(output.dtype == input.dtype and sum(sent) == input.shape[0], "all_to_all")
-    _fits(sum(got) == output.shape[0] and output.shape[1:] == input.shape[1:], "all_to_all")
-    exchanged = torch.ops._c10d_functional.all_to_all_single(input.detach(), got, sent, name)
+    _fits(
+        sum(got) == output.shape[0] and output.shape[1:] == input.shape[1:],
+        "all_to_all",
+    )
+    exchanged = torch.ops._c10d_functional.all_to_all_single(
+        input.detach(), got, sent, name
+    )
     output.copy_(_result(exchanged))
 
 

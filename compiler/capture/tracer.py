@@ -23,7 +23,12 @@ from tc.compiler.capture.parts.torch_state import TorchState
 from tc.compiler.capture.parts.value_factory import ValueFactory
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
-from tc.compiler.capture.torch_api import lazy_modules, optimizers, overrides, torch_compiler
+from tc.compiler.capture.torch_api import (
+    lazy_modules,
+    optimizers,
+    overrides,
+    torch_compiler,
+)
 from tc.compiler.capture.torch_api.annotated import constant_result
 from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.capture.traceable import breaks_are_errors
@@ -32,10 +37,8 @@ from tc.compiler.capture.values.effects import Effects
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.generators import GeneratorValue, refuse_coroutine
 from tc.compiler.capture.values.handlers import handler_of
-from tc.compiler.capture.values.objects import (
-    ClassValue,
-    NNModuleValue,
-)
+from tc.compiler.capture.values.nn_modules import NNModuleValue
+from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.parameters import bind
 from tc.compiler.core.sources import (
     AttrSource,
@@ -99,7 +102,9 @@ class Tracer:
         self.walked: list[Frame] | None = [] if trace.enabled() else None
         self.stop_at: int | None = None
         self.leave_classes = False
-        self.item_of_tensor: Callable[[Interpreter, Value, Value], Value | None] | None = None
+        self.item_of_tensor: (
+            Callable[[Interpreter, Value, Value], Value | None] | None
+        ) = None
         self._tail_codes: tuple[types.CodeType, ...] = ()
         self._calling: Value | None = None
         self.overrides = overrides.Overrides.now(self)
@@ -171,7 +176,9 @@ class Tracer:
         if inner is not None:  # a wrapped function: its original is inlined here
             self._tail_codes = inner.tail_call_codes() if is_tail_call else ()
             return inner.call(self, args, kwargs)
-        plain = torch_compiler.arrays_function(function.obj) or optimizers.unpatched(function.obj)
+        plain = torch_compiler.arrays_function(function.obj) or optimizers.unpatched(
+            function.obj
+        )
         if plain is not function.obj:
             return self.inline_object(plain, args, kwargs)
         refuse_inlining(function)
@@ -180,15 +187,23 @@ class Tracer:
         return self.interpret(function, args, kwargs, is_tail_call)
 
     def interpret(
-        self, function: FunctionValue, args: Args, kwargs: Kwargs, is_tail_call: bool = False
+        self,
+        function: FunctionValue,
+        args: Args,
+        kwargs: Kwargs,
+        is_tail_call: bool = False,
     ) -> Value:
         """Interpret a call of a Python function, whatever handler there is for it."""
         refuse_coroutine(function.code)
-        if function.obj is not None and id(function.obj) not in self.guards.guarded_by_code:
+        if (
+            function.obj is not None
+            and id(function.obj) not in self.guards.guarded_by_code
+        ):
             self.guards.definitions.interpret(function.obj)
         if self.top is not None and self.top.depth > MAX_DEPTH:
             raise breaks.GraphBreak(
-                breaks.UNSUPPORTED_CALL, f"{function.name} (calls nested {MAX_DEPTH} deep)"
+                breaks.UNSUPPORTED_CALL,
+                f"{function.name} (calls nested {MAX_DEPTH} deep)",
             )
         frame = self._callee(function, bind(self, function, args, kwargs))
         if function.code.co_flags & inspect.CO_GENERATOR:
@@ -225,7 +240,9 @@ class Tracer:
                 cells[name].content = None
         return Frame(self, code, locals, cells, function.module_globals, self.top)
 
-    def inline_object(self, obj: Any, args: Args, kwargs: Kwargs | None = None) -> Value:
+    def inline_object(
+        self, obj: Any, args: Args, kwargs: Kwargs | None = None
+    ) -> Value:
         """Interpret a call of a real Python function."""
         return self.values.known(obj).call(self, args, kwargs or {})
 
@@ -242,7 +259,7 @@ class Tracer:
         """
         return overrides.intercept(self, operation, args, kwargs)
 
-    def initialise_lazy(self, module: NNModuleValue, args: Args, kwargs: Kwargs) -> None:
+    def initialise_lazy(self, module: ObjectValue, args: Args, kwargs: Kwargs) -> None:
         """Initialise a lazy module for its first input; the frame is then traced again."""
         if module.obj is not None and lazy_modules.is_waiting(module.obj):
             lazy_modules.initialise(self, module.obj, args, kwargs)

@@ -6,7 +6,7 @@ that effects of the failed instruction on the tracer's state never have to be un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
@@ -35,17 +35,17 @@ from tc.compiler.capture.parts.repeatable import may_run_again
 from tc.compiler.capture.resume.breaking import breakable, finish_at_break, looks_back
 from tc.compiler.capture.resume.looks import called_object, code_may_look, may_look
 from tc.compiler.capture.resume.residual import Residual
+from tc.compiler.capture.root_frame import RootFrame
 from tc.compiler.capture.shapes import UnreadableSize
 from tc.compiler.capture.skips import is_packages_without_tensors
 from tc.compiler.capture.torch_api.optimizers import make_state
 from tc.compiler.capture.tracer import Tracer
-from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
+from tc.compiler.capture.values.base import Raised, Value
 from tc.compiler.capture.values.exceptions import ExceptionValue
-from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.capture.values.generators import GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
-from tc.compiler.core.sources import LocalSource, Scope
+from tc.compiler.core.sources import Scope
 from tc.compiler.errors import is_own
 from tc.trace.places import StackFrame
 
@@ -133,7 +133,11 @@ class Captured:
             self.module.graph.lint()
 
     def __str__(self) -> str:
-        return self.module.print_readable(print_output=False) if self.module else "no graph"
+        return (
+            self.module.print_readable(print_output=False)
+            if self.module
+            else "no graph"
+        )
 
 
 def translate(
@@ -174,20 +178,10 @@ def translate(
             captured = translation.run()
             return captured
         except breaks.TraceAgain as again:
-            leave_classes, assume = leave_classes or again.leave_classes, assume and again.assume
-            continue
+            leave_classes |= again.leave_classes
+            assume &= again.assume
         except breaks.GraphBreak as cause:
-            if stop is not None and translation.t.steps >= stop.step:
-                stop = stop.further_out(cause)
-                continue
-            if translation.is_for_python(cause, fullgraph):
-                raise breaks.SkipFrame(f"{cause.title}, before any tensor", harmless=True) from None
-            record = translation.record(cause.with_traceback(None))  # which keeps the trace alive
-            if not (isinstance(cause, breaks.Aftermath) or translation.begins_with_break(cause)):
-                on_break(record)
-            if fullgraph:
-                raise breaks.SkipFrame(cause.title) from None
-            stop = outside_of_loops(translation.stop_before(cause, record), cause)
+            stop = translation.stop_after(cause, fullgraph, on_break)
         except breaks.SkipFrame as skip:
             if stop is None or not stop.places[1:]:
                 raise
@@ -195,7 +189,9 @@ def translate(
         finally:
             if captured is None:
                 translation.t.forget()
-    raise breaks.SkipFrame(f"it broke the graph in {MAX_ATTEMPTS} attempts at different places")
+    raise breaks.SkipFrame(
+        f"it broke the graph in {MAX_ATTEMPTS} attempts at different places"
+    )
 
 
 @dataclass(frozen=True)
@@ -317,7 +313,11 @@ class Translation:
         positions = cause.positions or self.root.current.positions
         span: tuple[int | None, int | None, int | None] = (None, None, None)
         if positions is not None:
-            span = (positions.end_lineno, positions.col_offset, positions.end_col_offset)
+            span = (
+                positions.end_lineno,
+                positions.col_offset,
+                positions.end_col_offset,
+            )
         places = cause.places or self.root.spots()
         return BreakRecord(cause, places, span, self.attempt, strict=self.t.strict)
 
@@ -356,8 +356,35 @@ class Translation:
         self.t.top = leaf
         if self.stop.record.cause.mark:
             self.t.output.marks.add(self.stop.record.cause.mark)
-        resume = finish_at_break(leaf, self._begin, shown=self.stop.shown, real=self.stop.real)
+        resume = finish_at_break(
+            leaf, self._begin, shown=self.stop.shown, real=self.stop.real
+        )
         return resume.residual, replace(self.stop.record, resume=resume.name)
+
+    def stop_after(
+        self,
+        cause: breaks.GraphBreak,
+        fullgraph: bool,
+        on_break: Callable[[BreakRecord], None],
+    ) -> Stop:
+        """Return where the next attempt has to end because this one broke; report the break.
+
+        Raises:
+            SkipFrame: there is no such place, or nothing of the frame is worth a graph.
+        """
+        if self.stop is not None and self.t.steps >= self.stop.step:
+            return self.stop.further_out(cause)
+        if self.is_for_python(cause, fullgraph):
+            reason = f"{cause.title}, before any tensor"
+            raise breaks.SkipFrame(reason, harmless=True) from None
+        # The traceback keeps the trace alive.
+        record = self.record(cause.with_traceback(None))
+        aftermath = isinstance(cause, breaks.Aftermath)
+        if not (aftermath or self.begins_with_break(cause)):
+            on_break(record)
+        if fullgraph:
+            raise breaks.SkipFrame(cause.title) from None
+        return outside_of_loops(self.stop_before(cause, record), cause)
 
     def stop_before(self, cause: breaks.GraphBreak, record: BreakRecord) -> Stop:
         """Return where the next attempt has to end because of a break in this one."""
@@ -375,8 +402,14 @@ class Translation:
         for frame in frames[len(breakable(frames)) :]:  # which Python runs
             if code_may_look(frame.code, frame.module_globals):
                 return True
-        calls = frames[-1].current.opname.startswith(("CALL", "BEFORE_WITH", "WITH_EXCEPT"))
-        return calls and self.t.calling is not None and may_look(called_object(self.t.calling))
+        calls = frames[-1].current.opname.startswith(
+            ("CALL", "BEFORE_WITH", "WITH_EXCEPT")
+        )
+        return (
+            calls
+            and self.t.calling is not None
+            and may_look(called_object(self.t.calling))
+        )
 
     def begins_with_break(self, cause: breaks.GraphBreak) -> bool:
         """Return whether a break is the one of another frame that this one was made to run."""
@@ -405,7 +438,11 @@ class Translation:
         Nothing can look ahead in the iterator that it gets, unless it is over a list or tuple.
         """
         root = self.root
-        if cause.frame is not root or root.current.opname != "FOR_ITER" or self.t.output.calls:
+        if (
+            cause.frame is not root
+            or root.current.opname != "FOR_ITER"
+            or self.t.output.calls
+        ):
             return False
         return root.is_bound(ITERATED) and root.stack[-1] is root.local(ITERATED)
 
@@ -469,7 +506,9 @@ class Translation:
     def _captured(self, r: Residual, broke: BreakRecord | None) -> Captured:
         t = self.t
         if t.guards.aliasing_matters and len(t.values.tensors) > 1:
-            sources = [lasting(v.source) for v in t.values.tensors if v.source is not None]
+            sources = [
+                lasting(v.source) for v in t.values.tensors if v.source is not None
+            ]
             t.guards.recorded.add("NO_ALIASING", sources[0], tuple(sources[1:]))
         if t.guards.gradients_matter:
             for tensor in t.values.tensors:
@@ -521,51 +560,10 @@ class Translation:
             raise breaks.GraphBreak(breaks.UNREADABLE_SIZE, note=str(error)) from error
 
 
-class RootFrame(Frame):
-    """The frame under capture: its locals are wrapped when they are first read."""
-
-    def __init__(self, t: Tracer, frame: hook.Frame) -> None:
-        code = frame.code
-        cells = self._cells(t, frame)
-        super().__init__(t, code, {}, cells, frame.globals, None)
-        self.unread = {n: obj for n, obj in frame.locals.items() if n not in cells}
-
-    @staticmethod
-    def _cells(t: Tracer, frame: hook.Frame) -> dict[str, CellValue]:
-        cells: dict[str, CellValue] = {}
-        for name in frame.code.co_cellvars:
-            cells[name] = CellValue(root_name=name)
-            if name in frame.locals:
-                cells[name].content = t.values.wrap(frame.locals[name], LocalSource(name))
-        for name, cell in zip(frame.code.co_freevars, frame.closure, strict=True):
-            cells[name] = CellValue(obj=cell, source=LocalSource(name, True), root_name=name)
-            t.values.own_cell(cell, cells[name])
-        return cells
-
-    def is_bound(self, name: str) -> bool:
-        """Return whether a local has a value, read or not."""
-        return name in self.unread or super().is_bound(name)
-
-    def bound(self, names: Set[str]) -> dict[str, Value]:
-        """Return those of the given locals that have a value.
-
-        Unread ones are passed on unwrapped.
-        """
-        found: dict[str, Value] = {}
-        for name in names & self.unread.keys():
-            found[name] = OpaqueValue(self.unread[name], LocalSource(name))
-        return found | super().bound(names)
-
-    def local(self, name: str) -> Value:
-        """Return a local, wrapping an argument when it is first read."""
-        if name not in self.locals and name in self.unread:
-            obj = self.unread.pop(name)
-            self.locals[name] = self.t.values.wrap(obj, LocalSource(name))
-        return super().local(name)
-
-
 @cached_by_code(4096)
 def is_handler_resumption(code: CodeType) -> bool:
     """Return whether code resumes at the start of an exception handler."""
     instructions = program_of(code).instructions
-    return is_resumed(code) and any(i.opname == "PUSH_EXC_INFO" for i in instructions[:12])
+    return is_resumed(code) and any(
+        i.opname == "PUSH_EXC_INFO" for i in instructions[:12]
+    )

@@ -26,8 +26,8 @@ class Canonical:
 
 def canonical(kernel: Kernel) -> Canonical:
     """Rename the buffers and locals of a kernel in the order they occur."""
-    memory = {name: f"in{k}" for k, name in enumerate(kernel.loaded())}
-    memory.update((name, f"out{k}") for k, name in enumerate(kernel.stored()))
+    memory = {name: f"in{k}" for k, name in enumerate(kernel.loaded)}
+    memory.update((name, f"out{k}") for k, name in enumerate(kernel.stored))
     buffers = {new: old for old, new in memory.items()}
     memory.update((scratch.name, f"row{k}") for k, scratch in enumerate(kernel.scratch))
     named = [s.name for s in kernel.statements() if not isinstance(s, Store)]

@@ -189,7 +189,7 @@ class Wrapper:
         found = {view.buffer for view in views_in(tuple(self.plan.outputs))}
         for step in self.plan.steps:
             if isinstance(step, Kernel):
-                found.update(step.loaded())
+                found.update(step.loaded)
             elif isinstance(step, Extern | CopyInto):
                 found.update(reads(step))
             elif isinstance(step, Allocate) and step.reuse is not None:

@@ -59,6 +59,19 @@ class Same(NamedTuple):
     argument: int
 
 
+class Effects(NamedTuple):
+    """What a call did besides computing its result; nothing, for most.
+
+    Attributes:
+        written: the arguments whose memory was written to. Calls arrive here below autograd, so
+            that no version is counted inside of them.
+        once: see `RememberingMode.runs_once`.
+    """
+
+    written: tuple[int, ...]
+    once: bool
+
+
 class RememberingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
     """torch's fake mode, with the results of the calls that it has seen.
 
@@ -68,7 +81,10 @@ class RememberingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             not PyTorch's own.
     """
 
-    _latest: ClassVar[tuple[Callable[[], Any], dict[Key, tuple[Any, Any]]]] = (lambda: None, {})
+    _latest: ClassVar[tuple[Callable[[], Any], dict[Key, tuple[Any, Effects, Any]]]] = (
+        lambda: None,
+        {},
+    )
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -115,18 +131,19 @@ class RememberingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
         known = self._results()
         found = known.get(key)
         if found is not None:
-            return _made(self, found[1], tensors)
-        result, has_effects = self._watched(run)
-        if has_effects:
+            self._repeat(found[1], tensors)
+            return _made(self, found[2], tensors)
+        result, effects = self._watched(run, tensors)
+        if effects is None:
             return result
         try:
             entry = _entry(self, result, tensors)
         except NotRemembered:
             return result
-        known[key] = func, entry  # the op stays alive, and its id its own
+        known[key] = func, effects, entry  # the op stays alive, and its id its own
         return result
 
-    def _results(self) -> dict[Key, tuple[Any, Any]]:
+    def _results(self) -> dict[Key, tuple[Any, Effects, Any]]:
         """Return the calls of this mode; only the last mode has some.
 
         Captures come one after another, and a mode lives as long as the graph with its tensors.
@@ -137,19 +154,27 @@ class RememberingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             RememberingMode._latest = ref(self), known
         return known
 
-    def _watched(self, run: Callable[[], Any]) -> tuple[Any, bool]:
-        """Run a call; return its result, and whether ops inside of it have effects of their own.
-
-        Those have to be noted each time, as in a batch normalisation that comes whole.
-        """
+    def _watched(
+        self, run: Callable[[], Any], tensors: list[FakeTensor]
+    ) -> tuple[Any, Effects | None]:
+        """Run a call; return its result and its effects, None if something else was written to."""
         written, once = self.written, self.runs_once
         self.written, self.runs_once = set(), False
         try:
             result = run()
-            return result, bool(self.written) or self.runs_once
+            given = [*map(storage_id, tensors)]
+            if not self.written <= {*given}:
+                return result, None
+            places = (at for at, memory in enumerate(given) if memory in self.written)
+            return result, Effects(tuple(places), self.runs_once)
         finally:
             self.written |= written
             self.runs_once |= once
+
+    def _repeat(self, effects: Effects, tensors: list[FakeTensor]) -> None:
+        """Have the effects of a call again, on the arguments of an equal one."""
+        self.written |= {storage_id(tensors[at]) for at in effects.written}
+        self.runs_once |= effects.once
 
 
 @cache

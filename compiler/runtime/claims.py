@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from tc import trace
 from tc.compiler.options import config
 from tc.compiler.runtime.places import TEMPORARY, Place
 
@@ -87,8 +88,12 @@ def turn(
     """
     if place is None or config.cache_wait <= 0:
         return None, None
+    queue = _Queue(place, name)
     try:
-        return _Queue(place, name).wait(look)
+        if queue.is_first():  # mostly nobody else wants it
+            return queue.after_claiming(look)
+        with trace.stage("cache.wait"):
+            return queue.wait(look)
     except OSError:  # no claims can be made there
         return None, None
 
@@ -110,9 +115,8 @@ class _Queue:
         pause = DISTANT_PAUSE if self.place.distant else PAUSE
         while True:
             # Who has waited for an owner that made nothing does not let others wait in turn.
-            if not self.seen[0] and self._is_first():
-                claim = Claim(self.place, self.name, self.generation)
-                return self._after_claiming(look, claim)
+            if not self.seen[0] and self.is_first():
+                return self.after_claiming(look)
             try:
                 owner = self.place.read(_file(self.name, self.generation))
             except FileNotFoundError:  # it was released
@@ -127,7 +131,7 @@ class _Queue:
             time.sleep(pause)
             pause = min(1.5 * pause, max(pause, LONG_PAUSE))
 
-    def _is_first(self) -> bool:
+    def is_first(self) -> bool:
         """Create the claim of this generation, if nobody has."""
         file, created = _file(self.name, self.generation), False
         _HELD.append(file)
@@ -138,11 +142,9 @@ class _Queue:
                 _HELD.remove(file)
         return created
 
-    @staticmethod
-    def _after_claiming(
-        look: Callable[[], T | None], claim: Claim
-    ) -> tuple[T | None, Claim | None]:
+    def after_claiming(self, look: Callable[[], T | None]) -> tuple[T | None, Claim | None]:
         """Look again: the last owner may have ended between the last look and the claim."""
+        claim = Claim(self.place, self.name, self.generation)
         try:
             found = look()
         except BaseException:

@@ -116,10 +116,10 @@ def over_dead(
         if not isinstance(step, Kernel):
             continue
         changed: Kernel = step
-        for name in step.stored():
+        for name in step.stored:
             if name in taken or name in step.bases():
                 continue
-            for old in changed.loaded():
+            for old in changed.loaded:
                 if (
                     old in busy
                     or not _dies(old, at, users, found)
@@ -131,7 +131,7 @@ def over_dead(
                     changed, dead[name] = onto, old
                     busy.add(old)
                     break
-        own = [old for old in step.stored() if users[old] == [at] and old not in busy]
+        own = [old for old in step.stored if users[old] == [at] and old not in busy]
         found[at], over = _over_temporaries(changed, own, (*taken, *dead), buffers, gate)
         temporaries |= over
     reason = "its last use is where the result is written"
@@ -157,7 +157,7 @@ def _over_temporaries(
     """
     found: dict[str, str] = {}
     for old in temporaries:
-        for name in kernel.stored():
+        for name in kernel.stored:
             if name in (old, *taken, *found) or not _alike(name, old, buffers):
                 continue
             onto = _onto_temporary(kernel, name, old)
@@ -235,7 +235,7 @@ def _users(steps: Sequence[Work]) -> dict[str, list[int]]:
     users: dict[str, list[int]] = {}
     for at, step in enumerate(steps):
         if isinstance(step, Kernel):
-            names = [*step.loaded(), *step.stored(), *step.bases().values()]
+            names = [*step.loaded, *step.stored, *step.bases().values()]
         elif isinstance(step, CopyInto):
             names = [step.source.buffer, step.input]
         elif isinstance(step, Extern):
@@ -263,7 +263,7 @@ def _can_fail(step: Work) -> bool:
 
 
 def _stores(step: Work, name: str) -> bool:
-    return isinstance(step, Kernel) and name in step.stored() and name not in step.bases()
+    return isinstance(step, Kernel) and name in step.stored and name not in step.bases()
 
 
 def _same_memory(source: View, target: Buffer, buffers: Mapping[str, Buffer]) -> bool:

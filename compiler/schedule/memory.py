@@ -30,7 +30,7 @@ Work = Kernel | Extern | ScalarNode | CopyInto | BumpVersions
 def used(step: Work) -> list[str]:
     """Buffers a step touches, and Python values it takes."""
     if isinstance(step, Kernel):
-        return [*step.loaded(), *step.bases().values(), *step.stored()]
+        return [*step.loaded, *step.bases().values(), *step.stored]
     if isinstance(step, CopyInto):
         return [*reads(step), step.input]
     if isinstance(step, BumpVersions):
@@ -90,7 +90,7 @@ def with_memory(
     result: list[Step] = []
     for at, step in enumerate(steps):
         if isinstance(step, Kernel):
-            result += [Allocate(buffers[name], taken.get(name)) for name in step.stored()]
+            result += [Allocate(buffers[name], taken.get(name)) for name in step.stored]
         result.append(step)
         dead = tuple(name for name in lives.ending(at) if name not in waiting)
         if dead and at < len(steps) - 1:  # the last ones are freed at the end of the call
@@ -179,7 +179,7 @@ class Lives:
         for at, step in enumerate(self.steps):
             if not isinstance(step, Kernel):
                 continue
-            for name in step.stored():
+            for name in step.stored:
                 if name in self.over or name in self.onto:
                     continue
                 old = self._waiting(pool.get(_shape(self.buffers[name]), []), at, peak)
@@ -189,7 +189,7 @@ class Lives:
                     size = size_in_bytes(self.buffers[old])
                     for between in range(self.last[old] + 1, at):
                         self.bytes[between] += size
-            for name in step.stored():
+            for name in step.stored:
                 if name in self.last and name not in taken_over:
                     pool.setdefault(_shape(self.buffers[name]), []).append(name)
         return reuse

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -172,21 +173,23 @@ class Kernel:
         """Return all loop variables."""
         return (*self.outer, *self.inner)
 
-    def stored(self) -> list[str]:
+    @cached_property
+    def stored(self) -> tuple[str, ...]:
         """Buffers written, in order."""
         private = {s.name for s in self.scratch}
         names = [s.buffer for s in self.statements() if isinstance(s, Store)]
-        return [name for name in dict.fromkeys(names) if name not in private]
+        return tuple(name for name in dict.fromkeys(names) if name not in private)
 
     def bases(self) -> dict[str, str]:
         """Scattered buffer -> the buffer whose memory it takes over."""
         return {s.buffer: s.base for s in self.statements() if isinstance(s, Atomic)}
 
-    def loaded(self) -> list[str]:
+    @cached_property
+    def loaded(self) -> tuple[str, ...]:
         """Buffers read and not written here, in order."""
-        own = {s.name for s in self.scratch} | set(self.stored())
+        own = {s.name for s in self.scratch} | set(self.stored)
         names = [use.data[0] for value in self.values() for use in value.loads()]
-        return [name for name in dict.fromkeys(names) if name not in own]
+        return tuple(name for name in dict.fromkeys(names) if name not in own)
 
 
 @dataclass(frozen=True)
@@ -268,7 +271,7 @@ class Proposal:
 
     def left_over(self, chosen: Product) -> tuple[Kernel, ...]:
         """Return the producers that a product still needs."""
-        return tuple(p for p in self.producers if set(p.stored()) & set(chosen.loaded()))
+        return tuple(p for p in self.producers if set(p.stored) & set(chosen.loaded))
 
 
 def _loops(variables: tuple[Index, ...]) -> str:
@@ -337,7 +340,7 @@ class Plan(Artifact):
             elif isinstance(step, Free):
                 alive -= set(step.names)
             elif isinstance(step, Kernel):
-                for name in (*step.loaded(), *step.stored()):
+                for name in (*step.loaded, *step.stored):
                     if name not in alive:
                         raise VerifyError(f"Plan: {step.name} uses {name}, which has no memory")
             elif isinstance(step, Extern):
@@ -369,4 +372,4 @@ class Plan(Artifact):
 
 def _use(kernel: Kernel) -> str:
     """Return ``name(buffers read; buffers written)``."""
-    return f"{kernel.name}({', '.join(kernel.loaded())}; {', '.join(kernel.stored())})"
+    return f"{kernel.name}({', '.join(kernel.loaded)}; {', '.join(kernel.stored)})"

@@ -206,7 +206,7 @@ def _element(view: View, places: Sequence[Index]) -> Expr:
 def _follower(call: Extern, made: Product, work: Sequence[Work]) -> Kernel | None:
     """Return the pointwise kernel that reads the result element by element, before other users."""
     for step in work[list(work).index(call) + 1 :]:
-        if _overwritten(step) & set(made.loaded()):
+        if _overwritten(step) & set(made.loaded):
             return None  # the factors must not have to live longer
         if made.result not in used(step):
             continue
@@ -280,7 +280,7 @@ def _joined(made: Product, follower: Kernel, kept: bool) -> Product:
 
 def _producer(name: str, work: Sequence[Work]) -> Kernel | None:
     """Return the kernel that computes a buffer."""
-    makers = (step for step in work if isinstance(step, Kernel) and name in step.stored())
+    makers = (step for step in work if isinstance(step, Kernel) and name in step.stored)
     return next(makers, None)
 
 
@@ -292,7 +292,7 @@ def _refusal(
         return "it sums up"
     if producer.bases():
         return "it writes at computed places"
-    if len(producer.stored()) > 1:
+    if len(producer.stored) > 1:
         return "it has several results"
     readers = [step for step in work if step is not producer and name in used(step)]
     if name in returned or readers != [call]:
@@ -303,7 +303,7 @@ def _refusal(
         return "it looks up positions that are data"
     steps = list(work)
     between = steps[steps.index(producer) + 1 : steps.index(end)]
-    if any(_overwritten(step) & set(producer.loaded()) for step in between):
+    if any(_overwritten(step) & set(producer.loaded) for step in between):
         return "what it reads is written over before the product"
     return ""
 

@@ -163,7 +163,7 @@ def plan_boxes(plan: Any) -> tuple[list[Box], list[tuple[str, str]]]:
 def _uses(step: Any, known: dict[str, str]) -> tuple[list[str], list[str]]:
     """Return the buffers that a step reads and those it writes: none if it computes nothing."""
     if hasattr(step, "stored"):
-        return step.loaded(), step.stored()
+        return step.loaded, step.stored
     if hasattr(step, "results"):
         made = [one.name for one in step.results if one is not None]
         writes = made or [f"effect of {step.target}"]

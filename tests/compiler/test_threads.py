@@ -134,7 +134,7 @@ def test_what_is_compiled_meanwhile_is_found_however_c_missed_it():
     f(*given(3))
     (entry,) = hook.cache_entries(target)
     compiler = next(c.cell_contents for c in f.__closure__ if hasattr(c.cell_contents, "owner"))
-    state = {"tc": hook._process.codes[id(target)]}
+    state = {"tc": hook.state_of(target)}
     x, w = given(3)
 
     class Offered:
@@ -284,7 +284,7 @@ def test_an_answer_that_c_never_got_is_forgotten():
         def stop(outcome, *rest):
             answer = made(outcome, *rest)
             if answer.guarded_code is not None:
-                own = hook._process.codes[id(affine.__code__)]
+                own = hook.state_of(affine.__code__)
                 own.pending = (entries.Pending(None, answer.guarded_code), *own.pending)
                 raise KeyboardInterrupt
             return answer
@@ -295,7 +295,7 @@ def test_an_answer_that_c_never_got_is_forgotten():
     for _ in range(3):
         assert f(x, w).equal(affine(x, w))
     assert backend.graphs == 2 and len(hook.cache_entries(affine.__code__)) == 1
-    assert hook._process.codes[id(affine.__code__)].spent == ()
+    assert hook.state_of(affine.__code__).spent == ()
 
 
 # -- entries that end --------------------------------------------------------------------------

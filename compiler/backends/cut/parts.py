@@ -20,7 +20,7 @@ from tc import trace
 from tc.compiler.aot_dispatch import EAGER_MARKS, graph_examples
 from tc.compiler.cache.graph_key import Key, key_of
 from tc.compiler.capture.hook import never_trace
-from tc.compiler.capture.parts.output_graph import writes_first
+from tc.compiler.capture.torch_api.fake_calls import writes_first
 from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.core.graphtext import PLACE
 from tc.compiler.core.memory import storage_id

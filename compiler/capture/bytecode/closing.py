@@ -34,7 +34,8 @@ def runs_code(
     while handler is not None:
         at = index[id(handler.target)]
         first = instructions[at]
-        if first.opname != "PUSH_EXC_INFO":  # the handler only cleans up and raises again
+        # the handler only cleans up and raises again
+        if first.opname != "PUSH_EXC_INFO":
             handler = first.handler
             continue
         end = _passed_on(instructions, index, at + 1, shadowed)
@@ -45,7 +46,10 @@ def runs_code(
 
 
 def _passed_on(
-    instructions: Sequence[Instruction], index: Mapping[int, int], at: int, shadowed: Container[str]
+    instructions: Sequence[Instruction],
+    index: Mapping[int, int],
+    at: int,
+    shadowed: Container[str],
 ) -> int | None:
     """Return the instruction that raises GeneratorExit again, or None if a handler catches it.
 

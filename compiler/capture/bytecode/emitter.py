@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from tc.compiler.capture.bytecode.assembler import assemble
 from tc.compiler.capture.bytecode.dialects import VERSION
 from tc.compiler.capture.bytecode.hidden import with_hidden_part
-from tc.compiler.capture.bytecode.instructions import Handler, Instruction, assemble
+from tc.compiler.capture.bytecode.instructions import Handler, Instruction
 from tc.compiler.core.table import Table
 
 
@@ -91,19 +92,30 @@ class Emitter:
     ) -> Instruction:
         """Append a new instruction at the current position."""
         return self.append(
-            Instruction(opname, arg, argval, target, positions=self.positions, handler=self.handler)
+            Instruction(
+                opname,
+                arg,
+                argval,
+                target,
+                positions=self.positions,
+                handler=self.handler,
+            )
         )
 
     def assemble(self, like: CodeType, **overrides: Any) -> CodeType:
-        """Build the code object; the overrides are those of `bytecode.assemble`."""
+        """Build the code object; the overrides are those of `assemble`."""
         body = self.instructions
         return assemble(
-            with_hidden_part(body, self.hidden) if self.hidden else body, like, **overrides
+            with_hidden_part(body, self.hidden) if self.hidden else body,
+            like,
+            **overrides,
         )
 
     # ------------------------------------------------------------ frame
 
-    def prologue(self, cellvars: Sequence[str] = (), freevars: Sequence[str] = ()) -> None:
+    def prologue(
+        self, cellvars: Sequence[str] = (), freevars: Sequence[str] = ()
+    ) -> None:
         """Emit the instructions with which every code object has to begin."""
         if freevars:
             self.emit("COPY_FREE_VARS", len(freevars))

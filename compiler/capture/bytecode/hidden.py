@@ -11,13 +11,9 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, TypeVar
 
+from tc.compiler.capture.bytecode.assembler import assemble
 from tc.compiler.capture.bytecode.by_code import cached_by_code
-from tc.compiler.capture.bytecode.instructions import (
-    Handler,
-    Instruction,
-    assemble,
-    disassemble,
-)
+from tc.compiler.capture.bytecode.instructions import Handler, Instruction, disassemble
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +43,9 @@ def hidden_code(code: CodeType) -> CodeType:
     return assemble([*body, *exits], code)
 
 
-def with_hidden_part(instructions: list[Instruction], part: list[Instruction]) -> list[Instruction]:
+def with_hidden_part(
+    instructions: list[Instruction], part: list[Instruction]
+) -> list[Instruction]:
     """Return code with instructions during which its frame is hidden: they come before RESUME."""
     at = next(i for i, one in enumerate(instructions) if one.opname == "RESUME")
     start = instructions[at]

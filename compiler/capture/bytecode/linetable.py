@@ -57,7 +57,9 @@ def _merged(
         yield last, total
 
 
-def _write_location(out: bytearray, position: dis.Positions | None, units: int, line: int) -> int:
+def _write_location(
+    out: bytearray, position: dis.Positions | None, units: int, line: int
+) -> int:
     """Append one entry; return the line that the next entry counts from."""
     if position is None or position.lineno is None:
         _head(out, _NO_LOCATION, units)

@@ -7,9 +7,13 @@ from collections.abc import Collection, Sequence
 
 from tc.compiler.capture.bytecode.instructions import Instruction, reachable, successors
 
-_READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"})
+_READS = frozenset(
+    {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"}
+)
 _TAKES = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
-_CELLS = frozenset({"LOAD_CLOSURE", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
+_CELLS = frozenset(
+    {"LOAD_CLOSURE", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+)
 _CELL_CHANGES = frozenset({"STORE_DEREF", "DELETE_DEREF", "MAKE_CELL"})
 
 _FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "super"})
@@ -81,7 +85,9 @@ def live_at(
     return found
 
 
-def _before(one: Instruction, out: set[str], live: dict[Instruction, set[str]]) -> set[str]:
+def _before(
+    one: Instruction, out: set[str], live: dict[Instruction, set[str]]
+) -> set[str]:
     before = (out - set(writes(one))) | set(reads(one))
     if one.handler is not None:
         # The handler may be entered before the write took place.

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
+from inspect import (
+    CO_ASYNC_GENERATOR,
+    CO_COROUTINE,
+    CO_GENERATOR,
+    CO_ITERABLE_COROUTINE,
+)
 from types import CodeType, FunctionType
 from typing import Any, Literal
 from weakref import ref
 
+from tc.compiler.capture.bytecode.assembler import assemble
 from tc.compiler.capture.bytecode.by_code import ByCode, CodeKey, cached_by_code
 from tc.compiler.capture.bytecode.continuation import trampoline
 from tc.compiler.capture.bytecode.dialects import DIALECT
 from tc.compiler.capture.bytecode.emitter import Emitter
-from tc.compiler.capture.bytecode.instructions import Instruction, assemble, disassemble, reachable
+from tc.compiler.capture.bytecode.instructions import (
+    Instruction,
+    disassemble,
+    reachable,
+)
 from tc.compiler.core.sources import LocalSource, Source
 
 STACK_PREFIX = "___stack"
@@ -59,7 +69,9 @@ def can_resume(code: CodeType) -> bool:
 
 def is_handed_on(source: Source | None) -> bool:
     """Return whether a local of resumed code holds a stack entry that it was called with."""
-    return isinstance(source, LocalSource) and source.local.startswith((STACK_PREFIX, INNER))
+    return isinstance(source, LocalSource) and source.local.startswith(
+        (STACK_PREFIX, INNER)
+    )
 
 
 def inner_names(locals: Mapping[str, Any]) -> dict[str, str]:
@@ -77,12 +89,15 @@ def inner_names(locals: Mapping[str, Any]) -> dict[str, str]:
         code = inner.__code__
         names = code.co_varnames[: code.co_argcount]
         parameters = {
-            name: parameters.get(f"{INNER}{i}", f"{INNER}{i}") for i, name in enumerate(names)
+            name: parameters.get(f"{INNER}{i}", f"{INNER}{i}")
+            for i, name in enumerate(names)
         }
         function = user_code(code).co_name
         for name, parameter in parameters.items():
             if not name.startswith(INNER):
-                found[parameter] = name if name.startswith(STACK_PREFIX) else f"{function}.{name}"
+                found[parameter] = (
+                    name if name.startswith(STACK_PREFIX) else f"{function}.{name}"
+                )
     return found
 
 
@@ -169,7 +184,8 @@ def cached_resume_code(
     emitted = _resumption(code, offset, stack, locals, inner, raises)
     made = _assembled(code, emitted, name)
     _ORIGINS.set(
-        made, Origin(ref(code), _offsets(made, emitted.instructions), broke, emitted.exits)
+        made,
+        Origin(ref(code), _offsets(made, emitted.instructions), broke, emitted.exits),
     )
     return made
 
@@ -191,7 +207,11 @@ def resume_name(code: CodeType, offset: int) -> str:
     """Return the name of the function that resumes `code`, or what it resumes, at `offset`."""
     function = user_code(code).co_name.strip("<>")
     line = _at(disassemble(code), offset).positions
-    number = line.lineno if line is not None and line.lineno is not None else code.co_firstlineno
+    number = (
+        line.lineno
+        if line is not None and line.lineno is not None
+        else code.co_firstlineno
+    )
     return f"torch_dynamo_resume_in_{function}_at_{number}"
 
 
@@ -252,17 +272,25 @@ def _resumption(
     if not raises and body[0] is not starts[-1]:
         emitter.jump(starts[-1])
     emitter.extend(body)
-    return _Resumption(emitter.instructions, (*arguments, *locals, *passed), free, exits)
+    return _Resumption(
+        emitter.instructions, (*arguments, *locals, *passed), free, exits
+    )
 
 
 def _check(code: CodeType, locals: Sequence[str], free: Sequence[str]) -> None:
     if not can_resume(code):
-        raise ValueError(f"{code.co_qualname}: a generator or coroutine cannot be resumed")
+        raise ValueError(
+            f"{code.co_qualname}: a generator or coroutine cannot be resumed"
+        )
     for local in locals:
         if local in free:
-            raise ValueError(f"{code.co_qualname}: {local!r} is a cell, not a local to pass")
+            raise ValueError(
+                f"{code.co_qualname}: {local!r} is a cell, not a local to pass"
+            )
         if local.startswith(STACK_PREFIX):
-            raise ValueError(f"{code.co_qualname}: {local!r} is a name reserved for stack values")
+            raise ValueError(
+                f"{code.co_qualname}: {local!r} is a name reserved for stack values"
+            )
 
 
 def _call_inner(emitter: Emitter, passed: Sequence[str], site: Instruction) -> None:
@@ -280,7 +308,10 @@ def _call_inner(emitter: Emitter, passed: Sequence[str], site: Instruction) -> N
 
 
 def _exits(
-    site: Instruction, body: Sequence[Instruction], stack: Sequence[str | None], at_once: bool
+    site: Instruction,
+    body: Sequence[Instruction],
+    stack: Sequence[str | None],
+    at_once: bool,
 ) -> tuple[str, ...]:
     """Return the stack's entries that leave the ``with`` blocks around an instruction.
 
@@ -317,7 +348,11 @@ def _left_next(instructions: Iterable[Instruction], stack: list[Any]) -> list[st
             stack[-1], stack[-one.arg] = stack[-one.arg], stack[-1]
         elif one.opname == "LOAD_CONST":
             stack.append(one.argval)
-        elif one.opname == "CALL" and stack[-3:] == [None] * 3 and stack[-4:-3] in entries:
+        elif (
+            one.opname == "CALL"
+            and stack[-3:] == [None] * 3
+            and stack[-4:-3] in entries
+        ):
             found.append(stack[-4])
             stack[-4:] = [None]
         elif one.opname not in ("NOP", "PRECALL", "CACHE"):
@@ -374,7 +409,9 @@ def _spell_super_out(
         if call.opname == "PRECALL":
             body[i + 2].arg = 2
         arguments = [
-            Instruction(opname, argval=name, positions=one.positions, handler=one.handler)
+            Instruction(
+                opname, argval=name, positions=one.positions, handler=one.handler
+            )
             for opname, name in (("LOAD_DEREF", "__class__"), (load, first))
         ]
         body[i + 1 : i + 1] = arguments

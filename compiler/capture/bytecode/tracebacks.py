@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 #: a line at which an exception was raised, or a call that it left: file, line, the code's name, and
 #: the lines and columns of the expression (None where the code holds none); a constant of code
-RaisedAt = tuple[str, int, str, tuple[int | None, int | None, int | None, int | None] | None]
+RaisedAt = tuple[
+    str, int, str, tuple[int | None, int | None, int | None, int | None] | None
+]
 
 
 def with_traceback(error: BaseException, places: Sequence[RaisedAt]) -> BaseException:
@@ -41,7 +43,9 @@ def raised_here(error: BaseException) -> BaseException:
     """
     if error.__traceback__ is None:
         frame = sys._getframe(1)
-        error.__traceback__ = types.TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+        error.__traceback__ = types.TracebackType(
+            None, frame, frame.f_lasti, frame.f_lineno
+        )
     return error
 
 
@@ -57,7 +61,9 @@ def _frame_at(place: RaisedAt) -> types.FrameType:
     try:
         exec(_code_at(place), {})
     except BaseException as error:
-        assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        assert (
+            error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        )
         return error.__traceback__.tb_next.tb_frame
     raise AssertionError("a raise statement has not raised")
 

@@ -23,8 +23,14 @@ def warn(*args: Any, **kwargs: Any) -> None:
         category = type(message)
     category = UserWarning if category is None else category
     level = 1 if level is None else level
-    unusual = len(args) > len(PARAMETERS) or set(given) - set(PARAMETERS) or message is None
-    kinds = isinstance(category, type) and issubclass(category, Warning) and type(level) is int
+    unusual = (
+        len(args) > len(PARAMETERS) or set(given) - set(PARAMETERS) or message is None
+    )
+    kinds = (
+        isinstance(category, type)
+        and issubclass(category, Warning)
+        and type(level) is int
+    )
     frame = None if unusual or not kinds else _frame_at(level)
     if frame is None:
         extra = {} if unusual or not kinds else {"stacklevel": NO_FRAME}
@@ -45,7 +51,9 @@ def warn_at(
     """Issue a warning for a line of a module."""
     registry = module_globals.setdefault("__warningregistry__", {})
     module = module_globals.get("__name__", "<string>")
-    warnings.warn_explicit(message, category, file, line, module, registry, source=source)
+    warnings.warn_explicit(
+        message, category, file, line, module, registry, source=source
+    )
 
 
 def _frame_at(level: int) -> types.FrameType | None:
@@ -63,7 +71,9 @@ def _caller_in_program(frame: types.FrameType) -> types.FrameType | None:
 
 def _program_frame(frame: types.FrameType | None) -> types.FrameType | None:
     """Return the first frame, from this one up, that is neither tc's nor the import system's."""
-    while frame is not None and (_is_of_tc(frame) or _imports(frame.f_code.co_filename)):
+    while frame is not None and (
+        _is_of_tc(frame) or _imports(frame.f_code.co_filename)
+    ):
         frame = frame.f_back
     return frame
 

@@ -140,7 +140,9 @@ class Definitions:
 
     names: set[str] = field(default_factory=set)
     classes: dict[type, None] = field(default_factory=dict)
-    modules: dict[int, tuple[dict[str, Any], dict[str, None]]] = field(default_factory=dict)
+    modules: dict[int, tuple[dict[str, Any], dict[str, None]]] = field(
+        default_factory=dict
+    )
     functions: dict[int, types.FunctionType] = field(default_factory=dict)
     counted: dict[int, dict[Any, Any]] = field(default_factory=dict)
     subclass_tests: list[tuple[weakref.ref[type], weakref.ref[type], bool]] = field(
@@ -186,7 +188,9 @@ class Definitions:
         """
         inside = frozenset(made_inside)
         mro = dict.fromkeys(base for cls in self.classes for base in cls.__mro__)
-        classes = tuple(cls for cls in mro if is_changeable(cls) and id(cls) not in inside)
+        classes = tuple(
+            cls for cls in mro if is_changeable(cls) and id(cls) not in inside
+        )
         dicts: tuple[Names, ...] = (
             *((space, tuple(names)) for space, names in self.modules.values()),
             *((items, None) for items in self.counted.values()),
@@ -204,7 +208,8 @@ class Definitions:
         labels += [str(named) for _, named in dicts]
         labels += self.names
         text = " ".join(sorted(labels))
-        encoded = text.encode("utf-8", "surrogatepass")  # UTF-8 does not hold every name
+        # UTF-8 does not hold every name
+        encoded = text.encode("utf-8", "surrogatepass")
         key = f"{zlib.crc32(encoded):08x}"
         return Unchanged(len(classes), len(dicts), len(functions), watch, key)
 
@@ -257,7 +262,9 @@ class Unchanged:
             (self.modules, "modules"),
             (self.functions, "functions"),
         )
-        return f"{self.key!r}, " + ", ".join(f"{what}={count}" for count, what in counts)
+        return f"{self.key!r}, " + ", ".join(
+            f"{what}={count}" for count, what in counts
+        )
 
     def differences(self) -> list[tuple[str, str, str]]:
         """Return (name, old, new) as text for each definition that differs."""
@@ -308,7 +315,11 @@ class PlainWatch:
         self._functions = [(weakref.ref(f), weakref.ref(f.__code__)) for f in functions]
 
     def _defined(self, cls: type) -> dict[str, Any]:
-        found = {name: _core(value) for name, value in vars(cls).items() if name in self._names}
+        found = {
+            name: _core(value)
+            for name, value in vars(cls).items()
+            if name in self._names
+        }
         return {**found, "__mro__": tuple(map(weakref.ref, cls.__mro__))}
 
     def __call__(self, _: Any = None) -> bool:
@@ -334,11 +345,15 @@ class PlainWatch:
         return rows
 
 
-def _held(items: dict[Any, Any], wanted: tuple[str | tuple[str], ...] | None) -> dict[str, Any]:
+def _held(
+    items: dict[Any, Any], wanted: tuple[str | tuple[str], ...] | None
+) -> dict[str, Any]:
     if wanted is None:
         return {"its size": ("size", len(items))}
     found = {name: _core(items[name]) for name in wanted if name in items}
-    return found | {name[0]: ("value", items[name[0]]) for name in wanted if type(name) is tuple}
+    return found | {
+        name[0]: ("value", items[name[0]]) for name in wanted if type(name) is tuple
+    }
 
 
 def _differing(owner: Any, old: dict[str, Any], now: dict[str, Any]) -> list[Change]:

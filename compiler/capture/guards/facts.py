@@ -90,13 +90,17 @@ def label_of(value: Any) -> str:
     if not isinstance(name, str):
         return f"a {type(value).__qualname__}"
     module = _named(value, "__module__")
-    full = f"{module}.{name}" if isinstance(module, str) and module != "builtins" else name
+    full = (
+        f"{module}.{name}" if isinstance(module, str) and module != "builtins" else name
+    )
     return full if isinstance(value, type) else f"{type(value).__name__} {full}"
 
 
 def _named(value: Any, name: str) -> Any:
     """Return one of an object's names, or None; no `__getattr__` of the program is asked for it."""
-    falls_back = isinstance(value, types.ModuleType) or hasattr(type(value), "__getattr__")
+    falls_back = isinstance(value, types.ModuleType) or hasattr(
+        type(value), "__getattr__"
+    )
     if isinstance(value, type) or not falls_back:
         return getattr(value, name, None)
     return getattr(value, "__dict__", {}).get(name)
@@ -134,7 +138,8 @@ class TensorSpec:
         keys = torch._C._dispatch_keys(tensor)
         if dispatch_modes():  # of the program: while it compiles they are not in force
             keys = keys | KEYS_OF_MODES
-        with torch._C.DisableTorchFunction():  # so that no __torch_function__ of the user runs
+        # so that no __torch_function__ of the user runs
+        with torch._C.DisableTorchFunction():
             return cls(
                 ObjectRef.of(type(tensor)),
                 tensor.dtype,
@@ -166,7 +171,9 @@ class TensorSpec:
             mine = {name: value for name, value in mine.items() if "[" not in name}
             mine = {name: value for name, value in mine.items() if "stride" not in name}
         changed = [(name, old, theirs[name]) for name, old in mine.items()]
-        return [(n, old, new) for n, old, new in changed if old is not None and old != new]
+        return [
+            (n, old, new) for n, old, new in changed if old is not None and old != new
+        ]
 
     def __str__(self) -> str:
         size, stride = list(self.size), list(self.stride)
@@ -228,7 +235,9 @@ def constant(value: Any) -> Any:
         return kind(map(constant, value))
     if kind is torch.Size:
         return value
-    raise StageError("capture.guards", f"no EQUALS guard for values of type {kind.__qualname__}")
+    raise StageError(
+        "capture.guards", f"no EQUALS guard for values of type {kind.__qualname__}"
+    )
 
 
 def literal(value: Any) -> str:
@@ -314,7 +323,9 @@ def check_tensor(value: Any, cls: str, dtype: Any, device: Any, **rest: Any) -> 
     owner = ObjectRef(0, cls, lambda: None)
     size, stride = tuple(rest["size"]), tuple(rest["stride"])
     grad, keys = rest["requires_grad"], rest["keys"]
-    return not TensorSpec(owner, dtype, device, grad, size, stride, None, keys).differences(now)
+    return not TensorSpec(
+        owner, dtype, device, grad, size, stride, None, keys
+    ).differences(now)
 
 
 def no_aliases(*values: Any) -> bool:
@@ -433,7 +444,8 @@ class _Short(reprlib.Repr):
                 dtype, shape = str(x.dtype).removeprefix("torch."), list(x.shape)
             return f"{type(x).__name__} {dtype}{shape}"
         if isinstance(x, type | types.ModuleType | torch.nn.Module) or callable(x):
-            return label_of(x)  # of Python modules, `repr` asks a `__getattr__` for the file
+            # of Python modules, `repr` asks a `__getattr__` for the file
+            return label_of(x)
         if _writes_itself(type(x)):
             return f"<{type(x).__qualname__} object>"
         return _LINES.sub(" ", super().repr1(x, level))

@@ -35,14 +35,39 @@ Test = tuple[str, Any, Any]
 """Kind, place or what is called, expected value or its address."""
 
 #: opcodes that residual code may contain besides one call
-HARMLESS = frozenset((
-    "RESUME", "NOP", "POP_TOP", "COPY", "SWAP", "PUSH_NULL", "PRECALL", "RETURN_VALUE",
-    "RETURN_CONST", "LOAD_GLOBAL", "LOAD_CONST", "LOAD_DEREF", "LOAD_CLOSURE",
-    "COPY_FREE_VARS", "MAKE_CELL", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR",
-    "LOAD_FAST_LOAD_FAST", "STORE_FAST", "STORE_FAST_LOAD_FAST",
-    "STORE_FAST_STORE_FAST", "DELETE_FAST", "BINARY_SUBSCR", "UNPACK_SEQUENCE", "BUILD_TUPLE",
-    "BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP",
-))  # fmt: skip
+HARMLESS = frozenset(
+    (
+        "RESUME",
+        "NOP",
+        "POP_TOP",
+        "COPY",
+        "SWAP",
+        "PUSH_NULL",
+        "PRECALL",
+        "RETURN_VALUE",
+        "RETURN_CONST",
+        "LOAD_GLOBAL",
+        "LOAD_CONST",
+        "LOAD_DEREF",
+        "LOAD_CLOSURE",
+        "COPY_FREE_VARS",
+        "MAKE_CELL",
+        "LOAD_FAST",
+        "LOAD_FAST_CHECK",
+        "LOAD_FAST_AND_CLEAR",
+        "LOAD_FAST_LOAD_FAST",
+        "STORE_FAST",
+        "STORE_FAST_LOAD_FAST",
+        "STORE_FAST_STORE_FAST",
+        "DELETE_FAST",
+        "BINARY_SUBSCR",
+        "UNPACK_SEQUENCE",
+        "BUILD_TUPLE",
+        "BUILD_LIST",
+        "BUILD_MAP",
+        "BUILD_CONST_KEY_MAP",
+    )
+)
 #: the most values that an entry may read; see ``fast_path.c``
 MOST = 32
 _GENERATOR_OR_VARIADIC = 0x04 | 0x08 | 0x20 | 0x80 | 0x200  # flags of code objects
@@ -104,7 +129,9 @@ def install_entry(
             check = way.check_of_tensors()
         except _Unknown:
             return False
-        if len(way.places) > MOST or not gate.allow("capture.fast_path", code.co_qualname):
+        if len(way.places) > MOST or not gate.allow(
+            "capture.fast_path", code.co_qualname
+        ):
             return False
         code = hook.uncaptured(entry.code)
         run = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
@@ -123,7 +150,9 @@ def _only_calls_graph(code: CodeType) -> bool:
     end = min(handlers, default=len(code.co_code))
     steps = [step for step in dis.get_instructions(code) if step.offset < end]
     calls = [step for step in steps if step.opname == "CALL"]
-    return len(calls) == 1 and all(s.opname in HARMLESS for s in steps if s is not calls[0])
+    return len(calls) == 1 and all(
+        s.opname in HARMLESS for s in steps if s is not calls[0]
+    )
 
 
 class _Way:
@@ -163,11 +192,15 @@ class _Way:
             self.tests.append(("b", place, expected))
         elif kind == "CALLABLE_CODE":
             self.tests.append(("f", place, expected.id))
-        elif kind in ("NONE", "EQUALS", "BOOL") and (expected is None or type(expected) is bool):
+        elif kind in ("NONE", "EQUALS", "BOOL") and (
+            expected is None or type(expected) is bool
+        ):
             self.tests.append(("i", place, id(expected)))
         elif kind == "EQUALS" and isinstance(expected, ObjectRef):
             self.tests.append(("i", place, expected.id))
-        elif kind == "EQUALS" and (type(expected) in _PLAIN or _is_plain_float(expected)):
+        elif kind == "EQUALS" and (
+            type(expected) in _PLAIN or _is_plain_float(expected)
+        ):
             self.tests.append(("=", place, expected))
         else:
             raise _Unknown

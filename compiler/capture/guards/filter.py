@@ -72,7 +72,9 @@ def filtered(
     """
     entries = [_entry(guard, scope) for guard in guards]
     if shapes.guards:
-        entries.append(GuardEntry("", False, None, "SHAPE_ENV", "SHAPE", False, (), None))
+        entries.append(
+            GuardEntry("", False, None, "SHAPE_ENV", "SHAPE", False, (), None)
+        )
     try:
         kept = list(keep(entries))
     except Exception as error:
@@ -128,7 +130,8 @@ def _of_torch(module: torch.nn.Module) -> bool:
 def keep_portable_guards_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
     """Keep the guards on torch's state, on sizes, and on tensors that are no globals."""
     return [
-        entry.kind in ("GLOBAL_STATE", "SHAPE") or (entry.kind == "TENSOR" and not entry.is_global)
+        entry.kind in ("GLOBAL_STATE", "SHAPE")
+        or (entry.kind == "TENSOR" and not entry.is_global)
         for entry in guard_entries
     ]
 
@@ -147,12 +150,16 @@ def keep_tensor_guards_unsafe(
     ]
 
 
-def skip_guard_on_inbuilt_nn_modules_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
+def skip_guard_on_inbuilt_nn_modules_unsafe(
+    guard_entries: Sequence[GuardEntry],
+) -> list[bool]:
     """Leave out guards on modules of torch's classes, and on everything reached through them."""
     return [not any(map(_of_torch, entry.modules)) for entry in guard_entries]
 
 
-def skip_guard_on_all_nn_modules_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
+def skip_guard_on_all_nn_modules_unsafe(
+    guard_entries: Sequence[GuardEntry],
+) -> list[bool]:
     """Leave out guards on modules, and on everything reached through them."""
     return [not entry.modules for entry in guard_entries]
 

@@ -32,7 +32,17 @@ from tc.trace.ids import changed_apart
 UserLine = tuple[str, int]
 #: kinds of guards that hold only for objects of one type
 FIX_TYPE = frozenset(
-    ("TYPE", "ID", "EQUALS", "NONE", "LENGTH", "TENSOR", "CALLABLE_CODE", "DUPLICATE", "INTEGER")
+    (
+        "TYPE",
+        "ID",
+        "EQUALS",
+        "NONE",
+        "LENGTH",
+        "TENSOR",
+        "CALLABLE_CODE",
+        "DUPLICATE",
+        "INTEGER",
+    )
 )
 #: the number of a code object's newest entries whose failing guards are all listed
 EXPLAINED = 16
@@ -52,7 +62,11 @@ class GuardList:
         return source.name in self._typed
 
     def add(
-        self, kind: str, source: Source, value: Any = None, user_line: UserLine | None = None
+        self,
+        kind: str,
+        source: Source,
+        value: Any = None,
+        user_line: UserLine | None = None,
     ) -> Guard:
         """Add a guard.
 
@@ -131,9 +145,12 @@ class Failure:
             return _WORD.sub(lambda word: named.get(word[0], word[0]), text)
 
         return replace(
-            self, source=with_them(self.source), text=with_them(self.text),
-            old=with_them(self.old), new=with_them(self.new),
-        )  # fmt: skip
+            self,
+            source=with_them(self.source),
+            text=with_them(self.text),
+            old=with_them(self.old),
+            new=with_them(self.new),
+        )
 
 
 @dataclass(eq=False)
@@ -177,7 +194,8 @@ class CheckedGuards:
         of, shapes = self.guards, self.shapes.guards
         return trace.Guards(
             [g.kind for g in of] + ["SHAPE" for _ in shapes],
-            [g.source.name for g in of] + [", ".join(o.text for o in g.operands) for g in shapes],
+            [g.source.name for g in of]
+            + [", ".join(o.text for o in g.operands) for g in shapes],
             [g.text for g in of] + [g.text for g in shapes],
             [*(g.user_line for g in of), *(g.user_line for g in shapes)],
         )
@@ -196,7 +214,10 @@ class CheckedGuards:
         scope = Scope(locals, globals, {})
         readable = _Readable(self._at, scope)
         failures = [
-            f for guard in self.guards if readable.allows(guard) for f in _failures(guard, scope)
+            f
+            for guard in self.guards
+            if readable.allows(guard)
+            for f in _failures(guard, scope)
         ]
         if not failures:  # shape guards may read only tensors whose own guards hold
             failures = [
@@ -225,7 +246,11 @@ class CheckedGuards:
 
     def few(self, failing: set[str]) -> Any:
         """Return a tree of only the guards on tensors, on sizes, and on the given sources."""
-        chosen = [g.source for g in self.guards if g.kind == "TENSOR" or g.source.name in failing]
+        chosen = [
+            g.source
+            for g in self.guards
+            if g.kind == "TENSOR" or g.source.name in failing
+        ]
         ways = {"L", "G"}
         for source in chosen:
             step: Source | None = source
@@ -278,7 +303,12 @@ def refusals(
     found = [guards.refuse(locals, globals) for guards in entries[:EXPLAINED]]
     if len(entries) > EXPLAINED:
         scope = Scope(locals, globals, {})
-        names = [f.guard.source.name for failures in found for f in failures if f.guard is not None]
+        names = [
+            f.guard.source.name
+            for failures in found
+            for f in failures
+            if f.guard is not None
+        ]
         known = [name for name, _ in Counter(names).most_common()]
         for guards in entries[EXPLAINED:]:
             if not guards.differs(known, scope):
@@ -323,7 +353,9 @@ class _Readable:
         known = self._known.get(source.name)
         if known is None:
             above = source.parent
-            known = (above is None or self._is_typed(above)) and self._has_its_type(source)
+            known = (above is None or self._is_typed(above)) and self._has_its_type(
+                source
+            )
             self._known[source.name] = known
         return known
 
@@ -375,7 +407,9 @@ def _failures(guard: Guard, scope: Scope) -> list[Failure]:
         found = GUARDS[guard.kind].explain(value, guard, scope)
         return [_failure(guard, where, old, new) for where, old, new in found]
     except Exception as error:
-        unknown = f"{type(value).__qualname__}, checking which raises {type(error).__name__}"
+        unknown = (
+            f"{type(value).__qualname__}, checking which raises {type(error).__name__}"
+        )
         return [_failure(guard, guard.source.pretty, guard.text, unknown)]
 
 
@@ -419,7 +453,8 @@ def build(
                 group.install(tree, memo)
         except Exception as error:
             raise StageError(
-                "capture.guards", f"[{compile_id}] cannot install guard {guard}: {error!r}"
+                "capture.guards",
+                f"[{compile_id}] cannot install guard {guard}: {error!r}",
             ) from error
     shapes = shapes or ShapeGuards()
     if shapes.guards:
@@ -432,7 +467,9 @@ def build(
     return checked
 
 
-def _verify(checked: CheckedGuards, locals: dict[str, Any], globals: dict[str, Any]) -> None:
+def _verify(
+    checked: CheckedGuards, locals: dict[str, Any], globals: dict[str, Any]
+) -> None:
     failures = checked.explain(locals, globals)
     if failures:
         first = failures[0]

@@ -19,15 +19,35 @@ import torch
 from tc.compiler.capture.guards.facts import ObjectRef, is_heap_type
 from tc.compiler.capture.guards.rows import GUARDS, Guard
 from tc.compiler.capture.guards.tree import GuardTree
-from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, LocalsSource, Scope, Source
+from tc.compiler.core.sources import (
+    AttrSource,
+    DictSource,
+    ItemSource,
+    LocalsSource,
+    Scope,
+    Source,
+)
 
 #: a memo is made only for at least this many guards
 WORTHWHILE = 8
 #: kinds of guards that can fail only if a dictionary's version changes
 OF_DICTS = ("DICT_KEYS", "DICT_LENGTH", "CONTAINS", "NOT_CONTAINS", "LENGTH")
 OF_CONSTANTS = ("EQUALS", "NONE", "NOT_NONE", "BOOL")
-CONSTANTS = (int, float, complex, bool, str, bytes, type(None), type(...), enum.Enum,
-             torch.dtype, torch.device, torch.layout, torch.memory_format)  # fmt: skip
+CONSTANTS = (
+    int,
+    float,
+    complex,
+    bool,
+    str,
+    bytes,
+    type(None),
+    type(...),
+    enum.Enum,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
 
 Way = tuple[Any, ...]
 """From the base down: keys of dictionaries; None leads from an object to its ``__dict__``."""
@@ -37,7 +57,12 @@ class MakeMemo(Protocol):
     """The constructor of memos; see ``memo.c`` in the runtime."""
 
     def __call__(
-        self, steps: tuple[tuple[int, Any], ...], full: Any, wanted: tuple[int, ...], each: Any, /
+        self,
+        steps: tuple[tuple[int, Any], ...],
+        full: Any,
+        wanted: tuple[int, ...],
+        each: Any,
+        /,
     ) -> Any: ...
 
 
@@ -89,7 +114,9 @@ class Group:
         below = GuardTree.below(self.base, tree)
         for guard in self.guards:
             GUARDS[guard.kind].install(below, guard)
-        each = GuardTree.of_items([guard.source for guard in self.tensors.values()], tree)
+        each = GuardTree.of_items(
+            [guard.source for guard in self.tensors.values()], tree
+        )
         for guard in self.tensors.values():
             GUARDS[guard.kind].install(each, guard)
         check = make_memo(
@@ -172,7 +199,9 @@ class Ways:
         found = self._known.get(source.name)
         if found is None:
             parent = source.parent
-            step = None if parent is None else _step(source, parent.evaluate(self._scope))
+            step = (
+                None if parent is None else _step(source, parent.evaluate(self._scope))
+            )
             if parent is None or step is None:
                 found = (source, ())
             else:
@@ -188,7 +217,9 @@ def _step(source: Source, owner: Any) -> Way | None:
         plain = not isinstance(owner, type) and hasattr(owner, "__dict__")
         return (None,) if plain and is_heap_type(type(owner)) else None
     if isinstance(source, ItemSource):
-        plain_dict = type(owner) in (dict, collections.OrderedDict) and source.key in owner
+        plain_dict = (
+            type(owner) in (dict, collections.OrderedDict) and source.key in owner
+        )
         return (source.key,) if plain_dict and type(source.key) in (str, int) else None
     if not isinstance(source, AttrSource) or not isinstance(owner, torch.nn.Module):
         return None

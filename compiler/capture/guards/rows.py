@@ -113,7 +113,9 @@ class Row:
 
 
 def _install_equals(tree: GuardTree, guard: Guard) -> None:
-    _equals(tree, tree.manager(guard.source), guard.source.name, guard.expected, guard.text)
+    _equals(
+        tree, tree.manager(guard.source), guard.source.name, guard.expected, guard.text
+    )
 
 
 def _equals(tree: GuardTree, at: Manager, name: str, expected: Any, text: str) -> None:
@@ -153,7 +155,9 @@ def _install_length(tree: GuardTree, guard: Guard) -> None:
     elif issubclass(kind.get(), list | tuple | set | frozenset):
         tree.guard(guard.source, "length_check", guard.text, length)
     else:
-        tree.test(guard.source, guard.text, lambda value: values.has_length(value, length))
+        tree.test(
+            guard.source, guard.text, lambda value: values.has_length(value, length)
+        )
 
 
 def _length_holds(value: Any, guard: Guard, scope: Scope) -> bool:
@@ -174,7 +178,11 @@ def _install_keys(tree: GuardTree, guard: Guard) -> None:
     if isinstance(tree.value(guard.source), dict):
         tree.guard(guard.source, "dict_length_check", guard.text, len(expected))
         if all(type(key) is str for key in expected):
-            tree.test(guard.source, guard.text, lambda value: values.keys_of(value) == expected)
+            tree.test(
+                guard.source,
+                guard.text,
+                lambda value: values.keys_of(value) == expected,
+            )
             return
     tree.test(guard.source, guard.text, lambda value: values.same_keys(value, expected))
 
@@ -257,7 +265,9 @@ def _explain_global_state(value: Any, guard: Guard, scope: Scope) -> list[Differ
 
 
 def _install_modes(tree: GuardTree, guard: Guard) -> None:
-    tree.guard(guard.source, "torch_function_mode_stack", guard.text, values.function_modes())
+    tree.guard(
+        guard.source, "torch_function_mode_stack", guard.text, values.function_modes()
+    )
 
 
 def _install_weak(tree: GuardTree, guard: Guard) -> None:

@@ -41,7 +41,9 @@ class Operand:
     @property
     def call(self) -> str:
         """What is read once for all items, as guards print it."""
-        return f"{self.source.name}.{self.method}()" if self.method else self.source.name
+        return (
+            f"{self.source.name}.{self.method}()" if self.method else self.source.name
+        )
 
     @cached_property
     def text(self) -> str:
@@ -55,7 +57,11 @@ class Operand:
             return f"{self.source.pretty}.shape[{self.index}]"
         if self.method == "stride":
             return f"{self.source.pretty}.stride({self.index})"
-        return f"{self.source.pretty}.{self.method}()" if self.method else self.source.pretty
+        return (
+            f"{self.source.pretty}.{self.method}()"
+            if self.method
+            else self.source.pretty
+        )
 
     def code(self, hold: Callable[[Any], str]) -> str:
         """Return Python that makes the call; see `Source.code`."""
@@ -69,7 +75,9 @@ class Operand:
         return found if self.index is None else found[self.index]
 
 
-def operands_in(text: str, known: Mapping[str, Operand], numbers: set[str]) -> list[str]:
+def operands_in(
+    text: str, known: Mapping[str, Operand], numbers: set[str]
+) -> list[str]:
     """Return the operands that a condition reads, in order.
 
     Args:
@@ -80,7 +88,8 @@ def operands_in(text: str, known: Mapping[str, Operand], numbers: set[str]) -> l
     lengths = sorted({len(name) for name in known}, reverse=True)
     found: set[str] = set()
     for match in _READ.finditer(text):
-        ends = (text[max(match.end() - n, 0) : match.end()] for n in lengths)
+        end = match.end()
+        ends = (text[max(end - n, 0) : end] for n in lengths)
         found.update([name for name in ends if name in known][:1])
     found |= {name for name in numbers if name in text}
     whole = {name for name in found if not any(name != o and name in o for o in found)}
@@ -138,25 +147,34 @@ class ShapeGuards:
             return name
 
         body, lines = self.text, ["def check(L):"]
-        reads = {operand.call: operand for guard in self.guards for operand in guard.operands}
+        reads = {
+            operand.call: operand for guard in self.guards for operand in guard.operands
+        }
         for i, call in enumerate(sorted(reads, key=lambda call: (-len(call), call))):
-            lines.append(f"    v{i} = {reads[call].code(hold)}")  # once, however often it is used
+            # once, however often it is used
+            lines.append(f"    v{i} = {reads[call].code(hold)}")
             body = body.replace(call, f"v{i}")
         exec("\n".join([*lines, f"    return {body}"]), names)
         check: Callable[[dict[str, Any]], bool] = names["check"]
         return _unasked(check) if self.derived else check
 
-    def failures(self, scope: Scope) -> Iterator[tuple[str, str, str, str, UserLine | None]]:
+    def failures(
+        self, scope: Scope
+    ) -> Iterator[tuple[str, str, str, str, UserLine | None]]:
         """Yield (what, guard, old, new, user line) of each condition that fails. Never raises."""
         for guard in self.guards:
             try:
-                if ShapeGuards((guard,), self.derived).bind(scope.globals)(scope.locals):
+                if ShapeGuards((guard,), self.derived).bind(scope.globals)(
+                    scope.locals
+                ):
                     continue
                 read = _unasked(lambda operand: operand.value(scope))
                 new = ", ".join(str(read(operand)) for operand in guard.operands)
             except Exception as error:
                 new = f"cannot be read: {type(error).__name__}: {error}"
-            what = ", ".join(operand.pretty for operand in guard.operands) or guard.pretty
+            what = (
+                ", ".join(operand.pretty for operand in guard.operands) or guard.pretty
+            )
             old = ", ".join(str(operand.hint) for operand in guard.operands)
             yield what, guard.pretty, old, new, guard.user_line
 

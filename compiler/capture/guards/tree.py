@@ -48,7 +48,9 @@ class GuardTree:
     def __init__(self, code: CodeType, scope: Scope) -> None:
         self.root = _c.RootGuardManager()
         self._scope = scope
-        self._slots = {name: i for i, name in enumerate(_frames.code_framelocals_names(code))}
+        self._slots = {
+            name: i for i, name in enumerate(_frames.code_framelocals_names(code))
+        }
         self._managers: dict[str, Manager] = {}
 
     @classmethod
@@ -84,7 +86,9 @@ class GuardTree:
             found = self._managers[name] = _REACH[type(source)](self, source)
         return found
 
-    def guard(self, where: Source | Manager, kind: str, text: str, *arguments: Any) -> None:
+    def guard(
+        self, where: Source | Manager, kind: str, text: str, *arguments: Any
+    ) -> None:
         """Install a guard on a node.
 
         Args:
@@ -96,7 +100,9 @@ class GuardTree:
         manager = self.manager(where) if isinstance(where, Source) else where
         getattr(manager, f"add_{kind}_guard")(*arguments, [text], *_STACK)
 
-    def test(self, where: Source | Manager, text: str, check: Callable[[Any], bool]) -> None:
+    def test(
+        self, where: Source | Manager, text: str, check: Callable[[Any], bool]
+    ) -> None:
         """Install a Python function as a guard; an exception counts as a failure."""
         self.guard(where, "lambda", text, check)
 
@@ -104,12 +110,23 @@ class GuardTree:
         """Install the tensor guard; see `tc.compiler.capture.guards.facts.TensorSpec`."""
         value = self.value(source)
         size, stride = list(spec.size), list(spec.stride)
-        arguments = (value, size, stride, source.name, [text], *_STACK, type(value), keys)
+        arguments = (
+            value,
+            size,
+            stride,
+            source.name,
+            [text],
+            *_STACK,
+            type(value),
+            keys,
+        )
         self.manager(source).add_tensor_match_guard(*arguments)
 
     def aliases(self, a: Source, b: Source, text: str) -> None:
         """Require that two sources are the same object."""
-        _c.install_object_aliasing_guard(self.manager(a), self.manager(b), [text], *_STACK)
+        _c.install_object_aliasing_guard(
+            self.manager(a), self.manager(b), [text], *_STACK
+        )
 
     def no_aliases(self, sources: Sequence[Source], text: str) -> None:
         """Require that several sources are distinct objects, of any type."""
@@ -130,7 +147,9 @@ def child(manager: Manager, way: str, name: str, **key: Any) -> Manager:
 
 
 def check_of_tensors(
-    tensors: Sequence[torch.Tensor], sizes: list[list[int | None]], strides: list[list[int | None]]
+    tensors: Sequence[torch.Tensor],
+    sizes: list[list[int | None]],
+    strides: list[list[int | None]],
 ) -> Callable[..., bool] | None:
     """Return a check without a tree: tensors have the properties of these, and are distinct.
 
@@ -172,7 +191,9 @@ def _global(tree: GuardTree, source: GlobalSource) -> Manager:
     table = tree._scope.globals
     found = tree._managers.get("G")
     if found is None:
-        found = tree._managers["G"] = child(tree.root, "globals_dict", "G", f_globals=table)
+        found = tree._managers["G"] = child(
+            tree.root, "globals_dict", "G", f_globals=table
+        )
     key = source.global_name
     if key not in table:
         # A global of that name would hide the builtin.
@@ -195,7 +216,9 @@ def _attr(tree: GuardTree, source: AttrSource) -> Manager:
     if type(module).__getattr__ is not torch.nn.Module.__getattr__:
         return child(base, "getattr", source.name, attr=attr)
     for table in ("_parameters", "_buffers", "_modules"):
-        instance.add_dict_contains_guard(False, attr, [f"{attr!r} in instance"], *_STACK)
+        instance.add_dict_contains_guard(
+            False, attr, [f"{attr!r} in instance"], *_STACK
+        )
         if attr in own[table]:
             name = f"{source.base.name}.{table}"
             below = child(instance, "dict_getitem", name, key=table)
@@ -208,15 +231,25 @@ def _item(tree: GuardTree, source: ItemSource) -> Manager:
     value = tree.value(source.base)
     kind = type(value)
     plain_index = type(key) is int and key >= 0
-    if isinstance(value, dict) and kind.__getitem__ is dict.__getitem__ and key in value:
+    if (
+        isinstance(value, dict)
+        and kind.__getitem__ is dict.__getitem__
+        and key in value
+    ):
         return child(base, "dict_getitem", source.name, key=key)
     if plain_index and isinstance(value, list) and kind.__getitem__ is list.__getitem__:
         return child(base, "list_getitem", source.name, key=key)
-    if plain_index and isinstance(value, tuple) and kind.__getitem__ is tuple.__getitem__:
+    if (
+        plain_index
+        and isinstance(value, tuple)
+        and kind.__getitem__ is tuple.__getitem__
+    ):
         return child(base, "tuple_getitem", source.name, key=key)
     if (kind is torch.nn.ModuleList and plain_index) or kind is torch.nn.ModuleDict:
         instance = child(base, "get_generic_dict", f"{source.base.name}.__dict__")
-        table = child(instance, "dict_getitem", f"{source.base.name}._modules", key="_modules")
+        table = child(
+            instance, "dict_getitem", f"{source.base.name}._modules", key="_modules"
+        )
         return child(table, "dict_getitem", source.name, key=str(key))
     return child(base, "getitem", source.name, key=key)
 

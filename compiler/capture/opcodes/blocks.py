@@ -23,7 +23,9 @@ def before_with(f: Frame, i: Instruction) -> None:
     context = f.pop()
     refusal = "'{}' object does not support the context manager protocol"
     enter = _method_of_class(f, context, "__enter__", refusal)
-    f.push(_method_of_class(f, context, "__exit__", f"{refusal} (missed __exit__ method)"))
+    f.push(
+        _method_of_class(f, context, "__exit__", f"{refusal} (missed __exit__ method)")
+    )
     f.push(enter.call(f.t, [], {}))
 
 
@@ -42,7 +44,8 @@ def with_except_start(f: Frame, i: Instruction) -> None:
     """Call the exit method with the exception that left the block."""
     error, leave = f.stack[-1], f.stack[-4]
     kind = f.t.values.known(error.python_type())
-    f.push(leave.call(f.t, [kind, error, traceback_of(f.t, error)], {}))
+    given = [kind, error, traceback_of(f.t, error)]
+    f.push(leave.call(f.t, given, {}))
 
 
 @opcode("PUSH_EXC_INFO")

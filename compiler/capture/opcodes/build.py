@@ -73,7 +73,11 @@ def build_string(f: Frame, i: Instruction) -> None:
     f.push(joined(f.t, f.popn(i.arg or 0)))
 
 
-CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}
+CONVERSIONS: dict[int, Callable[[Any], str]] = {
+    1: str,
+    2: repr,
+    3: ascii,
+}
 
 
 @opcode("FORMAT_VALUE", until=(3, 12))
@@ -187,7 +191,8 @@ def unpack_sequence(f: Frame, i: Instruction) -> None:
         few = len(values) < wanted
         text = f"not enough values to unpack (expected {wanted}, got {len(values)})"
         f.t.python.raise_(
-            ValueError, text if few else f"too many values to unpack (expected {wanted})"
+            ValueError,
+            text if few else f"too many values to unpack (expected {wanted})",
         )
     for value in reversed(values):
         f.push(value)

@@ -68,7 +68,8 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
 @opcode("CALL_INTRINSIC_1", since=(3, 12))
 def call_intrinsic_1(f: Frame, i: Instruction) -> None:
     """Call one of the interpreter's own unary functions."""
-    if i.arg == 3:  # an exception that leaves a generator; any other is raised again as it is
+    # an exception that leaves a generator; any other is raised again as it is
+    if i.arg == 3:
         if issubclass(f.stack[-1].python_type(), StopIteration):
             raise stopped_inside(f.t, f.stack[-1])
     elif i.arg == 5:

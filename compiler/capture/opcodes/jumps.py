@@ -90,7 +90,9 @@ def _next(f: Frame) -> Value:
     """
     iterator = f.stack[-1]
     if isinstance(iterator, OpaqueValue) and is_handed_on(iterator.source):
-        raise breaks.Aftermath(breaks.UNSUPPORTED_OP, f"next() of {iterator.describe()}")
+        raise breaks.Aftermath(
+            breaks.UNSUPPORTED_OP, f"next() of {iterator.describe()}"
+        )
     return iterator.advance(f.t)
 
 

@@ -72,9 +72,15 @@ def _positional(f: Frame, subject: Value, cls: Value, count: int) -> list[Value]
         return []
     if issubclass(kind, WHOLE) and not hasattr(kind, "__match_args__"):
         if count > 1:
-            f.t.python.raise_(TypeError, f"{kind.__name__}() accepts 1 positional sub-pattern")
+            f.t.python.raise_(
+                TypeError, f"{kind.__name__}() accepts 1 positional sub-pattern"
+            )
         return [subject]
-    spelled = cls.attr(f.t, "__match_args__").unpack(f.t) if hasattr(kind, "__match_args__") else ()
+    spelled = (
+        cls.attr(f.t, "__match_args__").unpack(f.t)
+        if hasattr(kind, "__match_args__")
+        else ()
+    )
     names = f.t.python.concrete_list(spelled)
     if count > len(names):
         text = f"{kind.__name__}() accepts {len(names)} positional sub-patterns ({count} given)"

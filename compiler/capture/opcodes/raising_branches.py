@@ -16,7 +16,11 @@ import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.instructions import Instruction
-from tc.compiler.capture.parts.handled_errors import catches_any, may_assume, only_raises
+from tc.compiler.capture.parts.handled_errors import (
+    catches_any,
+    may_assume,
+    only_raises,
+)
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.tensor import TensorValue
 
@@ -43,7 +47,9 @@ def truth(f: Frame, value: Value, jump: Instruction) -> bool:
     except breaks.GraphBreak as cause:
         if cause.reason is not breaks.DATA_BRANCH or not isinstance(value, TensorValue):
             raise
-        side = _side_that_raises(f, jump) if _is_number(value) and _may_assume(f) else None
+        side = (
+            _side_that_raises(f, jump) if _is_number(value) and _may_assume(f) else None
+        )
         if side is None:
             raise
         _assert(f, value, not side)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 #: methods of builtin containers that take keyword arguments
-TAKE_KEYWORDS = frozenset(("__init__", "fromkeys", "move_to_end", "popitem", "sort", "update"))
+TAKE_KEYWORDS = frozenset(
+    ("__init__", "fromkeys", "move_to_end", "popitem", "sort", "update")
+)
 
 
 class ClassAttributes:
@@ -40,7 +42,8 @@ class ClassAttributes:
         found = type_lookup(kind, name)
         if name == "__class__":
             return self.t.values.known(kind)
-        if found is None or isinstance(found, LITERALS):  # ``__hash__`` of a list, ``__doc__``
+        # ``__hash__`` of a list, ``__doc__``
+        if found is None or isinstance(found, LITERALS):
             return self.t.values.known(found)
         if isinstance(found, types.GetSetDescriptorType | types.MemberDescriptorType):
             owner.cannot(breaks.UNSUPPORTED_ATTR, f"{owner.describe()}.{name}")
@@ -62,7 +65,9 @@ class ClassAttributes:
             r.push(owner)
             r.e.load_attr(name)
 
-        return LambdaValue(run, f"{kind.__name__}.{name}", rebuild, (owner,), calls_method_of=owner)
+        return LambdaValue(
+            run, f"{kind.__name__}.{name}", rebuild, (owner,), calls_method_of=owner
+        )
 
     def bind_descriptor(
         self, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False

@@ -69,5 +69,6 @@ def without_user_code(
         return function(*args, **kwargs)
     finally:
         sys.setprofile(None)
-        if refused:  # also where the caller has taken it for an answer, as `hasattr` does
+        # also where the caller has taken it for an answer, as `hasattr` does
+        if refused:
             raise refused[0]

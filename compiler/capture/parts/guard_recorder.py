@@ -6,7 +6,11 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture.guards.definitions import Definitions, is_changeable, is_definition
+from tc.compiler.capture.guards.definitions import (
+    Definitions,
+    is_changeable,
+    is_definition,
+)
 from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.guards.guard_list import GuardList
 from tc.compiler.capture.parts import reads
@@ -84,18 +88,26 @@ class GuardRecorder:
         owner = self.t.values.aliases[source.root]
         if isinstance(owner, types.ModuleType):
             return is_library(owner.__name__)
-        return is_library((owner if isinstance(owner, type) else type(owner)).__module__)
+        return is_library(
+            (owner if isinstance(owner, type) else type(owner)).__module__
+        )
 
-    def tensor_property(self, tensor: TensorValue, name: str, method: bool = False) -> None:
+    def tensor_property(
+        self, tensor: TensorValue, name: str, method: bool = False
+    ) -> None:
         """Guard an attribute, or a method's result, that the TENSOR guard does not cover."""
         # With gradients off, the TENSOR guard assumes that no tensor requires any.
         held = (
-            self.t.state.grad_before if name == "requires_grad" else name in reads.OF_TENSOR_GUARD
+            self.t.state.grad_before
+            if name == "requires_grad"
+            else name in reads.OF_TENSOR_GUARD
         )
         if not held:
             reads.guard_property(self.t, tensor, name, name if method else None)
 
-    def ask_process_again(self, function: Callable[[], Any], name: str, answer: Any) -> None:
+    def ask_process_again(
+        self, function: Callable[[], Any], name: str, answer: Any
+    ) -> None:
         """Guard the result of a function without arguments that reads the state of the process."""
         reads.ask_process_again(self.t, function, name, [], {}, answer)
 

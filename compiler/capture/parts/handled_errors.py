@@ -92,7 +92,12 @@ def break_where_handled(frame: Any, name: str, args: Iterable[Any]) -> None:
 def may_assume(frame: Any) -> bool:
     """Return whether a graph may hold what may raise, since Python may run the frame then."""
     t = frame.t
-    if not t.output.may_assume or len(t.output.scopes) > 1 or t.overrides.modes or levels.depth():
+    if (
+        not t.output.may_assume
+        or len(t.output.scopes) > 1
+        or t.overrides.modes
+        or levels.depth()
+    ):
         return False
     return may_run_again(t.output, frame.chain()[0].code)
 
@@ -135,7 +140,9 @@ def only_raises(program: Any, start: Instruction, within: Any = ...) -> bool:
 
 def _may_fail(name: str, args: Iterable[Any]) -> bool:
     leaves = pytree.tree_leaves(list(args))
-    of_data = any(isinstance(one, torch.SymInt) and free_unbacked_symbols(one) for one in leaves)
+    of_data = any(
+        isinstance(one, torch.SymInt) and free_unbacked_symbols(one) for one in leaves
+    )
     if of_data or name.removeprefix("linalg_") in _OF_VALUES:
         return True
     if name not in _SELDOM:
@@ -148,7 +155,8 @@ def _may_fail(name: str, args: Iterable[Any]) -> bool:
     divisor = leaves[1] if len(leaves) > 1 else None
     if isinstance(divisor, int | float) and divisor:
         return False
-    return bool(whole) and all(whole)  # sizes are divided by what is guarded not to be zero
+    # sizes are divided by what is guarded not to be zero
+    return bool(whole) and all(whole)
 
 
 def catches_any(frame: Any) -> bool:
@@ -180,7 +188,9 @@ def _catches(frame: Any, handler: Handler, others: frozenset[str]) -> bool:
         if one.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
             if not others.issuperset(found):
                 return True
-            following = next(jump for jump in instructions[at:] if jump.target is not None)
+            following = next(
+                jump for jump in instructions[at:] if jump.target is not None
+            )
             at, found = index[id(following.target)], []
             continue
         if one.opname.startswith("LOAD_"):
@@ -192,10 +202,14 @@ def _catches(frame: Any, handler: Handler, others: frozenset[str]) -> bool:
 
 
 def _may_suppress(frame: Any, handler: Handler) -> bool:
-    leaving = frame.stack[handler.depth - 1] if handler.depth <= len(frame.stack) else None
+    leaving = (
+        frame.stack[handler.depth - 1] if handler.depth <= len(frame.stack) else None
+    )
     if not isinstance(leaving, MethodValue):
         return False
     kind = leaving.owner.python_type()
     if issubclass(kind, contextlib.suppress):
         return True
-    return python_method(kind, "__exit__") is not None and not is_library(kind.__module__)
+    return python_method(kind, "__exit__") is not None and not is_library(
+        kind.__module__
+    )

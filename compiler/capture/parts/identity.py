@@ -20,7 +20,8 @@ from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.functions import CellValue
-from tc.compiler.capture.values.objects import Attributed, ClassValue, NNModuleValue
+from tc.compiler.capture.values.nn_modules import NNModuleValue
+from tc.compiler.capture.values.objects import Attributed, ClassValue
 from tc.compiler.capture.values.proxies import behind
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core.sources import CallSource, DictSource, Source
@@ -68,12 +69,16 @@ class Identities:
             and not isinstance(value, NNModuleValue)
         ]
         attributes = [
-            DictSource(source) for value in (*owners, *alike) if (source := _outside(value))
+            DictSource(source)
+            for value in (*owners, *alike)
+            if (source := _outside(value))
         ]
         if attributes:
             kinds.add(dict)
         known = [
-            v for v in t.values.wrapped() if _outside(v) is not None and v.python_type() in kinds
+            v
+            for v in t.values.wrapped()
+            if _outside(v) is not None and v.python_type() in kinds
         ]
         yield from _by_type([*changed, *known], attributes)
 
@@ -91,7 +96,9 @@ def _refuse_shared_dicts(t: Interpreter, changed: list[Value]) -> None:
         own = vars(owner.obj) if _has_attributes(owner) else behind(vars(owner.obj))
         holders[id(own)] = owner
         if t.values.find(own) is not None:
-            raise SkipFrame(f"{owner.describe()} is changed, and its __dict__ is read as well")
+            raise SkipFrame(
+                f"{owner.describe()} is changed, and its __dict__ is read as well"
+            )
     for value in t.values.wrapped() if holders else ():
         other = holders.get(id(vars(value.obj))) if _has_attributes(value) else None
         if other is not None and other.obj is not value.obj:
@@ -101,7 +108,9 @@ def _refuse_shared_dicts(t: Interpreter, changed: list[Value]) -> None:
 
 
 def _by_type(values: Iterable[Value], dicts: Iterable[Source] = ()) -> Iterator[Apart]:
-    groups: dict[type, dict[str, Source]] = {dict: {source.name: source for source in dicts}}
+    groups: dict[type, dict[str, Source]] = {
+        dict: {source.name: source for source in dicts}
+    }
     seen: dict[int, Source] = {}
     for value in values:
         source = _outside(value)

@@ -30,7 +30,8 @@ from tc.compiler.capture.values.lookup import (
     python_method,
     type_lookup,
 )
-from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
+from tc.compiler.capture.values.nn_modules import NNModuleValue
+from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.stand_ins import call_handler
 
 if TYPE_CHECKING:
@@ -38,9 +39,16 @@ if TYPE_CHECKING:
 
 FOLDED_BASES = (np.generic, np.dtype)
 FOLDED = (
-    torch.device, torch.finfo, torch.iinfo, torch.dtype, complex, bytes, np.finfo, np.iinfo,
+    torch.device,
+    torch.finfo,
+    torch.iinfo,
+    torch.dtype,
+    complex,
+    bytes,
+    np.finfo,
+    np.iinfo,
     type(torch.distributions.Categorical.probs),
-)  # fmt: skip
+)
 
 
 def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
@@ -52,7 +60,11 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     if handler is not None:
         args, kwargs = bound_arguments(t, kind, args, kwargs)
         return call_handler(t, cls.obj, handler, args, kwargs)
-    if kind in FOLDED or isinstance(kind, enum.EnumMeta) or issubclass(kind, FOLDED_BASES):
+    if (
+        kind in FOLDED
+        or isinstance(kind, enum.EnumMeta)
+        or issubclass(kind, FOLDED_BASES)
+    ):
         if isinstance(kind, enum.EnumMeta) and _looks_up_by_program(cls):
             return _member(t, cls, args, kwargs)
         plain = t.python.concrete_list(args)
@@ -61,7 +73,9 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     if is_users_function(called) and not cls.past_metaclass:
         return t.inline_object(called, [cls, *args], kwargs)
     if issubclass(kind, OSError) and len(args) > 1:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "OSError, whose class the number decides")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, "OSError, whose class the number decides"
+        )
     if issubclass(kind, BaseException):
         return _exception(t, cls, args, kwargs)
     if kind is types.MethodType and len(args) == 2:
@@ -117,8 +131,12 @@ def _leave_to_python(t: Interpreter, kind: type) -> NoReturn:
     resume function's arguments live until it returns.
     """
     if t.top is None or t.top.depth == 0:
-        raise breaks.SkipFrame(f"it makes a {kind.__qualname__}, whose __del__ runs where it dies")
-    raise breaks.FrameCountBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__} with __del__")
+        raise breaks.SkipFrame(
+            f"it makes a {kind.__qualname__}, whose __del__ runs where it dies"
+        )
+    raise breaks.FrameCountBreak(
+        breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__} with __del__"
+    )
 
 
 def _is_plain(kind: type) -> bool:
@@ -143,7 +161,9 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         made = ListObjectValue(kind)
     elif maker is MISSING or maker is object.__new__:
         refuse_abstract(t, kind, args, kwargs)
-        made = (NNModuleValue if issubclass(kind, torch.nn.Module) else ObjectValue)(kind)
+        made = (NNModuleValue if issubclass(kind, torch.nn.Module) else ObjectValue)(
+            kind
+        )
     elif maker is tuple.__new__:
         made = t.values.known(maker).call(t, [cls, *args], kwargs)
     else:
@@ -152,10 +172,13 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         return made  # a class may refuse to be asked, or call others its instances
     start = type_lookup(kind, "__init__")
     if isinstance(start, types.FunctionType):
-        t.python.slot_result(kind, "__init__", t.inline_object(start, [made, *args], kwargs))
+        t.python.slot_result(
+            kind, "__init__", t.inline_object(start, [made, *args], kwargs)
+        )
     elif isinstance(made, DictObjectValue | ListObjectValue):
         made.base_method("__init__").call(t, args, kwargs)
-    elif start is object.__init__:  # which ignores arguments that another `__new__` takes
+    # which ignores arguments that another `__new__` takes
+    elif start is object.__init__:
         if (args or kwargs) and maker is object.__new__:
             t.python.raise_(TypeError, f"{kind.__name__}() takes no arguments")
     else:
@@ -174,7 +197,11 @@ def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> V
     made = ExceptionValue(cls.obj, list(args))
     start = python_method(cls.obj, "__init__")
     if kwargs and start is None:  # `name` of an ImportError
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {cls.obj.__qualname__}")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"class {cls.obj.__qualname__}"
+        )
     if start is not None:
-        t.python.slot_result(cls.obj, "__init__", t.inline_object(start, [made, *args], kwargs))
+        t.python.slot_result(
+            cls.obj, "__init__", t.inline_object(start, [made, *args], kwargs)
+        )
     return made

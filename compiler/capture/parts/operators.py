@@ -12,25 +12,27 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.arrays import ArrayValue, operand
+from tc.compiler.capture.values.array_operands import operand
+from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import (
     NotConstant,
     OpaqueValue,
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue, is_not_implemented
-from tc.compiler.capture.values.containers import (
-    DequeValue,
-    ListValue,
-    SequenceValue,
-    TupleValue,
-)
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.copies import IdentityNumber
+from tc.compiler.capture.values.deques import DequeValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue, items_for
-from tc.compiler.capture.values.lookup import MISSING, full_name, python_method, type_lookup
+from tc.compiler.capture.values.lookup import (
+    MISSING,
+    full_name,
+    python_method,
+    type_lookup,
+)
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
@@ -49,8 +51,6 @@ from tc.compiler.capture.values.texts import TextValue, joined, percent
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, PythonInterface
-
-
 REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 COMPARISONS = frozenset(REFLECTED)
 #: kinds of values whose classes may define operators in Python
@@ -88,7 +88,11 @@ class Operators:
         own = value.own_special(f"__{name}__")
         if own is not None:
             return self.t.inline_object(own, [value])
-        if isinstance(value, SymValue) and value.python_type() is int and name in INVERT:
+        if (
+            isinstance(value, SymValue)
+            and value.python_type() is int
+            and name in INVERT
+        ):
             return self.binary("sub", self.unary("neg", value), ConstValue(1))
         if isinstance(value, NodeValue):
             return self.t.output.call_torch(function, [value], {})
@@ -117,39 +121,40 @@ class Operators:
         found = self._user_binary(name, left, right)
         if found is not None:
             return found
-        merges = name in ("or_", "ior")
+        merges, equality = name in ("or_", "ior"), name in ("eq", "ne")
         if merges and isinstance(left, DictObjectValue):
             method = f"__{name.rstrip('_')}__"
             return left.method(self.t, method, [right], {})
         if isinstance(left, NodeValue) or isinstance(right, NodeValue):
-            if name not in ("eq", "ne"):
+            if not equality:
                 self._raise_as_python(name, left, right)
             return self._node_binary(name, left, right)
-        found = self._equal_of_kinds(name, left, right) if name in ("eq", "ne") else None
+        found = self._equal_of_kinds(name, left, right) if equality else None
         if found is not None:
             return found
         if isinstance(left, DictView) and isinstance(right, DictView | SetValue):
             pair = [set_of(self.t, side.unpack(self.t)) for side in (left, right)]
             return self.binary(name, *pair)
-        if (
-            isinstance(right, SetValue)
-            and isinstance(left, ConstValue)
-            and type(left.obj) is frozenset
-        ):
+        frozen = isinstance(left, ConstValue) and type(left.obj) is frozenset
+        if frozen and isinstance(right, SetValue):
             left = set_from(self.t, left, frozenset)
         merged = merges and isinstance(left, DictValue)
         if merged or isinstance(left, SetValue):
             return self._container_operator(name, left, right)
-        formats = name == "mod" and isinstance(left, ConstValue) and type(left.obj) is bytes
+        formats = (
+            name == "mod" and isinstance(left, ConstValue) and type(left.obj) is bytes
+        )
         if formats and isinstance(right, SequenceValue):
-            return self.python.folded(operator.mod, left.obj, self.python.concrete(right))
+            return self.python.folded(
+                operator.mod, left.obj, self.python.concrete(right)
+            )
         if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
             found = self._sequence_binary(name, left, right)
             if found is not None:
                 return found
-        if isinstance(left, DictValue) and isinstance(right, DictValue) and name in ("eq", "ne"):
+        if equality and isinstance(left, DictValue) and isinstance(right, DictValue):
             return ConstValue(self._dicts_equal(left, right) == (name == "eq"))
-        if name in ("eq", "ne") and not (left.is_constant() and right.is_constant()):
+        if equality and not (left.is_constant() and right.is_constant()):
             self._refuse_own_comparison(left, right, name)
             self._refuse_own_comparison(right, left, name)
             return ConstValue(self.python.identical(left, right) == (name == "eq"))
@@ -164,7 +169,10 @@ class Operators:
         """
         if all(isinstance(value, ConstValue) for value in operands):
             return  # Python is asked with the constants
-        if all(isinstance(value, SymValue) or value.python_type() in NUMBERS for value in operands):
+        if all(
+            isinstance(value, SymValue) or value.python_type() in NUMBERS
+            for value in operands
+        ):
             return  # what numbers refuse depends on the numbers
         samples = [_sample(value, name) for value in operands]
         if MISSING not in samples:
@@ -190,13 +198,19 @@ class Operators:
             return found
         if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
             kinds = f"'{full_name(left.python_type())}' and '{full_name(right.python_type())}'"
-            self.python.raise_(TypeError, f"unsupported operand type(s) for divmod(): {kinds}")
-        return TupleValue([self.binary(name, left, right) for name in ("floordiv", "mod")])
+            self.python.raise_(
+                TypeError, f"unsupported operand type(s) for divmod(): {kinds}"
+            )
+        return TupleValue(
+            [self.binary(name, left, right) for name in ("floordiv", "mod")]
+        )
 
     def _refuse_own_comparison(self, side: Value, other: Value, name: str) -> None:
         """Break the graph where an object that cannot be read compares by more than identity."""
         if isinstance(side, IdentityNumber) and side.obj.source and other.is_constant():
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{side.noun} {name} a number")
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_OP, f"{side.noun} {name} a number"
+            )
         if isinstance(side, OpaqueValue) and not only_objects(side, "__eq__"):
             side.cannot(breaks.UNSUPPORTED_OP, f"operator.{name} on {side.describe()}")
 
@@ -208,13 +222,19 @@ class Operators:
             array = left if isinstance(left, ArrayValue) else right
             plain_array = isinstance(array, ArrayValue) and not array.scalar
             if plain_array and (array is left or name in COMPARISONS):
-                raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}")
+                raise breaks.GraphBreak(
+                    breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}"
+                )
             pair = [operand(name, left, right), operand(name, right, left)]
             return self.t.output.call_torch(getattr(operator, name), pair, {})
         owner, other = (left, right) if isinstance(left, ArrayValue) else (right, left)
         if left.python_type() is complex and right.python_type() is np.float64:
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{name} of a complex and a float64")
-        if name in COMPARISONS and (self.python.is_none(other) or not isinstance(left, ArrayValue)):
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_OP, f"{name} of a complex and a float64"
+            )
+        if name in COMPARISONS and (
+            self.python.is_none(other) or not isinstance(left, ArrayValue)
+        ):
             if self.python.is_none(other):
                 return ConstValue(self.python.identical(left, right) == (name == "eq"))
             return owner.method(self.t, f"__{REFLECTED[name]}__", [other], {})
@@ -272,18 +292,27 @@ class Operators:
             raw = owner.own_special(method)
             if raw is None or (owner is right and self._tensor_asks(left, right)):
                 continue
-            if plain == "mod" and owner is right and issubclass(left.python_type(), str | bytes):
+            if (
+                plain == "mod"
+                and owner is right
+                and issubclass(left.python_type(), str | bytes)
+            ):
                 continue  # formatting takes every operand
             result = self.t.inline_object(raw, [owner, argument])
             if not is_not_implemented(result):
                 return result
         for owner, other in ((left, right), (right, left)) if name == "ne" else ():
             raw = owner.own_special("__eq__")
-            if raw is not None and type_lookup(owner.python_type(), "__ne__") is object.__ne__:
+            if (
+                raw is not None
+                and type_lookup(owner.python_type(), "__ne__") is object.__ne__
+            ):
                 result = self.t.inline_object(raw, [owner, other])
                 if not is_not_implemented(result):
                     return self.python.logical_not(result)
-        return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
+        return (
+            self._compare_natively(name, left, right) if name in ("eq", "ne") else None
+        )
 
     @staticmethod
     def _of_one_class(left: Value, right: Value) -> bool:
@@ -297,7 +326,8 @@ class Operators:
         if not isinstance(left, TensorValue):
             return False
         if isinstance(right, ConstValue):
-            return isinstance(right.obj, int | float)  # a member that tensors take as a number
+            # a member that tensors take as a number
+            return isinstance(right.obj, int | float)
         if not isinstance(right, OWNERS):
             return False
         return type_lookup(right.python_type(), "__torch_function__") is not MISSING
@@ -309,7 +339,8 @@ class Operators:
         one, other = left.python_type(), right.python_type()
         if one is other or not issubclass(other, one):
             return False
-        compares = method.strip("_") in COMPARISONS  # which are asked even if not overridden
+        # which are asked even if not overridden
+        compares = method.strip("_") in COMPARISONS
         return compares or type_lookup(other, method) is not type_lookup(one, method)
 
     def _compare_natively(self, name: str, left: Value, right: Value) -> Value | None:
@@ -344,8 +375,13 @@ class Operators:
         if name == "or_" and ordered and left.python_type() is dict:
             return right.method(self.t, "__ror__", [left], {})
         both = isinstance(left, DictValue) and isinstance(right, DictValue)
-        if name == "or_" and both and left.python_type() is dict is not right.python_type():
-            return right.method(self.t, "__ror__", [left], {})  # its class is derived from dict
+        if (
+            name == "or_"
+            and both
+            and left.python_type() is dict is not right.python_type()
+        ):
+            # its class is derived from dict
+            return right.method(self.t, "__ror__", [left], {})
         return left.method(self.t, method, [right], {})
 
     def _refuse_operands(self, name: str, left: Value, right: Value) -> None:
@@ -356,15 +392,23 @@ class Operators:
         plain = name.rstrip("_").removeprefix("i")
         reflected = f"__{REFLECTED.get(name, 'r' + plain)}__"
         own = type_lookup(kind, reflected)
-        usual = [MISSING, *(type_lookup(cls, reflected) for cls in (object, dict, tuple, int))]
+        usual = [
+            MISSING,
+            *(type_lookup(cls, reflected) for cls in (object, dict, tuple, int)),
+        ]
         if not any(own is method for method in usual):
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}")
-        named = type(kind.__name__, (), {})  # Python's message has the names of the two classes
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}"
+            )
+        # Python's message has the names of the two classes
+        named = type(kind.__name__, (), {})
         self.python.fold(vars(operator)[name], left.python_type()(), named())
 
     def _sequence_binary(self, name: str, left: Value, right: Value) -> Value | None:
         if name in ("mul", "imul"):
-            sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
+            sequence, count = (
+                (left, right) if isinstance(left, SequenceValue) else (right, left)
+            )
             assert isinstance(sequence, SequenceValue)
             repeated = self.python.fold(
                 operator.mul, sequence.places(), self.python.concrete(count)
@@ -391,9 +435,15 @@ class Operators:
             return self._compare_sequences(name, left, right)
         return None
 
-    def _compare_sequences(self, name: str, left: SequenceValue, right: SequenceValue) -> Value:
-        if any(isinstance(left, c) != isinstance(right, c) for c in (ListValue, DequeValue)):
-            return self.python.folded(getattr(operator, name), left.places(), right.places())
+    def _compare_sequences(
+        self, name: str, left: SequenceValue, right: SequenceValue
+    ) -> Value:
+        if any(
+            isinstance(left, c) != isinstance(right, c) for c in (ListValue, DequeValue)
+        ):
+            return self.python.folded(
+                getattr(operator, name), left.places(), right.places()
+            )
         a, b = left.values(self.t), right.values(self.t)
         if name in ("eq", "ne") and len(a) != len(b):
             return ConstValue(name == "ne")
@@ -417,8 +467,12 @@ class Operators:
             return ConstValue(same == (name == "eq"))
         dicts = DictValue | DictObjectValue
         kinds = isinstance(left, dicts) and isinstance(right, dicts)
-        if kinds and (isinstance(left, DictObjectValue) != isinstance(right, DictObjectValue)):
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}")
+        if kinds and (
+            isinstance(left, DictObjectValue) != isinstance(right, DictObjectValue)
+        ):
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_OP, f"{left.noun} {name} {right.noun}"
+            )
         return None
 
     def _dicts_equal(self, left: DictValue, right: DictValue) -> bool:
@@ -454,7 +508,10 @@ def _sample(value: Value, name: str) -> Any:
     if kind in (list, tuple, dict, set):
         return kind()
     plain = name.rstrip("_")
-    if not isinstance(value, ObjectValue) or type_lookup(kind, "__index__") is not MISSING:
+    if (
+        not isinstance(value, ObjectValue)
+        or type_lookup(kind, "__index__") is not MISSING
+    ):
         return MISSING  # or what C code takes for a number
     for base in (plain, plain.removeprefix("i")):
         for method in (f"__{base}__", f"__r{base}__"):

@@ -5,31 +5,29 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    UnsupportedFakeTensorException,
-)
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.fx.node import _get_qualified_name
+from torch._subclasses.fake_tensor import FakeTensor
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts import symbolic_numbers
 from tc.compiler.capture.parts.handled_errors import break_where_handled
 from tc.compiler.capture.parts.printed_names import by_name
-from tc.compiler.capture.parts.reads import guard_answer, guard_memory, refuse_sparse_elements
+from tc.compiler.capture.parts.reads import (
+    guard_answer,
+    guard_memory,
+    refuse_sparse_elements,
+)
 from tc.compiler.capture.parts.unrolled import break_where_unrolled, symbolic_sizes
 from tc.compiler.capture.scopes import Scope
-from tc.compiler.capture.values.arrays import ArrayValue, refuse_scalars
+from tc.compiler.capture.torch_api.fake_calls import run_fake, writes_first
+from tc.compiler.capture.values.array_operands import refuse_scalars
+from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
@@ -41,8 +39,6 @@ from tc.compiler.capture.values.records import StorageValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
-from tc.compiler.core import refusals
-from tc.compiler.core.composites import COMPOSITES
 from tc.compiler.core.modes import SETS_MODES
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
@@ -51,27 +47,17 @@ if TYPE_CHECKING:
 
 #: Python types that torch accepts as a dtype; a printed graph cannot name them
 PYTHON_DTYPES: dict[type, torch.dtype] = {
-    bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
-}  # fmt: skip
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
 #: quantized dtypes: torch's fakes of such tensors are plain, and give other results
 QUANTIZED = (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4)
-#: names of in-place functions: they end in one underscore, or are in-place operators
-_IN_PLACE = re.compile(
-    r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul|lshift|rshift)$"
-)
-
-#: what PyTorch says where a function without a rule for fake tensors reads the data of one
-_NO_DATA: Final = "data is not allocated yet"
-
 #: key of a placeholder's `meta`: whether its input required gradients before the graph
 WANTS_GRAD = "tc_wants_grad"
 #: key of a node's ``meta``: the call of a marked function that it belongs to
 REGION_CALL = "tc_region_call"
-
-
-def writes_first(name: str) -> bool:
-    """Return whether a function or method of that name writes to its first argument."""
-    return name == "setitem" or bool(_IN_PLACE.search(name))
 
 
 def is_record(cls: type) -> bool:
@@ -185,7 +171,8 @@ class OutputGraph:
         assert value.source is not None
         path = value.source.name.replace(".__dict__", "")
         name = re.sub(r"[\W_]+", "_", path).strip("_") + "_"
-        if name in self._names:  # different sources may differ only in what is no part of a name
+        # different sources may differ only in what is no part of a name
+        if name in self._names:
             name = f"{name}{len(self._names)}_"
         self._names.add(name)
         node = self.scopes[0].placeholder(name)
@@ -197,7 +184,9 @@ class OutputGraph:
         return node
 
     # -- calls ---------------------------------------------------------------------------------
-    def call_torch(self, target: Any, args: Args, kwargs: Kwargs, method: bool = False) -> Value:
+    def call_torch(
+        self, target: Any, args: Args, kwargs: Kwargs, method: bool = False
+    ) -> Value:
         """Record a call and return the value of its result.
 
         Args:
@@ -213,8 +202,14 @@ class OutputGraph:
             )
         return self._recorded(target, args, kwargs, method)
 
-    def _recorded(self, target: Any, args: Args, kwargs: Kwargs, method: bool = False) -> Value:
-        text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+    def _recorded(
+        self, target: Any, args: Args, kwargs: Kwargs, method: bool = False
+    ) -> Value:
+        text = (
+            target
+            if isinstance(target, str)
+            else getattr(target, "__name__", str(target))
+        )
         self.derived.forget(making=isinstance(target, type))
         kwargs = _without_default_generator(kwargs)
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
@@ -227,7 +222,7 @@ class OutputGraph:
         outs = self._given_outs(kwargs)
         shapes = [value.example.shape for value in outs]
         lengths = [] if self.whole else symbolic_sizes(target, fakes)
-        result = self.run_fake(target, text, fakes, fake_named, method)
+        result = run_fake(self.t, target, text, fakes, fake_named, method)
         self.t.shapes.shorten(result)
         break_where_unrolled(target, lengths)
         if [value.example.shape for value in outs] != shapes:
@@ -243,8 +238,13 @@ class OutputGraph:
         guard_memory(self.t, text)
         kind = "call_method" if method else "call_function"
         called = target if method else by_name(target, self.t.guards.definitions)
-        if target is operator.pow and isinstance(nodes[0], int | float) and nodes[0] < 0:
-            called = pow  # FX prints the operator without brackets: -2 ** x is -(2 ** x)
+        if (
+            target is operator.pow
+            and isinstance(nodes[0], int | float)
+            and nodes[0] < 0
+        ):
+            # FX prints the operator without brackets: -2 ** x is -(2 ** x)
+            called = pow
         node = self.graph.create_node(kind, called, nodes, named)
         self.calls += 1
         self.annotate(node, result)
@@ -260,19 +260,23 @@ class OutputGraph:
         out = kwargs.get("out")
         outs = out.values(self.t) if isinstance(out, SequenceValue) else [out]
         tensors = [one for one in outs if isinstance(one, TensorValue)]
-        return [one for one in tensors if one.source is not None or one.example._is_view()]
+        return [
+            one for one in tensors if one.source is not None or one.example._is_view()
+        ]
 
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
         """Record a call that changes a state of torch, and apply it to the rest of the trace."""
         text = target.__name__
         self.derived.forget()
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
-        result = self.run_fake(target, text, fakes, fake_named, False)
+        result = run_fake(self.t, target, text, fakes, fake_named, False)
         node = self.graph.call_function(target, nodes, named)
         self.annotate(node, result)
         return self.t.values.known(result)
 
-    def set_mode(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+    def set_mode(
+        self, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> fx.Node:
         """Record a call that sets a mode of torch for the nodes after it, and return its node."""
         node = self.graph.call_function(function, args, kwargs)
         node.meta[SETS_MODES] = True
@@ -293,51 +297,15 @@ class OutputGraph:
         refuse_scalars(self.t, [*args, *kwargs.values()], text)
         for _, fake in (*pairs, *named.values()):
             if isinstance(fake, torch.dtype) and fake in QUANTIZED:
-                raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text} (with {fake})")
+                raise breaks.GraphBreak(
+                    breaks.UNSUPPORTED_CALL, f"{text} (with {fake})"
+                )
         return (
             tuple(node for node, _ in pairs),
             {k: node for k, (node, _) in named.items()},
             [fake for _, fake in pairs],
             {k: fake for k, (_, fake) in named.items()},
         )
-
-    def run_fake(
-        self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
-    ) -> Any:
-        """Call a function on fake tensors; an exception breaks the graph."""
-        try:
-            with (
-                self.t.shapes.mode,
-                self.t.shapes.mode.asking_eager(),
-                self.derived.as_below(self.t.overrides.level),
-            ):
-                sized = refusals.with_sizes(text, (fakes, named))
-                if sized is not None:
-                    _called_with(target, sized[0], sized[1], method)
-                try:
-                    with _dispatching(text, [*fakes, *named.values()]):
-                        return _called_with(target, fakes, named, method)
-                except DataDependentOutputException:
-                    with enable_python_dispatcher():  # decompositions may need no data
-                        return _called_with(target, fakes, named, method)
-        except DataDependentOutputException as error:
-            called = _called(target, text, method)
-            why = breaks.TENSOR_INDEX if called in _INDEXING else breaks.TENSOR_ITEM
-            raise breaks.GraphBreak(why, f"{called}()", str(error)) from None
-        except DynamicOutputShapeException as error:
-            raise breaks.GraphBreak(breaks.DYNAMIC_SHAPE, _named(text, fakes), str(error)) from None
-        except GuardOnDataDependentSymNode as error:
-            raise breaks.GraphBreak(breaks.DATA_GUARD, _named(text, fakes), str(error)) from None
-        except UnsupportedFakeTensorException as error:
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, text, str(error)) from None
-        except Exception as error:
-            note = f"{type(error).__name__}: {error}"
-            if _IN_PLACE.search(text) and any(map(_is_view_with_gradients, fakes)):
-                # The views that a compiled graph returns do not carry what autograd goes by when
-                # it refuses this: after a graph break the write would pass.
-                raise breaks.SkipFrame(f"{text} of a view raised {note}") from error
-            why = breaks.NEEDS_DATA if _NO_DATA in str(error) else breaks.OP_FAILED
-            raise breaks.GraphBreak(why, text, note) from error
 
     def _plain_result(self, result: Any) -> Value | None:
         """Return the value of a result that holds neither tensors nor symbols, else None."""
@@ -372,15 +340,21 @@ class OutputGraph:
         if isinstance(result, SYMBOLIC):
             return self.number(node, result)
         if isinstance(result, dict):
-            named = ((key, self._item(item, node, key, args)) for key, item in result.items())
+            named = (
+                (key, self._item(item, node, key, args)) for key, item in result.items()
+            )
             return self.t.values.dict_of(named)
         if isinstance(result, tuple | list):
-            items = [self._item(item, node, index, args) for index, item in enumerate(result)]
+            items = [
+                self._item(item, node, index, args) for index, item in enumerate(result)
+            ]
             if isinstance(result, list):
                 return ListValue(list(items))
             return TupleValue(list(items), kind=type(result))
         name = type(result).__name__
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{node.target} (it returns {name})")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"{node.target} (it returns {name})"
+        )
 
     def _is_sibling(self, value: TensorValue, node: fx.Node) -> bool:
         """Return whether a value is another item of the same call's result."""
@@ -411,7 +385,9 @@ class OutputGraph:
             return ConstValue(symbol.node.pytype(symbol.node.expr))
         return SymValue(node, as_computed(symbol))
 
-    def number_from(self, tensor: TensorValue, method: str, found: Any, *args: int) -> Value:
+    def number_from(
+        self, tensor: TensorValue, method: str, found: Any, *args: int
+    ) -> Value:
         """Return the value of an integer read off a tensor; a node only if it is symbolic."""
         if not isinstance(found, SYMBOLIC):
             return ConstValue(found)
@@ -434,7 +410,10 @@ class OutputGraph:
         """Return a value as an argument of a node, and as a fake argument."""
         if isinstance(value, NodeValue):
             return value.node(self.t), value.example
-        if isinstance(value, ArrayValue) and (number := value.number(self.t)) is not None:
+        if (
+            isinstance(value, ArrayValue)
+            and (number := value.number(self.t)) is not None
+        ):
             return self.graphable(number, text)
         if isinstance(value, ArrayValue | StorageValue):
             return self.graphable(value.tensor, text)
@@ -444,7 +423,11 @@ class OutputGraph:
             if self.derived.making and hasattr(value.python_type(), "_fields"):
                 return self._made(value.python_type(), pairs)
             return kind(n for n, _ in pairs), kind(f for _, f in pairs)
-        if isinstance(value, ObjectValue) and is_record(value.cls) and value.source is None:
+        if (
+            isinstance(value, ObjectValue)
+            and is_record(value.cls)
+            and value.source is None
+        ):
             return self._record_of(value, text)
         if isinstance(value, SliceValue):
             parts = [self.graphable(part, text) for part in value.parts]
@@ -456,7 +439,9 @@ class OutputGraph:
             return nodes, {k: f for k, (_, f) in zip(keys, pairs, strict=True)}
         try:
             constant = (
-                value.contents() if isinstance(value, NumberObjectValue) else value.constant()
+                value.contents()
+                if isinstance(value, NumberObjectValue)
+                else value.constant()
             )
         except NotConstant:
             constant = None
@@ -495,70 +480,18 @@ class OutputGraph:
         node.meta["example_value"] = example
         self.t.shapes.note_symbols(node, example)
         self._mark_region(node)
-        node.meta["source_fn_stack"] = [*self.scopes[-1].operations, (node.name, node.target)]
+        node.meta["source_fn_stack"] = [
+            *self.scopes[-1].operations,
+            (node.name, node.target),
+        ]
         if self.t.top is None:
             return
         places = self.t.top.places()
         node.meta["tc_origin"] = tuple(places)
         node.meta["stack_trace"] = "\n".join(
-            f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}' for p in places
+            f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}'
+            for p in places
         )
-
-
-_INDEXING: Final = ("getitem", "setitem", "Tensor.__getitem__", "Tensor.__setitem__")
-
-
-def _called(target: Any, text: str, method: bool) -> str:
-    """Return by which name a program knows a method of tensors, an operator or a function."""
-    if method:
-        return f"Tensor.{text}"
-    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-        return f"torch.ops.{target}"
-    try:
-        name = _get_qualified_name(target)
-    except (AttributeError, RuntimeError):  # it is found under no name
-        return text
-    return name if name.startswith("torch.") else text
-
-
-def _named(text: str, operands: list[Any]) -> str:
-    """An operator of Python's by what the user wrote for it."""
-    masks = any(
-        getattr(one, "dtype", None) is torch.bool
-        for one in torch.utils._pytree.tree_leaves(operands[1:2])
-    )
-    index = "mask" if masks else "i"
-    return {"getitem": f"x[{index}]", "setitem": f"x[{index}] = y"}.get(text, text)
-
-
-def _dispatching(text: str, operands: list[Any]) -> AbstractContextManager[Any]:
-    """Run torch's Python decompositions of operations if sizes or numbers are symbolic.
-
-    Not all of those in C++ take symbols, and some write past their memory where they fail.
-    """
-    if text == "dropout":  # the decomposition copies where eager returns its argument
-        return nullcontext()
-    flat = torch.utils._pytree.tree_leaves(operands)
-    symbolic = any(
-        isinstance(operand, SYMBOLIC)
-        or (isinstance(operand, torch.Tensor) and operand._has_symbolic_sizes_strides)
-        for operand in flat
-    )
-    return enable_python_dispatcher() if symbolic else nullcontext()
-
-
-def _called_with(target: Any, given: list[Any], named: dict[str, Any], method: bool) -> Any:
-    """Call a function, or the method of that name of the first argument."""
-    if method:
-        return getattr(given[0], target)(*given[1:], **named)
-    return COMPOSITES.get(target, target)(*given, **named)
-
-
-def _is_view_with_gradients(value: Any) -> bool:
-    """Return whether a value is a view of a tensor that autograd follows."""
-    if not isinstance(value, torch.Tensor) or value._base is None:
-        return False
-    return value.requires_grad or value._base.requires_grad
 
 
 def _without_default_generator(kwargs: Kwargs) -> Kwargs:

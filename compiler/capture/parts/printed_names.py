@@ -36,7 +36,11 @@ class HeldFunction:
 
 def by_name(target: Callable[..., Any], definitions: Definitions) -> Callable[..., Any]:
     """Return the target of a node for a function: the function itself if its name leads to it."""
-    place = _place(target) if isinstance(target, FUNCTIONS) and _is_from_torch(target) else None
+    place = (
+        _place(target)
+        if isinstance(target, FUNCTIONS) and _is_from_torch(target)
+        else None
+    )
     if place is None:
         return target
     module, name = place

@@ -87,7 +87,9 @@ class PythonSemantics:
                 raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, detail)
         return self.run_now(without_user_code, function, args, kwargs)
 
-    def run_now(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def run_now(
+        self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
         """Run a function once per capture; its exceptions are raised into the traced code."""
         try:
             return function(*args, **kwargs)
@@ -95,10 +97,14 @@ class PythonSemantics:
             raise
         except Exception as error:
             raise Raised(
-                ExceptionValue(type(error), [self.t.values.known(a) for a in error.args])
+                ExceptionValue(
+                    type(error), [self.t.values.known(a) for a in error.args]
+                )
             ) from None
 
-    def folded(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value:
+    def folded(
+        self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Value:
         """Return the result of `fold` as a value.
 
         An object with state is another one in each call; an iterator is made of its items again.
@@ -137,9 +143,11 @@ class PythonSemantics:
             return value.plain()
         try:
             found = value.constant()
-            if value.own_special("__index__") is not None:  # which an index or a size asks
+            # which an index or a size asks
+            if value.own_special("__index__") is not None:
                 raise NotConstant(value.describe())
-            if type(found) is str:  # it may name an attribute, as in ``getattr(owner, name)``
+            # it may name an attribute, as in ``getattr(owner, name)``
+            if type(found) is str:
                 self.t.guards.definitions.names.add(found)
             return found
         except NotConstant:
@@ -175,9 +183,15 @@ class PythonSemantics:
             return value.key(self.t)
         if isinstance(value, MethodValue):
             return MethodKey(self._identity_key(value.owner), self.key(value.function))
-        if own_hash and isinstance(value, ObjectValue | ConstValue) and self._is_fixed(value):
+        if (
+            own_hash
+            and isinstance(value, ObjectValue | ConstValue)
+            and self._is_fixed(value)
+        ):
             return HashedKey(self, value)
-        if own_hash or (isinstance(value, OpaqueValue) and not only_objects(value, "__hash__")):
+        if own_hash or (
+            isinstance(value, OpaqueValue) and not only_objects(value, "__hash__")
+        ):
             raise breaks.GraphBreak(
                 breaks.UNSUPPORTED_OP, f"{value.describe()} (own __hash__) as a key"
             )
@@ -247,7 +261,8 @@ class PythonSemantics:
                     left.obj == right.obj  # most are interned
                 )
             )
-        if isinstance(left, SymValue) or isinstance(right, SymValue):  # as for small numbers
+        # as for small numbers
+        if isinstance(left, SymValue) or isinstance(right, SymValue):
             ints = left.python_type() is right.python_type() is int
             return ints and self.binary("eq", left, right).truth(self.t)
         both = isinstance(left, TensorValue) and isinstance(right, TensorValue)
@@ -267,14 +282,22 @@ class PythonSemantics:
         """Return ``item in container``."""
         if isinstance(container, ConstValue | ClassValue):
             if (own := container.own_special("__contains__")) is not None:
-                return ConstValue(self.t.inline_object(own, [container, item]).truth(self.t))
-            if container.own_special("__iter__") or container.own_special("__getitem__"):
-                return ConstValue(any(self.equal(v, item) for v in container.each(self.t)))
+                return ConstValue(
+                    self.t.inline_object(own, [container, item]).truth(self.t)
+                )
+            if container.own_special("__iter__") or container.own_special(
+                "__getitem__"
+            ):
+                return ConstValue(
+                    any(self.equal(v, item) for v in container.each(self.t))
+                )
             if isinstance(item, TensorValue):
                 raise breaks.GraphBreak(breaks.DATA_BRANCH)
             return self.folded(operator.contains, container.obj, self.concrete(item))
         if isinstance(container, TensorValue):
-            return self.t.output.call_torch("__contains__", [container, item], {}, method=True)
+            return self.t.output.call_torch(
+                "__contains__", [container, item], {}, method=True
+            )
         if isinstance(container, ObjectValue):
             method = container.dunder(self.t, "__contains__")
             if method is not None:
@@ -289,7 +312,9 @@ class PythonSemantics:
 
     def equal(self, left: Value, right: Value) -> bool:
         """Return ``left is right or left == right`` as a Python bool, as containers compare."""
-        return self.identical(left, right) or self.binary("eq", left, right).truth(self.t)
+        return self.identical(left, right) or self.binary("eq", left, right).truth(
+            self.t
+        )
 
     # -- operators -----------------------------------------------------------------------------
     def unary(self, name: str, value: Value) -> Value:
@@ -329,7 +354,9 @@ class PythonSemantics:
         own = self._text_method(function, value)
         if own is not None:
             slot = "__str__" if function is str else "__repr__"
-            text = self.slot_result(value.python_type(), slot, self._own_text(own, value))
+            text = self.slot_result(
+                value.python_type(), slot, self._own_text(own, value)
+            )
             return self.folded(_ascii, text.constant()) if function is ascii else text
         if isinstance(value, ExceptionValue):
             for at, arg in enumerate(value.args):
@@ -337,7 +364,9 @@ class PythonSemantics:
                     value.args[at] = arg.specialise(self.t)
             return value.converted(function)
         if isinstance(value, TensorValue):
-            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{function.__name__}() of a tensor")
+            raise breaks.GraphBreak(
+                breaks.TENSOR_ITEM, f"{function.__name__}() of a tensor"
+            )
         if isinstance(value, SymValue):
             return written(self.t, function, value)
         found = self._text_of_items(value)
@@ -348,7 +377,9 @@ class PythonSemantics:
     def _text_of_items(self, value: Value) -> Value | None:
         """Return what ``repr`` makes of a container; None if it only has plain constants."""
         if any(value is one for one in self._being_written):
-            value.cannot(breaks.UNSUPPORTED_VALUE, f"{value.describe()}, which contains itself,")
+            value.cannot(
+                breaks.UNSUPPORTED_VALUE, f"{value.describe()}, which contains itself,"
+            )
         self._being_written.append(value)
         try:
             return text_of_items(self.t, value)
@@ -361,7 +392,8 @@ class PythonSemantics:
         """Return the method written in Python that str, repr or ascii calls; None if none."""
         names = ("__str__", "__repr__") if function is str else ("__repr__",)
         if isinstance(value, ConstValue | ClassValue | ExceptionValue):
-            names = names[:1]  # their str() does not ask for a repr() that is defined in Python
+            # their str() does not ask for a repr() that is defined in Python
+            names = names[:1]
         elif not isinstance(value, ObjectValue | TupleValue):
             return None
         return next(filter(None, map(value.own_special, names)), None)
@@ -399,8 +431,11 @@ class PythonSemantics:
         if value.own_special("__str__") and _formats_text(value.python_type()):
             return self.format(self.convert_text(str, value), spec)
         if isinstance(value, ObjectValue | ExceptionValue) and spec:
-            self.fold(format, type(value.cls.__name__, (), {})(), spec)  # Python's own error
-        if not spec and isinstance(value, ObjectValue | ExceptionValue | SequenceValue | DictValue):
+            # Python's own error
+            self.fold(format, type(value.cls.__name__, (), {})(), spec)
+        if not spec and isinstance(
+            value, ObjectValue | ExceptionValue | SequenceValue | DictValue
+        ):
             return self.convert_text(str, value)
         return self.folded(format, self.concrete(value), spec)
 

@@ -71,7 +71,9 @@ def refuse_sparse_elements(text: str, fakes: Iterable[Any]) -> None:
     if text in OF_SPARSE_ELEMENTS and any(
         isinstance(fake, torch.Tensor) and fake.layout not in DENSE for fake in fakes
     ):
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"Tensor.{text} of a sparse tensor")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"Tensor.{text} of a sparse tensor"
+        )
 
 
 def guard_answer(
@@ -97,7 +99,11 @@ def guard_answer(
             named = t.python.concrete_dict(kwargs)
             ask_process_again(t, target, text, plain, named, answer)
         return
-    if len(tensors) == 1 and operands[0] is tensors[0] and isinstance(tensors[0], TensorValue):
+    if (
+        len(tensors) == 1
+        and operands[0] is tensors[0]
+        and isinstance(tensors[0], TensorValue)
+    ):
         rest = t.python.concrete_list(args[1:])
         named = t.python.concrete_dict(kwargs)
         guard_property(t, tensors[0], text, target, rest, named)
@@ -109,7 +115,9 @@ def guard_answer(
 def _gives_tensors(name: str) -> bool:
     """Return whether an operation makes a list of tensors; how many depends on sizes alone."""
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
-    return any(str(one.type) == "List[Tensor]" for schema in schemas for one in schema.returns)
+    return any(
+        str(one.type) == "List[Tensor]" for schema in schemas for one in schema.returns
+    )
 
 
 def guard_property(
@@ -129,7 +137,11 @@ def guard_property(
         function: reads the property, called with the tensor, ``args`` and ``kwargs``; the name of
             a method; or None for an attribute.
     """
-    owners = [tensor] if tensor.source is not None and tensor.obj is not None else t.values.tensors
+    owners = (
+        [tensor]
+        if tensor.source is not None and tensor.obj is not None
+        else t.values.tensors
+    )
     for owner in owners:
         if owner.source is None or owner.obj is None:
             continue
@@ -171,7 +183,9 @@ def ask_process_again(
     texts = [repr(one) for one in args]
     texts += [f"{name}={one!r}" for name, one in kwargs.items()]
     call = f"{text}({', '.join(texts)})"
-    t.guards.add("ANSWER", PROCESS, Answer(call, lambda: function(*args, **kwargs), answer))
+    t.guards.add(
+        "ANSWER", PROCESS, Answer(call, lambda: function(*args, **kwargs), answer)
+    )
 
 
 def guard_memory(t: Interpreter, text: str) -> None:

@@ -36,7 +36,11 @@ def may_run_again(output: OutputGraph, code: CodeType) -> bool:
     if code.co_flags & _SUSPENDED or code.co_flags & _FUNCTION != _FUNCTION:
         return False
     mode = output.t.shapes.mode
-    if output.derived.below or mode.runs_once or not all(map(_is_of_torch, output.graph.nodes)):
+    if (
+        output.derived.below
+        or mode.runs_once
+        or not all(map(_is_of_torch, output.graph.nodes))
+    ):
         return False
     examples = [entry.node.meta["example_value"] for entry in output.inputs]
     try:

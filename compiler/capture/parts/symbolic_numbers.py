@@ -65,7 +65,9 @@ WITH_REST = (operator.floordiv, operator.mod)
 ACCEPTED: dict[Any, Accepts] = {
     **dict.fromkeys(COMPARISONS, _any_number),
     **dict.fromkeys((operator.add, operator.sub), _added),
-    **dict.fromkeys((operator.mul, operator.truediv, operator.floordiv, operator.mod), _factor),
+    **dict.fromkeys(
+        (operator.mul, operator.truediv, operator.floordiv, operator.mod), _factor
+    ),
     **dict.fromkeys((operator.neg, operator.pos, operator.abs, operator.pow), _factor),
     **dict.fromkeys(INTEGERS_ONLY, _added),
     **dict.fromkeys((torch.sym_max, torch.sym_min), _added),
@@ -93,7 +95,9 @@ def are_numbers(target: Any, args: Args) -> bool:
     return known and all(isinstance(arg, SymValue | ConstValue) for arg in args)
 
 
-def apply(t: Interpreter, function: Any, args: Args, record: Callable[[], Value]) -> Value:
+def apply(
+    t: Interpreter, function: Any, args: Args, record: Callable[[], Value]
+) -> Value:
     """Apply a function to numbers.
 
     Args:
@@ -112,7 +116,9 @@ def apply(t: Interpreter, function: Any, args: Args, record: Callable[[], Value]
     of_data = hint(result.example) is None  # there is nothing to guard
     if not t.shapes.ranges.is_short(result.example):
         if of_data:
-            raise breaks.GraphBreak(breaks.DATA_GUARD, f"its expression has over {LONGEST} parts")
+            raise breaks.GraphBreak(
+                breaks.DATA_GUARD, f"its expression has over {LONGEST} parts"
+            )
         return result.specialise(t)
     if not isinstance(result.example, torch.SymInt):
         return result
@@ -129,7 +135,11 @@ def _operands_followed(t: Interpreter, function: Any, args: Args) -> bool:
     kinds = [arg.python_type() for arg in args]
     if bool in kinds or not set(kinds) <= {int, float}:
         return False
-    if function in POWERS and isinstance(args[1], SymValue) and not _decays(t, function, *args):
+    if (
+        function in POWERS
+        and isinstance(args[1], SymValue)
+        and not _decays(t, function, *args)
+    ):
         return False
     if function in WITH_REST and float in kinds:
         return False
@@ -137,7 +147,9 @@ def _operands_followed(t: Interpreter, function: Any, args: Args) -> bool:
     for arg in args:
         if isinstance(arg, SymValue):
             whole = isinstance(arg.example, torch.SymInt)
-            followed = not (whole and mixed) or t.shapes.ranges.fits(arg.example, EXACT_BITS)
+            followed = not (whole and mixed) or t.shapes.ranges.fits(
+                arg.example, EXACT_BITS
+            )
         elif type(arg.constant()) is int and bits_of_symbol(arg.constant()) is None:
             followed = False
         else:
@@ -157,13 +169,18 @@ def _decays(t: Interpreter, function: Any, base: Value, exponent: Value) -> bool
         return False
     if not isinstance(base, ConstValue) or not 0.0 < base.obj < 1.0:
         return False
-    whole = isinstance(exponent.example, torch.SymInt) and hint(exponent.example) is not None
+    whole = (
+        isinstance(exponent.example, torch.SymInt)
+        and hint(exponent.example) is not None
+    )
     return whole and bool(t.shapes.guarded(bool, exponent.example >= 0))
 
 
 def _result_followed(function: Any, args: Args) -> bool:
     """Return whether expressions follow what Python makes of the numbers at hand."""
-    numbers = [hint(arg.example) if isinstance(arg, SymValue) else arg.obj for arg in args]
+    numbers = [
+        hint(arg.example) if isinstance(arg, SymValue) else arg.obj for arg in args
+    ]
     if None in numbers:  # data, which nobody knows
         return True
     try:

@@ -21,7 +21,11 @@ def symbolic_sizes(target: Any, args: list[Any]) -> list[Any]:
     """Return the symbolic sizes of the sequence that a recurrent network is called with."""
     if target not in _NETWORKS or not args or not isinstance(args[0], torch.Tensor):
         return []
-    return [size for size in args[0].shape if isinstance(size, SYMBOLIC) and not _is_known(size)]
+    return [
+        size
+        for size in args[0].shape
+        if isinstance(size, SYMBOLIC) and not _is_known(size)
+    ]
 
 
 def break_where_unrolled(target: Any, sizes: list[Any]) -> None:

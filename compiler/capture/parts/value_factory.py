@@ -105,7 +105,9 @@ class ValueFactory:
         steps = _chain(source)
         if not all(isinstance(step, _PATHS) for step in steps):
             return False
-        held = any(isinstance(step, GlobalSource | AttrSource | DictSource) for step in steps)
+        held = any(
+            isinstance(step, GlobalSource | AttrSource | DictSource) for step in steps
+        )
         if held and type(obj) is int and self._configures(steps):
             return False
         return self.t.sizes.number(source, obj, held)
@@ -113,7 +115,9 @@ class ValueFactory:
     def _configures(self, steps: Sequence[Source]) -> bool:
         if isinstance(steps[-1], GlobalSource):
             return True
-        return any(isinstance(step.evaluate(self._scope), torch.nn.Module) for step in steps)
+        return any(
+            isinstance(step.evaluate(self._scope), torch.nn.Module) for step in steps
+        )
 
     @cached_property
     def _scope(self) -> Scope:
@@ -189,7 +193,9 @@ class ValueFactory:
 
     def lazy_slots(self, items: Any, source: Source) -> list[Slot]:
         """Return the items of a sequence, to be wrapped when looked at."""
-        return [Lazy(item, ItemSource(source, index)) for index, item in enumerate(items)]
+        return [
+            Lazy(item, ItemSource(source, index)) for index, item in enumerate(items)
+        ]
 
     def cell(self, cell: types.CellType, source: Source) -> CellValue:
         """Return the value of a real cell; one cell, one value."""
@@ -200,7 +206,8 @@ class ValueFactory:
             return value
         value = known[1]
         if value.root_name is not None:  # a cell of the frame: guards see its content
-            if id(cell) not in self._being_wrapped:  # the cell may contain itself by a function
+            # the cell may contain itself by a function
+            if id(cell) not in self._being_wrapped:
                 self._being_wrapped.add(id(cell))
                 if is_empty(cell):
                     guard_empty(self.t, source)
@@ -232,7 +239,9 @@ class ValueFactory:
 
     def source_of(self, value: Any) -> Source:
         """Return a value's source, making one for classes and modules reached otherwise."""
-        return value.source if value.source is not None else self.object_source(value.obj)
+        return (
+            value.source if value.source is not None else self.object_source(value.obj)
+        )
 
     # -- globals -------------------------------------------------------------------------------
     @staticmethod
@@ -253,7 +262,8 @@ class ValueFactory:
     def _find_global(self, module_globals: dict[str, Any], name: str) -> Value:
         if name in module_globals:
             source = self.global_source(module_globals, name)
-            if module_globals is not self.t.frame.globals:  # the frame's own module has guards
+            # the frame's own module has guards
+            if module_globals is not self.t.frame.globals:
                 self.t.guards.look_up(module_globals, name, source)
             return self.wrap(module_globals[name], source)
         builtins = module_globals.get("__builtins__", __builtins__)
@@ -271,7 +281,9 @@ class ValueFactory:
         module = sys.modules.get(module_globals.get("__name__", ""))
         if module is not None and module.__dict__ is module_globals:
             return AttrSource(self.object_source(module), name)
-        return ItemSource(self.alias(f"__tc_globals_{id(module_globals):x}", module_globals), name)
+        return ItemSource(
+            self.alias(f"__tc_globals_{id(module_globals):x}", module_globals), name
+        )
 
     def function_of_class(self, raw: Any) -> Value:
         """Return the value of a function found in a class."""

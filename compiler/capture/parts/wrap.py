@@ -23,7 +23,12 @@ from tc.compiler.capture.guards.guard_list import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
 from tc.compiler.capture.number_ranges import LARGEST_FLOAT, bits_of_symbol
 from tc.compiler.capture.shapes import free_size, free_stride
-from tc.compiler.capture.torch_api import collectives, torch_compiler, torch_functions, wrappers
+from tc.compiler.capture.torch_api import (
+    collectives,
+    torch_compiler,
+    torch_functions,
+    wrappers,
+)
 from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.values import (
     context_vars,
@@ -45,10 +50,8 @@ from tc.compiler.capture.values.arrays import (
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
 from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import (
-    DequeValue,
-    ListValue,
-)
+from tc.compiler.capture.values.containers import ListValue
+from tc.compiler.capture.values.deques import DequeValue
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.functions import (
     FunctionWrapperValue,
@@ -61,10 +64,15 @@ from tc.compiler.capture.values.iterators import (
     SEQUENCE_ITERATORS,
     wrap_iterator,
 )
-from tc.compiler.capture.values.lookup import MISSING, field_names, is_struct_sequence, type_lookup
+from tc.compiler.capture.values.lookup import (
+    MISSING,
+    field_names,
+    is_struct_sequence,
+    type_lookup,
+)
+from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.objects import (
     ClassValue,
-    NNModuleValue,
     ObjectValue,
     PythonModuleValue,
 )
@@ -77,10 +85,21 @@ from tc.compiler.capture.values.reflection import (
 )
 from tc.compiler.capture.values.sets import SetValue, set_of
 from tc.compiler.capture.values.slices import SliceValue
-from tc.compiler.capture.values.subclasses import FAKED, is_wrapper, own_attribute, tensor_value
+from tc.compiler.capture.values.subclasses import (
+    FAKED,
+    is_wrapper,
+    own_attribute,
+    tensor_value,
+)
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.capture.values.tuple_objects import tuple_of
-from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalSource, Source
+from tc.compiler.core.sources import (
+    AttrSource,
+    CallSource,
+    ItemSource,
+    LocalSource,
+    Source,
+)
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -150,17 +169,17 @@ def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
         except Exception as error:
             if not torch._C._functorch.is_functorch_wrapped_tensor(obj):
                 raise
-            text = (
-                f"{source.pretty} cannot be represented inside a transform of torch.func: {error}"
-            )
-            raise breaks.SkipFrame(text) from error
+            text = f"{source.pretty} cannot be represented inside a transform of torch.func"
+            raise breaks.SkipFrame(f"{text}: {error}") from error
         if t.sizes.specified is not None:
             t.sizes.specified.bind(source, fake)
         spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
     t.guards.add("TENSOR", source, spec)
     if getattr(obj, ADDRESS, None) == "guarded":
         address = obj.data_ptr()
-        t.guards.add("CUSTOM", source, Predicate(f"{{}}.data_ptr() == {address}", _at(address)))
+        t.guards.add(
+            "CUSTOM", source, Predicate(f"{{}}.data_ptr() == {address}", _at(address))
+        )
     value = tensor_value(None, fake, source, obj)
     t.values.tensors.append(value)
     t.output.known_by_example(value)
@@ -199,7 +218,8 @@ def _list(t: Interpreter, obj: Any, source: Source) -> Value:
     t.guards.add("TYPE", source, type(obj))
 
     def read() -> list[Slot]:
-        t.guards.recorded.drop("TYPE", source, type(obj))  # the LENGTH guard implies the type
+        # the LENGTH guard implies the type
+        t.guards.recorded.drop("TYPE", source, type(obj))
         t.guards.add("LENGTH", source, obj)
         return t.values.lazy_slots(obj, source)
 
@@ -212,7 +232,10 @@ def _tuple(t: Interpreter, obj: Any, source: Source) -> Value:
         t.sizes.specified.note_fields(source, field_names(type(obj)))
     slots = t.values.lazy_slots(tuple.__iter__(obj), source)
     if type_lookup(type(obj), "__getitem__") is not tuple.__getitem__:
-        slots = [Lazy(item, _plain_item(source, i)) for i, item in enumerate(tuple.__iter__(obj))]
+        slots = [
+            Lazy(item, _plain_item(source, i))
+            for i, item in enumerate(tuple.__iter__(obj))
+        ]
     return tuple_of(slots, type(obj), source, obj)
 
 
@@ -243,12 +266,16 @@ def _dict(t: Interpreter, obj: Any, source: Source) -> Value:
             except breaks.GraphBreak:
                 return OpaqueValue(obj, source)  # its keys cannot be compared here
             item = CallSource(
-                source, functools.partial(_nth_value, index), f"list({{}}.values())[{index}]"
+                source,
+                functools.partial(_nth_value, index),
+                f"list({{}}.values())[{index}]",
             )
         entries[token] = (held, Lazy(value, item))
     factory = None
     if isinstance(obj, collections.defaultdict) and obj.default_factory is not None:
-        factory = t.values.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+        factory = t.values.wrap(
+            obj.default_factory, AttrSource(source, "default_factory")
+        )
     return DictValue(entries, source, kind=type(obj), factory=factory, obj=obj)
 
 
@@ -279,7 +306,11 @@ def _function(t: Interpreter, obj: types.FunctionType, source: Source) -> Value:
         t.guards.add("ID", source, obj)
         return special(obj, source)
     new_each_time = obj.__closure__ or isinstance(source, LocalSource)
-    if new_each_time and original_of(obj) is None and source.root not in t.values.aliases:
+    if (
+        new_each_time
+        and original_of(obj) is None
+        and source.root not in t.values.aliases
+    ):
         t.guards.add("CALLABLE_CODE", source, obj)
         t.guards.guarded_by_code.add(id(obj))
     else:
@@ -304,7 +335,8 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
     t.guards.add("EQUALS", AttrSource(source, "__name__"), obj.__name__)
     owner = t.values.wrap(obj.__self__, AttrSource(source, "__self__"))
     if not isinstance(owner, OpaqueValue) and not isinstance(obj.__self__, type):
-        with contextlib.suppress(breaks.GraphBreak):  # a call of it would break, not its wrapping
+        # a call of it would break, not its wrapping
+        with contextlib.suppress(breaks.GraphBreak):
             return owner.attr(t, obj.__name__)
     return BuiltinValue(obj, source)
 
@@ -336,7 +368,11 @@ def _function_wrapper(attribute: str) -> Wrapper:
 
 def _class(t: Interpreter, obj: type, source: Source) -> Value:
     t.guards.add("ID", source, obj)
-    return ClassValue(obj, source) if annotation_of(obj) is None else AnnotatedValue(obj, source)
+    return (
+        ClassValue(obj, source)
+        if annotation_of(obj) is None
+        else AnnotatedValue(obj, source)
+    )
 
 
 def _python_module(t: Interpreter, obj: types.ModuleType, source: Source) -> Value:
@@ -360,7 +396,9 @@ def _object(t: Interpreter, obj: Any, source: Source) -> Value:
 def _slice(t: Interpreter, obj: slice, source: Source) -> Value:
     names = ("start", "stop", "step")
     t.guards.add("TYPE", source, slice)
-    return SliceValue([t.values.wrap(getattr(obj, n), AttrSource(source, n)) for n in names])
+    return SliceValue(
+        [t.values.wrap(getattr(obj, n), AttrSource(source, n)) for n in names]
+    )
 
 
 def _is_plain_tensor(obj: Any) -> bool:
@@ -380,7 +418,9 @@ def _can_be_faked(obj: torch.Tensor) -> bool:
 def _fake_tensor(t: Interpreter, obj: FakeTensor, source: Source) -> Value:
     """Wrap a fake tensor of the user; results computed from it are fake too."""
     t.output.marks.add(FAKED)
-    symbolic = frozenset(i for i, n in enumerate(obj.shape) if isinstance(n, torch.SymInt))
+    symbolic = frozenset(
+        i for i, n in enumerate(obj.shape) if isinstance(n, torch.SymInt)
+    )
     dims = t.sizes.dimensions(source, obj) | symbolic
     with t.state.as_at_entry():
         fake = t.shapes.fake(obj, source, dims)
@@ -405,10 +445,24 @@ def _is_derived_tensor(obj: Any) -> bool:
 
 #: attributes that are read to make a fake of a tensor
 READ = (
-    "shape", "size", "stride", "storage_offset", "dtype", "device", "layout", "ndim", "dim",
-    "requires_grad", "is_leaf", "numel", "data_ptr", "grad", "untyped_storage", "is_nested",
+    "shape",
+    "size",
+    "stride",
+    "storage_offset",
+    "dtype",
+    "device",
+    "layout",
+    "ndim",
+    "dim",
+    "requires_grad",
+    "is_leaf",
+    "numel",
+    "data_ptr",
+    "grad",
+    "untyped_storage",
+    "is_nested",
     "is_sparse",
-)  # fmt: skip
+)
 _NO_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
@@ -416,7 +470,9 @@ def _is_plain_object(obj: Any) -> bool:
     cls = type(obj)
     if cls in (threading.local, types.SimpleNamespace):
         return True
-    if cls.__module__ == "builtins" or issubclass(cls, torch.Tensor | type | BaseException):
+    if cls.__module__ == "builtins" or issubclass(
+        cls, torch.Tensor | type | BaseException
+    ):
         return False
     if cls.__module__.partition(".")[0] in OPAQUE_PACKAGES:
         return False
@@ -434,7 +490,9 @@ def _names_its_class(obj: Any) -> bool:
         return False
 
 
-OPAQUE_PACKAGES = frozenset(("logging", "threading", "re", "io", "numpy", "random", "_thread"))
+OPAQUE_PACKAGES = frozenset(
+    ("logging", "threading", "re", "io", "numpy", "random", "_thread")
+)
 
 
 def _kind(*kinds: type) -> Callable[[Any], bool]:

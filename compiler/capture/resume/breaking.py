@@ -43,16 +43,48 @@ if TYPE_CHECKING:
 NULL_PUSHERS = ("LOAD_METHOD", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR")
 #: prefixes of opcodes that act on their own frame: never run in another frame
 OWN_FRAME = (
-    "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF",
-    "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT", "MAKE_CELL", "COPY_FREE_VARS", "LOAD_NAME",
-    "STORE_NAME", "DELETE_NAME", "LOAD_LOCALS", "RETURN_", "YIELD_", "SEND", "MAKE_FUNCTION",
+    "LOAD_FAST",
+    "STORE_FAST",
+    "DELETE_FAST",
+    "LOAD_DEREF",
+    "STORE_DEREF",
+    "DELETE_DEREF",
+    "LOAD_CLOSURE",
+    "LOAD_CLASSDEREF",
+    "LOAD_FROM_DICT",
+    "MAKE_CELL",
+    "COPY_FREE_VARS",
+    "LOAD_NAME",
+    "STORE_NAME",
+    "DELETE_NAME",
+    "LOAD_LOCALS",
+    "RETURN_",
+    "YIELD_",
+    "SEND",
+    "MAKE_FUNCTION",
     "LOAD_SUPER_ATTR",
-)  # fmt: skip
+)
 #: prefixes of opcodes that act on the globals of their frame
-OWN_GLOBALS = ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_", "LOAD_BUILD_CLASS")
+OWN_GLOBALS = (
+    "LOAD_GLOBAL",
+    "STORE_GLOBAL",
+    "DELETE_GLOBAL",
+    "IMPORT_",
+    "LOAD_BUILD_CLASS",
+)
 #: names of functions that inspect the frame of their caller
 LOOKS_BACK = frozenset(
-    ["locals", "vars", "dir", "eval", "exec", "globals", "_getframe", "currentframe", "stack"]
+    [
+        "locals",
+        "vars",
+        "dir",
+        "eval",
+        "exec",
+        "globals",
+        "_getframe",
+        "currentframe",
+        "stack",
+    ]
 )
 
 
@@ -173,11 +205,20 @@ class _Ending:
         stacks = [value for frame in chain for value in frame.stack]
         cells = [cell for frame in chain[1:] for cell in frame.cells.values()]
         locals_ = [value for found in self.locals for value in found.values()]
-        self.r = begin([*map(self._passed, stacks), *locals_, *cells, *self.shown.values()])
+        self.r = begin(
+            [*map(self._passed, stacks), *locals_, *cells, *self.shown.values()]
+        )
         self.passed = [*map(self._passed, stacks), *locals_, *cells]
-        self.outlive = [*locals_, *cells, *self.shown.values(), *map(self._passed, self._waits())]
+        self.outlive = [
+            *locals_,
+            *cells,
+            *self.shown.values(),
+            *map(self._passed, self._waits()),
+        ]
         self._leave_generators()
-        self.below = [v for frame in chain[:-1] for v in frame.stack if self._handles(v)]
+        self.below = [
+            v for frame in chain[:-1] for v in frame.stack if self._handles(v)
+        ]
         self.name = ""
 
     def _waits(self) -> list[Value]:
@@ -196,14 +237,20 @@ class _Ending:
         held = [v for frame in self.chain for v in self._user_locals(frame).values()]
         for value in self.r.reached([*self.outlive, *held]).values():
             if isinstance(value, GeneratorValue) and value.may_need_closing:
-                raise breaks.SkipFrame(f"{value.describe()} has to be closed where it dies")
+                raise breaks.SkipFrame(
+                    f"{value.describe()} has to be closed where it dies"
+                )
 
     def _handles(self, value: Value) -> bool:
         return id(value) in self.handled
 
     def _passed(self, value: Value) -> Value:
         """Return the value that passes a stack entry to a resume function."""
-        return value.error if isinstance(value, HandlingValue) and self._handles(value) else value
+        return (
+            value.error
+            if isinstance(value, HandlingValue) and self._handles(value)
+            else value
+        )
 
     def _kinds(self, stack: Sequence[Value]) -> tuple[Kind, ...]:
         return tuple(HANDLING if self._handles(v) else v is not NULL for v in stack)
@@ -212,14 +259,20 @@ class _Ending:
     def _live(frame: Frame) -> dict[str, Value]:
         one = frame.current
         targets = [one, *_following(frame), one.target, *_handler_target(frame)]
-        wanted = [frame.program.live_at(target) for target in targets if target is not None]
+        wanted = [
+            frame.program.live_at(target) for target in targets if target is not None
+        ]
         found = frame.bound(frozenset().union(*wanted))
         return {name: found[name] for name in sorted(found)}
 
     @staticmethod
     def _user_locals(root: Frame) -> dict[str, Value]:
         names = {n for n in root.locals if not n.startswith((STACK_PREFIX, INNER))}
-        return {name: value for name, value in root.bound(names).items() if value is not NULL}
+        return {
+            name: value
+            for name, value in root.bound(names).items()
+            if value is not NULL
+        }
 
     def emit(self) -> Ending:
         r, one = self.r, self.leaf.current
@@ -275,7 +328,9 @@ class _Ending:
     def _deleted(self, one: Instruction) -> list[str]:
         """Return the frame's arguments that the instruction names and that traced code deleted."""
         root = self.chain[0]
-        if self.leaf is not root or not one.opname.startswith(("LOAD_FAST", "DELETE_FAST")):
+        if self.leaf is not root or not one.opname.startswith(
+            ("LOAD_FAST", "DELETE_FAST")
+        ):
             return []
         names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
         given = {n for n in self.r.t.frame.locals if n not in root.cells}
@@ -310,13 +365,18 @@ class _Ending:
             kinds = kinds[:-2]
         self.r.e.place(label)
         self.r.e.extend(map(_copy, skipped[1:]))
-        instructions, index = self.leaf.program.instructions, self.leaf.program.index[id(target)]
+        instructions, index = (
+            self.leaf.program.instructions,
+            self.leaf.program.index[id(target)],
+        )
         self._continue_at(instructions[index + len(skipped)], kinds)
 
     def _slots(self, kinds: tuple[Kind, ...]) -> tuple[Value | Here, ...]:
         """Return where each entry of the innermost frame's stack is found."""
         return tuple(
-            self._passed(self.leaf.stack[i]) if kind == HANDLING else Here(len(self.below) + i)
+            self._passed(self.leaf.stack[i])
+            if kind == HANDLING
+            else Here(len(self.below) + i)
             for i, kind in enumerate(kinds)
         )
 
@@ -348,11 +408,14 @@ class _Ending:
     def _waiting(self) -> list[Link]:
         """Return the links of the frames above the innermost: each first calls the next one."""
         found: list[Link] = []
-        for frame, locals_ in zip(self.chain[:-1], self.locals[:-1], strict=True):
+        outer = zip(self.chain[:-1], self.locals[:-1], strict=True)
+        for frame, locals_ in outer:
             assert frame.current.offset is not None
             slots = tuple(map(self._passed, frame.stack))
             kinds = self._kinds(frame.stack)
-            found.append(Link(frame, frame.current.offset, kinds, slots, locals_, calls=True))
+            found.append(
+                Link(frame, frame.current.offset, kinds, slots, locals_, calls=True)
+            )
         return found
 
     def _wanted(self, target: Instruction) -> dict[str, Value]:
@@ -361,7 +424,9 @@ class _Ending:
         return {name: value for name, value in self.locals[-1].items() if name in names}
 
     # -- calls -----------------------------------------------------------------------------
-    def _call(self, links: list[Link], depth: int, stack: Sequence[Value] | None = None) -> None:
+    def _call(
+        self, links: list[Link], depth: int, stack: Sequence[Value] | None = None
+    ) -> None:
         """Emit the return of a call of the first link's function.
 
         The stack has ``depth`` entries: by default those with which the instruction began.
@@ -372,7 +437,9 @@ class _Ending:
         if marks:
             e.copy(depth - marks[0])
             e.end_handling()
-        self.r.load_callable(Continuation if is_resumed(self.chain[0].code) else trampoline)
+        self.r.load_callable(
+            Continuation if is_resumed(self.chain[0].code) else trampoline
+        )
         pushed = 2
         while links:
             link, *links = links
@@ -394,9 +461,15 @@ class _Ending:
             raise breaks.SkipFrame("it breaks the graph before its arguments are read")
         called = CodeKey(self._code(rest[0], rest[1:])) if link.calls else None
         return cached_resume_code(
-            code, offset, link.kinds, tuple(link.locals), link.inner(rest), link.raises,
-            link.broke, called,
-        )  # fmt: skip
+            code,
+            offset,
+            link.kinds,
+            tuple(link.locals),
+            link.inner(rest),
+            link.raises,
+            link.broke,
+            called,
+        )
 
     def _make(self, link: Link, rest: Sequence[Link]) -> None:
         """Push the resume function of a frame."""
@@ -488,7 +561,9 @@ def _after(mask: tuple[Kind, ...], one: Instruction, jump: bool) -> tuple[Kind, 
     """Return which stack entries are values, not NULL, after an instruction."""
     if one.opname in NULL_PUSHERS and _pushes_null(one):
         kept = mask if one.opname == "LOAD_GLOBAL" else mask[:-1]
-        return (*kept, False, True) if TRAITS[VERSION].null_first else (*kept, True, False)
+        return (
+            (*kept, False, True) if TRAITS[VERSION].null_first else (*kept, True, False)
+        )
     if one.opname in ("CALL", "CALL_KW"):  # on 3.11 PRECALL has a part of CALL's effect
         popped = (one.arg or 0) + (2 if one.opname == "CALL" else 3)
         return (*mask[: len(mask) - popped], True)

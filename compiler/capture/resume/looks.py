@@ -23,9 +23,16 @@ OF_FRAMES = frozenset(
 )
 #: functions in C that look at the frame they are called from, or at those above it
 BUILTINS = (
-    locals, vars, dir, eval, exec, globals, sys._getframe, sys._current_frames,
+    locals,
+    vars,
+    dir,
+    eval,
+    exec,
+    globals,
+    sys._getframe,
+    sys._current_frames,
     vars(sys).get("_getframemodulename", sys._getframe),
-)  # fmt: skip
+)
 #: how deep calls are followed
 DEPTH = 4
 
@@ -47,33 +54,45 @@ def may_look(called: Any) -> bool:
     if isinstance(called, types.BuiltinFunctionType):
         return called in BUILTINS
     function = _function_of(called)
-    return function is not None and code_may_look(function.__code__, function.__globals__)
+    return function is not None and code_may_look(
+        function.__code__, function.__globals__
+    )
 
 
 def _function_of(called: Any) -> types.FunctionType | None:
     """Return the Python function that a call runs first, or None."""
     while isinstance(called, functools.partial | types.MethodType):
-        called = called.func if isinstance(called, functools.partial) else called.__func__
+        called = (
+            called.func if isinstance(called, functools.partial) else called.__func__
+        )
     if isinstance(called, type):
         made = (vars(one) for one in called.__mro__[:-1])
-        found = next((v[n] for v in made for n in ("__new__", "__init__") if n in v), None)
+        found = next(
+            (v[n] for v in made for n in ("__new__", "__init__") if n in v), None
+        )
         called = found.__func__ if isinstance(found, staticmethod) else found
     elif not isinstance(called, types.FunctionType):
         called = type_lookup(type(called), "__call__")
     if isinstance(called, types.FunctionType):
         inner = vars(called).get("__wrapped__")
-        return _function_of(inner) if inner is not None and inner is not called else called
+        return (
+            _function_of(inner) if inner is not None and inner is not called else called
+        )
     return None
 
 
-def code_may_look(code: types.CodeType, space: dict[str, Any], depth: int = DEPTH) -> bool:
+def code_may_look(
+    code: types.CodeType, space: dict[str, Any], depth: int = DEPTH
+) -> bool:
     """Return whether code with these globals, or what it calls, may look at frames."""
     if _module_looks(code, space):
         return True
     if depth == 0:
         return False
     called = _named(code, space)
-    return any(code_may_look(one.__code__, one.__globals__, depth - 1) for one in called)
+    return any(
+        code_may_look(one.__code__, one.__globals__, depth - 1) for one in called
+    )
 
 
 def _named(code: types.CodeType, space: dict[str, Any]) -> Iterator[types.FunctionType]:
@@ -101,7 +120,9 @@ def _module_looks(code: types.CodeType, space: dict[str, Any]) -> bool:
             continue
         for one in vars(value).values() if isinstance(value, type) else (value,):
             inner = one.__func__ if isinstance(one, staticmethod | classmethod) else one
-            if isinstance(inner, types.FunctionType) and OF_FRAMES & names_in(inner.__code__):
+            if isinstance(inner, types.FunctionType) and OF_FRAMES & names_in(
+                inner.__code__
+            ):
                 return True
     return False
 

@@ -92,7 +92,10 @@ def _call(function: FunctionType, values: Sequence[Any]) -> Any:
     code = function.__code__
     at, count = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     rest = list(values[count:])
-    positional = [*values[:at], *(rest.pop(0) if code.co_flags & inspect.CO_VARARGS else ())]
+    positional = [
+        *values[:at],
+        *(rest.pop(0) if code.co_flags & inspect.CO_VARARGS else ()),
+    ]
     named = dict(zip(code.co_varnames[at:count], values[at:count], strict=True))
     named.update(rest.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else {})
     return function(*positional, **named)

@@ -7,7 +7,6 @@ that calls the graph, rebuilds objects, replays side effects, and returns or res
 from __future__ import annotations
 
 import contextlib
-import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
@@ -17,7 +16,11 @@ import torch
 
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.bytecode.emitter import Emitter
-from tc.compiler.capture.bytecode.instructions import Handler, Instruction, parameters_of
+from tc.compiler.capture.bytecode.instructions import (
+    Handler,
+    Instruction,
+    parameters_of,
+)
 from tc.compiler.capture.guards.memo import MakeMemo, reads
 from tc.compiler.capture.parts.repeatable import may_run_again
 from tc.compiler.capture.resume import rerun
@@ -26,7 +29,7 @@ from tc.compiler.capture.traceable import set_error_on_graph_break
 from tc.compiler.capture.values.base import NULL, IteratorValue, Lazy, Slot, Value
 from tc.compiler.capture.values.const import LITERALS, ConstValue
 from tc.compiler.capture.values.dicts import DictView
-from tc.compiler.capture.values.functions import CellValue, FunctionValue
+from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.capture.values.lookup import python_method, type_lookup
 from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.capture.values.tensor import NodeValue
@@ -112,7 +115,9 @@ class Residual:
             return
         self._visited.add(id(value))
         fresh = value.source is None or self.t.effects.was_changed(value)
-        if isinstance(value, Attributed | NodeValue) or (isinstance(value, CellValue) and fresh):
+        if isinstance(value, Attributed | NodeValue) or (
+            isinstance(value, CellValue) and fresh
+        ):
             self.need(self.t.effects.contents(value))
 
     def need_effects(self, at_break: bool) -> None:
@@ -123,7 +128,8 @@ class Residual:
         self.need(value for _, _, value in self.t.effects.global_stores())
         self.need(self.t.overrides.changes()[1])
         self.need(self.t.effects.demanded)
-        self.need(self.t.effects.demanded)  # needed twice: it is made once and kept in a local
+        # needed twice: it is made once and kept in a local
+        self.need(self.t.effects.demanded)
 
     def reached(self, values: Iterable[Value]) -> dict[int, Value]:
         """Return the values made here that others hold, by id, with those that are given.
@@ -196,7 +202,8 @@ class Residual:
         """
         e = self.e
         before, e.instructions = e.instructions, []
-        known = dict(self._temporaries), set(self._rebuilt)  # the handler alone has its values
+        # the handler alone has its values
+        known = dict(self._temporaries), set(self._rebuilt)
         label = e.label()
         e.place(label)
         emit()
@@ -222,7 +229,9 @@ class Residual:
         for one in exits:
             self.push(one)
         self.e.build_tuple(len(exits))
-        self.e.make_function(hook.uncaptured(self.code.replace()), self.code.co_freevars)
+        self.e.make_function(
+            hook.uncaptured(self.code.replace()), self.code.co_freevars
+        )
         parameters = parameters_of(self.code)
         for name in parameters:
             self.load_source(LocalSource(name))
@@ -354,7 +363,9 @@ class Residual:
         else:
             value.rebuild(self)
             self._rebuilt.add(id(value))
-            touched = self.t.effects.attributes_of(value) or isinstance(value, CellValue)
+            touched = self.t.effects.attributes_of(value) or isinstance(
+                value, CellValue
+            )
             reloaded = isinstance(value, NodeValue) and value.reloadable
             if (self._uses[id(value)] > 1 or touched) and not reloaded:
                 self.e.copy(1)
@@ -406,20 +417,6 @@ class Residual:
         if not keep:
             self.e.pop_top()
 
-    def make_function(self, function: FunctionValue) -> None:
-        """Push a new function whose free variables are cells of this frame or new ones."""
-        self.load_callable(_make_function)
-        self.e.load_const(function.code)
-        self.load_object(function.module_globals)
-        self.e.load_const(function.name)
-        self.push_slots(function.defaults.slots)
-        self.e.build_tuple(len(function.defaults.slots))
-        named = function.kwdefaults
-        self.push(ConstValue(None) if named is None else named)
-        self.push_slots(list(function.closure))
-        self.e.build_tuple(len(function.closure))
-        self.e.call(6)
-
     def unbind(self, name: str) -> None:
         """Emit the deletion of a frame's local; its sources still find the old value."""
         source = LocalSource(name)
@@ -442,7 +439,11 @@ class Residual:
         Nobody else stores to the frame's own locals, but for those in cells.
         """
         source = self._read_by_push(value)
-        if source is None or not self._can_change(source) or source.name in self._shared_sources:
+        if (
+            source is None
+            or not self._can_change(source)
+            or source.name in self._shared_sources
+        ):
             return
         if self._before_writes is not None:
             self._read_before_writes(source, self._before_writes)
@@ -461,7 +462,11 @@ class Residual:
     def load_source(self, source: Source) -> None:
         """Emit code that pushes what a source held before the frame changed anything."""
         shared = self._shared_sources.get(source.name)
-        if shared is None and self._before_writes is not None and self._can_change(source):
+        if (
+            shared is None
+            and self._before_writes is not None
+            and self._can_change(source)
+        ):
             shared = self._read_before_writes(source, self._before_writes)
         if shared is not None:
             self.e.load_fast(shared)
@@ -575,20 +580,3 @@ class Residual:
         self.load_object(space)
         self.e.load_const(name)
         self.e.store_subscr()
-
-
-def _make_function(
-    code: CodeType,
-    module_globals: dict[str, Any],
-    name: str,
-    defaults: tuple[Any, ...],
-    kwdefaults: dict[str, Any] | None,
-    closure: tuple[Any, ...],
-) -> Any:
-    """Make a function as a def statement does; called from residual code."""
-    function = types.FunctionType(
-        code, module_globals, name.rpartition(".")[2], defaults or None, closure or None
-    )
-    function.__qualname__ = name
-    function.__kwdefaults__ = kwdefaults
-    return function

@@ -92,7 +92,8 @@ class AnnotatedValue(KnownObject):
         if isinstance(self.obj, type) and is_apply(self.obj, name):
             whole = apply_whole(self.obj)
             return LambdaValue(
-                lambda t, args, kwargs: t.output.call_torch(whole, args, kwargs), whole.__name__
+                lambda t, args, kwargs: t.output.call_torch(whole, args, kwargs),
+                whole.__name__,
             )
         return t.python.folded(getattr, self.obj, name)
 
@@ -112,7 +113,11 @@ def _record(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
         return known(t, args, kwargs)
     given = [*args, *kwargs.values()]
     in_parts = any(holds_objects(t, value) for value in given)
-    return call_tree(t, obj, args, kwargs) if in_parts else t.output.call_torch(obj, args, kwargs)
+    return (
+        call_tree(t, obj, args, kwargs)
+        if in_parts
+        else t.output.call_torch(obj, args, kwargs)
+    )
 
 
 ALLOWED = Annotation("allowed", _record)
@@ -180,7 +185,11 @@ def constant_result(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Val
     plain = [t.python.real_object(a) for a in args]
     named = {name: t.python.real_object(value) for name, value in kwargs.items()}
     found = t.python.run_now(obj, *plain, **named)
-    return t.values.known(found) if is_constant_object(found) else t.values.wrap_kept(found)
+    return (
+        t.values.known(found)
+        if is_constant_object(found)
+        else t.values.wrap_kept(found)
+    )
 
 
 def fix_result(function: Any) -> None:

@@ -38,9 +38,13 @@ Places = tuple[int, ...]
 
 
 def apply_function(
-    forward: Any, backward: Any, name: str, dirty: Places, non_differentiable: Places,
+    forward: Any,
+    backward: Any,
+    name: str,
+    dirty: Places,
+    non_differentiable: Places,
     *operands: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Run a captured autograd.Function and return the tuple of its outputs; called from graphs.
 
     Args:
@@ -55,7 +59,11 @@ def apply_function(
 
 
 def _function_of(
-    forward_body: Any, backward_body: Any, name: str, dirty: Places, non_differentiable: Places
+    forward_body: Any,
+    backward_body: Any,
+    name: str,
+    dirty: Places,
+    non_differentiable: Places,
 ) -> Any:
     """Make an autograd.Function of two captured bodies.
 
@@ -106,13 +114,16 @@ class ContextValue(Value):
             return t.values.new_tuple(self.saved)
         if name in ("save_for_backward", "mark_dirty", "mark_non_differentiable"):
             return LambdaValue(self._noting(name), f"ctx.{name}")
-        if name == "save_for_forward":  # for forward-mode derivatives, where nothing is captured
+        # for forward-mode derivatives, where nothing is captured
+        if name == "save_for_forward":
             return LambdaValue(lambda t, args, kwargs: ConstValue(None), f"ctx.{name}")
         if name == "set_materialize_grads":
             return LambdaValue(self._materialize, f"ctx.{name}")
         if hasattr(torch.autograd.function.BackwardCFunction, name):
             self.cannot(breaks.UNSUPPORTED_ATTR, f"ctx.{name}")
-        return t.python.raise_(AttributeError, f"'FunctionCtx' object has no attribute '{name}'")
+        return t.python.raise_(
+            AttributeError, f"'FunctionCtx' object has no attribute '{name}'"
+        )
 
     def _noting(self, name: str) -> Any:
         target = {"save_for_backward": "saved", "mark_dirty": "dirty"}.get(
@@ -198,14 +209,18 @@ def _has_gradient(node: fx.Node) -> bool:
     return any(isinstance(one, torch.Tensor) and one.requires_grad for one in examples)
 
 
-def _arguments_as_views(t: Interpreter, context: ContextValue, args: Args, result: Value) -> Value:
+def _arguments_as_views(
+    t: Interpreter, context: ContextValue, args: Args, result: Value
+) -> Value:
     """Return forward's result; an argument in it becomes a view unless it was written to.
 
     Of an argument with a gradient it is a view that autograd knows nothing of.
     """
 
     def given(leaf: NodeValue) -> Value:
-        same = any(leaf is arg for arg in args) and not any(leaf is one for one in context.dirty)
+        same = any(leaf is arg for arg in args) and not any(
+            leaf is one for one in context.dirty
+        )
         if not same:
             return leaf
         if leaf.example.requires_grad:
@@ -239,7 +254,12 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         with new_scope(t) as backward:
             _backward(t, cls, context, results, flat, args, backward)
         saved = list(backward.lifted)
-        sizes = [leaf for one in results for leaf in leaves(t, one) if isinstance(leaf, SymValue)]
+        sizes = [
+            leaf
+            for one in results
+            for leaf in leaves(t, one)
+            if isinstance(leaf, SymValue)
+        ]
         used = tuple(output.node(t) for output in [*outputs, *sizes])
         scope.graph.output((used, tuple(saved)))
     operands += scope.lifted
@@ -291,7 +311,9 @@ def _forward(
 ) -> Value:
     forward = cls.attr(t, "forward")
     setup = type_lookup(cls.obj, "setup_context")
-    if setup is type_lookup(torch.autograd.function._SingleLevelFunction, "setup_context"):
+    if setup is type_lookup(
+        torch.autograd.function._SingleLevelFunction, "setup_context"
+    ):
         return forward.call(t, [context, *args], kwargs)
     result = forward.call(t, args, kwargs)
     setup = cls.attr(t, "setup_context")
@@ -369,7 +391,9 @@ def _record(
     sizes: list[SymValue],
 ) -> Value:
     def places(of: list[Value]) -> Places:
-        return tuple(i for i, output in enumerate(outputs) if any(output is v for v in of))
+        return tuple(
+            i for i, output in enumerate(outputs) if any(output is v for v in of)
+        )
 
     name = cls.obj.__name__
     marks = places(context.dirty), places(context.non_differentiable)
@@ -381,17 +405,23 @@ def _record(
             examples = apply_function(*modules, name, *marks, *fakes)
     except (RuntimeError, TypeError, ValueError) as error:
         note = f"{type(error).__name__}: {error}"
-        raise breaks.GraphBreak(breaks.OP_FAILED, "autograd.Function.apply", note) from error
+        raise breaks.GraphBreak(
+            breaks.OP_FAILED, "autograd.Function.apply", note
+        ) from error
     scope = t.output.scopes[-1]
     reads = (
         scope.add_body("autograd_forward", modules[0]),
         scope.add_body("autograd_backward", modules[1]),
     )
-    node = t.output.graph.call_function(apply_function, (*reads, name, *marks, *operands))
+    node = t.output.graph.call_function(
+        apply_function, (*reads, name, *marks, *operands)
+    )
     t.output.annotate(node, examples)
     t.output.calls += 1
     made: dict[int, Value] = {}
-    for index, (output, example) in enumerate(zip([*outputs, *sizes], examples, strict=True)):
+    for index, (output, example) in enumerate(
+        zip([*outputs, *sizes], examples, strict=True)
+    ):
         picked = t.output.graph.call_function(operator.getitem, (node, index))
         t.output.annotate(picked, example)
         made[id(output)] = (

@@ -37,7 +37,8 @@ def is_group(obj: Any) -> bool:
 
 def wrap_group(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of a process group."""
-    t.guards.identity(source, obj)  # PyTorch's own variables change when a job begins or ends
+    # PyTorch's own variables change when a job begins or ends
+    t.guards.identity(source, obj)
     return GroupValue(obj, source)
 
 
@@ -120,14 +121,20 @@ def _in_place(function: Any, traced: Callable[..., None], written: str) -> Handl
     return handler
 
 
-def _refuse(t: Interpreter, function: Any, given: dict[str, Value], written: str) -> None:
+def _refuse(
+    t: Interpreter, function: Any, given: dict[str, Value], written: str
+) -> None:
     """Break the graph where the functional form would not do what the collective does."""
     if (later := given.pop("async_op", None)) is not None and later.truth(t):
         text = f"dist.{function.__name__}(async_op=True)"
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, text)
     target = given[written]
     for one in [target] if isinstance(target, TensorValue) else target.unpack(t):
-        if torch.is_grad_enabled() and isinstance(one, TensorValue) and one.example.requires_grad:
+        if (
+            torch.is_grad_enabled()
+            and isinstance(one, TensorValue)
+            and one.example.requires_grad
+        ):
             # Autograd does not see what a collective writes; it would see the copy.
             text = f"dist.{function.__name__} of a tensor that requires grad"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, text)
@@ -148,6 +155,7 @@ IN_PLACE: dict[str, tuple[Callable[..., None], str]] = {
 if dist.is_available():
     handles(dist.get_backend)(_backend)
     for _name, (_traced, _written) in IN_PLACE.items():
-        _function = getattr(dist.distributed_c10d, _name, None)  # names differ among versions
+        # names differ among versions
+        _function = getattr(dist.distributed_c10d, _name, None)
         if _function is not None:
             handles(_function)(_in_place(_function, _traced, _written))

@@ -24,16 +24,21 @@ if TYPE_CHECKING:
 DIFFERENTIATED = "tc_differentiated"
 
 
-def _break(t: Interpreter, reason: breaks.Reason, detail: str, args: Args, kwargs: Kwargs) -> Value:
+def _break(
+    t: Interpreter, reason: breaks.Reason, detail: str, args: Args, kwargs: Kwargs
+) -> Value:
     """Break the graph, and mark it if a gradient is asked of a tensor that it makes.
 
     Args:
         args: arguments of the call behind the one that is differentiated.
     """
     cause = breaks.GraphBreak(reason, detail)
-    asked = [leaf for arg in [*args, *kwargs.values()] for leaf in leaves(t, arg)]
+    given = [*args, *kwargs.values()]
+    asked = [leaf for arg in given for leaf in leaves(t, arg)]
     if any(
-        isinstance(one, TensorValue) and one.source is None and one.example.requires_grad
+        isinstance(one, TensorValue)
+        and one.source is None
+        and one.example.requires_grad
         for one in asked
     ):
         cause.mark = DIFFERENTIATED
@@ -54,7 +59,9 @@ def _backward(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return _break(t, breaks.BACKWARD, "", args[1:], others)
 
 
-def _tensor_backward(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _tensor_backward(
+    t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+) -> Value:
     return _break(t, breaks.BACKWARD, "", args, kwargs)
 
 

@@ -86,15 +86,23 @@ def _hints_wrapper(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if set(given) != set(names):
         t.python.raise_(TypeError, f"hints_wrapper takes {names}, not {tuple(given)}")
     named, hints = given["kwargs"], given["hints"]
-    if not isinstance(named, DictValue) or named.keys(t) or not isinstance(hints, DictValue):
+    if (
+        not isinstance(named, DictValue)
+        or named.keys(t)
+        or not isinstance(hints, DictValue)
+    ):
         t.python.raise_(
-            RuntimeError, "hints_wrapper: kwargs must be an empty dict, and hints a dict"
+            RuntimeError,
+            "hints_wrapper: kwargs must be an empty dict, and hints a dict",
         )
     plain: dict[str, Any] = {}
     for name, value in zip(hints.keys(t), hints.values(t), strict=True):
-        if not isinstance(value, ConstValue) or not isinstance(value.obj, int | float | str):
+        if not isinstance(value, ConstValue) or not isinstance(
+            value.obj, int | float | str
+        ):
             t.python.raise_(
-                RuntimeError, "hints_wrapper: each hint must be an int, float, bool or str"
+                RuntimeError,
+                "hints_wrapper: each hint must be an int, float, bool or str",
             )
         plain[t.python.concrete(name)] = value.obj
     operation = ("hints_wrapper", hints_wrapper)
@@ -121,21 +129,30 @@ def _out_dtype(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 # -- checkpoint ------------------------------------------------------------------------------
 @handles(torch.utils.checkpoint.checkpoint)
 def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    own = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
+    own = (
+        "use_reentrant",
+        "preserve_rng_state",
+        "determinism_check",
+        "debug",
+        "early_stop",
+    )
     settings = {name: value for name, value in kwargs.items() if name in own}
     given = {k: v for k, v in kwargs.items() if k not in (*own, "context_fn")}
     plain: dict[str, Any] = t.python.concrete_dict(settings)
     if plain.get("use_reentrant") is None:
         plain["use_reentrant"] = True
     if plain["use_reentrant"] and given:  # eager refuses them
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "a reentrant checkpoint with keywords")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, "a reentrant checkpoint with keywords"
+        )
     if plain["use_reentrant"] and not any(map(_has_gradient, args[1:])):
         return t.inline_object(checkpoint_without_gradients, args)
     target: Any = torch.utils.checkpoint.checkpoint
     body = capture_body(t, ("checkpoint", target), args[0], args[1:], given)
     module = body.scope.module()
     contexts = kwargs.get("context_fn", ConstValue(None))
-    if not t.python.is_none(contexts):  # a separate operation, which torch's partitioner knows too
+    # a separate operation, which torch's partitioner knows too
+    if not t.python.is_none(contexts):
         target = wraps.tag_activation_checkpoint
         module.meta["_checkpoint_context_fn"] = _contexts(t, contexts)
     function = t.output.scopes[-1].add_body("wrap_body", module)
@@ -153,10 +170,8 @@ def _contexts(t: Interpreter, function: Value) -> Callable[[], Any]:
         made = t.python.run_now(real)
         modes = isinstance(made, tuple) and len(made) == 2
         if not modes or not all(isinstance(mode, TorchDispatchMode) for mode in made):
-            text = (
-                "under compilation, `context_fn` must generate a tuple of two `TorchDispatchMode`s"
-            )
-            raise reject("checkpoint", text)
+            text = "`context_fn` must generate a tuple of two `TorchDispatchMode`s"
+            raise reject("checkpoint", f"under compilation, {text}")
     return real  # type: ignore[no-any-return]
 
 
@@ -164,11 +179,15 @@ def _real(t: Interpreter, function: Value) -> Any:
     """Return a function that existed before the frame, and guard its identity."""
     if isinstance(function, PartialValue):
         args = [t.python.real_object(arg) for arg in function.arguments.values(t)]
-        named = {name: t.python.real_object(arg) for name, arg in function.named(t).items()}
+        named = {
+            name: t.python.real_object(arg) for name, arg in function.named(t).items()
+        }
         return functools.partial(_real(t, function.function), *args, **named)
     obj = function.obj
     if not callable(obj):
-        function.cannot(breaks.UNSUPPORTED_CALL, f"checkpoint with {function.describe()}")
+        function.cannot(
+            breaks.UNSUPPORTED_CALL, f"checkpoint with {function.describe()}"
+        )
     if function.source is not None:
         t.guards.add("ID", function.source, obj)
     return obj
@@ -180,14 +199,18 @@ def _cond(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     names = ("pred", "true_fn", "false_fn", "operands")
     given = dict(zip(names, args, strict=False)) | kwargs
     if set(given) - set(names) or not set(names[:3]) <= set(given):
-        raise reject("torch.cond", f"it takes {', '.join(names)}, not {', '.join(given)}")
+        raise reject(
+            "torch.cond", f"it takes {', '.join(names)}, not {', '.join(given)}"
+        )
     operands = _operands(t, given["operands"]) if "operands" in given else []
     condition = given["pred"]
     if not isinstance(condition, NodeValue):
         chosen = given["true_fn"] if condition.truth(t) else given["false_fn"]
         return chosen.call(t, operands, {})
     if isinstance(condition, TensorValue) and condition.example.numel() != 1:
-        t.python.raise_(RuntimeError, "torch.cond: the condition has more than one element")
+        t.python.raise_(
+            RuntimeError, "torch.cond: the condition has more than one element"
+        )
     try:
         bodies = [
             capture_body(t, ("cond", cond_op), given[name], operands)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 
-hook.never_trace(LazyModuleMixin._infer_parameters)  # where eager mode runs the call itself
+# where eager mode runs the call itself
+hook.never_trace(LazyModuleMixin._infer_parameters)
 
 
 def is_waiting(module: Any) -> bool:
@@ -40,7 +41,8 @@ def initialise(t: Interpreter, module: Any, args: Args, kwargs: Kwargs) -> None:
         )
     if t.effects.writes:
         raise breaks.GraphBreak(
-            breaks.UNSUPPORTED_CALL, f"lazy module {type(module).__qualname__}, after stores,"
+            breaks.UNSUPPORTED_CALL,
+            f"lazy module {type(module).__qualname__}, after stores,",
         )
     plain = [_likeness(t, arg) for arg in args]
     named = {name: _likeness(t, arg) for name, arg in kwargs.items()}
@@ -52,7 +54,9 @@ def _likeness(t: Interpreter, value: Value) -> Any:
     """Return the Python object of a value, with fake tensors."""
     if isinstance(value, TensorValue):
         if not all(isinstance(size, int) for size in value.example.shape):
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "a lazy module with dynamic sizes")
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_CALL, "a lazy module with dynamic sizes"
+            )
         return value.example
     if isinstance(value, TupleValue):
         return value.make([_likeness(t, item) for item in value.values(t)])
@@ -77,7 +81,9 @@ def make_parameter(t: Interpreter, kind: type, args: Args, kwargs: Kwargs) -> Va
     made.kind = kind
     t.output.marks.add(LEAF)
     if kind is torch.nn.Buffer:
-        persistent = kwargs.get("persistent", args[1] if len(args) > 1 else ConstValue(True))
+        persistent = kwargs.get(
+            "persistent", args[1] if len(args) > 1 else ConstValue(True)
+        )
         t.effects.store_attribute(made, "persistent", persistent)
         t.effects.store_attribute(made, "_is_buffer", ConstValue(True))
     return made

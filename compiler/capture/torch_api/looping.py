@@ -12,7 +12,12 @@ from torch._higher_order_ops.while_loop import while_loop_op
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.torch_api.higher_order import call, read, reject
-from tc.compiler.capture.torch_api.subgraphs import Body, capture_body, leaves, same_operands
+from tc.compiler.capture.torch_api.subgraphs import (
+    Body,
+    capture_body,
+    leaves,
+    same_operands,
+)
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.tensor import TensorValue
@@ -42,7 +47,9 @@ def _form(tensors: list[TensorValue]) -> list[tuple[Any, ...]]:
     return [(tuple(one.example.shape), one.example.dtype) for one in tensors]
 
 
-def _slices(t: Interpreter, tensors: list[TensorValue], name: str) -> list[tuple[str, Any]]:
+def _slices(
+    t: Interpreter, tensors: list[TensorValue], name: str
+) -> list[tuple[str, Any]]:
     """Return placeholders for the slices along axis 0 that a body gets of tensors."""
     with t.shapes.mode:
         return [(name, torch.select_copy(one.example, 0, 0)) for one in tensors]
@@ -92,11 +99,15 @@ def _scan(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     returned = _returned(t, "scan", body)
     carried, out = returned[: len(init)], returned[len(init) :]
     if _form(carried) != _form(init):
-        raise reject("scan", f"its function takes {_form(init)} and returns {_form(carried)}")
+        raise reject(
+            "scan", f"its function takes {_form(init)} and returns {_form(carried)}"
+        )
     function = read(t, "scan_body", body)
     operands = (function, _nodes(t, init), _nodes(t, xs), tuple(body.lifted))
     count = xs[0].example.shape[0]
-    examples = [one.example for one in carried] + [_stacked(t, leaf, count) for leaf in out]
+    examples = [one.example for one in carried] + [
+        _stacked(t, leaf, count) for leaf in out
+    ]
     return call(t, scan_op, operands, {}, body, examples)
 
 
@@ -113,7 +124,8 @@ def _associative_scan(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     slices = [(shape[1:], dtype) for shape, dtype in _form(xs)]
     if _form(returned) != slices:
         raise reject(
-            "associative_scan", "its function must return values of the type that it takes"
+            "associative_scan",
+            "its function must return values of the type that it takes",
         )
     function = read(t, "associative_scan_body", body)
     operands = (function, _nodes(t, xs), tuple(body.lifted))
@@ -136,7 +148,9 @@ def _while_loop(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     output.args = output.args[0]  # the operation wants the tensor itself
     found = _form(_returned(t, "while_loop", body))
     if found != _form(carried):
-        raise reject("while_loop", f"its body takes {_form(carried)} and returns {found}")
+        raise reject(
+            "while_loop", f"its body takes {_form(carried)} and returns {found}"
+        )
     additional = same_operands([condition, body])
     test = read(t, "while_cond", condition)
     step = read(t, "while_body", body)

@@ -37,10 +37,16 @@ if TYPE_CHECKING:
 
 #: what sets autocast
 AUTOCAST = (
-    torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled,
-    torch.set_autocast_cpu_enabled, torch.set_autocast_cpu_dtype, torch.set_autocast_gpu_dtype,
-    torch.autocast_increment_nesting, torch.autocast_decrement_nesting, torch.clear_autocast_cache,
-)  # fmt: skip
+    torch.set_autocast_enabled,
+    torch.set_autocast_dtype,
+    torch.set_autocast_cache_enabled,
+    torch.set_autocast_cpu_enabled,
+    torch.set_autocast_cpu_dtype,
+    torch.set_autocast_gpu_dtype,
+    torch.autocast_increment_nesting,
+    torch.autocast_decrement_nesting,
+    torch.clear_autocast_cache,
+)
 
 
 class InferenceValue(Value):
@@ -66,7 +72,11 @@ class InferenceValue(Value):
             self.node = t.output.set_mode(_enter_inference_mode, self.on)
             t.modes.open_inference(self)
             t.guards.gradients_matter |= not self.on
-        elif name == "__exit__" and t.modes.inference and t.modes.inference[-1][0] is self:
+        elif (
+            name == "__exit__"
+            and t.modes.inference
+            and t.modes.inference[-1][0] is self
+        ):
             self.leave(t)
             t.modes.close_inference()
         else:
@@ -229,7 +239,9 @@ def _precision(handler: Callable[..., Value]) -> Callable[..., Value]:
 
     def handle(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if torch_mode(PRECISION) == MIXED:
-            raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch's legacy precision setting")
+            raise breaks.GraphBreak(
+                breaks.BUILTIN_CALL, "torch's legacy precision setting"
+            )
         return handler(t, args, kwargs)
 
     return handle
@@ -251,7 +263,9 @@ def _saved_tensors_hooks(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
             "it sets hooks on saved tensors, which have to get what eager saves",
             "set them around the compiled function: they get what compiled graphs save",
         )
-    cause = breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "torch.autograd.graph.saved_tensors_hooks")
+    cause = breaks.GraphBreak(
+        breaks.UNSUPPORTED_CALL, "torch.autograd.graph.saved_tensors_hooks"
+    )
     cause.frame = frame.parent
     raise cause
 
@@ -273,7 +287,9 @@ def _handled(t: Interpreter) -> Value | None:
     if t.handled:
         return t.handled[-1].error
     if sys.exc_info()[1] is not None:
-        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "sys.exc_info() below an except block")
+        raise breaks.GraphBreak(
+            breaks.BUILTIN_CALL, "sys.exc_info() below an except block"
+        )
     t.guards.recorded.add("NO_ERROR", PROCESS)
     return None
 
@@ -282,7 +298,9 @@ def _exc_info(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     error = _handled(t)
     if error is None:
         return TupleValue([ConstValue(None)] * 3)
-    return TupleValue([t.values.known(error.python_type()), error, traceback_of(t, error)])
+    return TupleValue(
+        [t.values.known(error.python_type()), error, traceback_of(t, error)]
+    )
 
 
 def _exception(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
@@ -296,7 +314,9 @@ def _override_modes(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return t.values.known(bool(t.overrides.modes))
 
 
-def _made_in_inference(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _made_in_inference(
+    t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+) -> Value:
     if t.modes.mixed and tensor.source is None:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "Tensor.is_inference")
     if tensor.source is None:
@@ -304,7 +324,9 @@ def _made_in_inference(t: Interpreter, tensor: TensorValue, args: Args, kwargs: 
     return t.values.known(tensor.example.is_inference())
 
 
-def _require_grad(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _require_grad(
+    t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+) -> Value:
     wanted = args[0] if args else kwargs.get("requires_grad", ConstValue(True))
     if tensor.example.requires_grad is not bool(t.python.concrete(wanted)):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "Tensor.requires_grad_")
@@ -321,15 +343,21 @@ handles(_C._InferenceMode)(_inference)
 handles(_C._len_torch_dispatch_stack)(_dispatch_modes)
 handles(torch.is_inference_mode_enabled)(_in_inference)
 handles(torch.is_anomaly_enabled)(lambda t, args, kwargs: _detects_anomalies(t, 0))
-handles(torch.is_anomaly_check_nan_enabled)(lambda t, args, kwargs: _detects_anomalies(t, 1))
+handles(torch.is_anomaly_check_nan_enabled)(
+    lambda t, args, kwargs: _detects_anomalies(t, 1)
+)
 handles(torch.autograd.profiler.record_function)(_no_profile)
 handles(torch.fx.traceback.annotate)(_no_profile)
-handles(_C._get_float32_matmul_precision)(_precision(_asking(PRECISION, MODES[PRECISION])))
+handles(_C._get_float32_matmul_precision)(
+    _precision(_asking(PRECISION, MODES[PRECISION]))
+)
 handles(_C._set_float32_matmul_precision)(
     _precision(_setting(_C._set_float32_matmul_precision, PRECISION, at_run=True))
 )
 handles(_C._set_grad_enabled)(_setting(_C._set_grad_enabled))
-handles(_C._set_deterministic_algorithms)(_setting(_C._set_deterministic_algorithms, at_run=True))
+handles(_C._set_deterministic_algorithms)(
+    _setting(_C._set_deterministic_algorithms, at_run=True)
+)
 for _function in (*AUTOCAST, _C._set_default_dtype):
     handles(_function)(_setting(_function))
 for _name, _mode in MODES.rows():

@@ -17,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.torch_api.fake_calls import run_fake
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
@@ -93,7 +94,9 @@ def together(shape: Any, parts: Iterator[Any]) -> Any:
 
 
 # -- while tracing -------------------------------------------------------------------------------
-def call_tree(t: Interpreter, function: Any, args: Args, kwargs: Kwargs, fake: Any = None) -> Value:
+def call_tree(
+    t: Interpreter, function: Any, args: Args, kwargs: Kwargs, fake: Any = None
+) -> Value:
     """Record a call of a function whose arguments and result are trees of tensors.
 
     Args:
@@ -112,7 +115,7 @@ def call_tree(t: Interpreter, function: Any, args: Args, kwargs: Kwargs, fake: A
         return tuple(made)
 
     fakes = [leaf.example for leaf in leaves]
-    result = t.output.run_fake(run, target.__name__, fakes, {}, method=False)
+    result = run_fake(t, run, target.__name__, fakes, {}, method=False)
     node = t.output.graph.call_function(target, tuple(leaf.node(t) for leaf in leaves))
     t.output.calls += 1
     t.output.annotate(node, result)
@@ -152,7 +155,9 @@ def _made(t: Interpreter, value: Value, leaves: list[NodeValue]) -> PytreeNode:
         held = [value.attr(t, name) for name in names]
         return PytreeNode(kind, names, [_shape(t, one, leaves) for one in held])
     if known is None:
-        what = f"a {kind.__qualname__}, which is not registered with torch.utils._pytree,"
+        what = (
+            f"a {kind.__qualname__}, which is not registered with torch.utils._pytree,"
+        )
         raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{what} as an argument")
     children, context = t.inline_object(known.flatten_fn, [value]).unpack(t)
     known_context = t.python.concrete(context)
@@ -166,7 +171,9 @@ def _value(t: Interpreter, shape: Any, parts: Iterator[Value]) -> Value:
     if isinstance(shape, tuple):
         return TupleValue([_value(t, item, parts) for item in shape])
     if isinstance(shape, dict):
-        return t.values.dict_of((key, _value(t, item, parts)) for key, item in shape.items())
+        return t.values.dict_of(
+            (key, _value(t, item, parts)) for key, item in shape.items()
+        )
     if isinstance(shape, PytreeNode):
         children = ListValue([_value(t, item, parts) for item in shape.children])
         unflatten = pytree.SUPPORTED_NODES[shape.kind].unflatten_fn

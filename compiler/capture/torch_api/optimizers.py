@@ -59,7 +59,9 @@ def make_state(code: types.CodeType, module: str, values: dict[str, Any]) -> Non
         isinstance(initialise, types.FunctionType) and _is_of_optimizers(initialise)
     ):
         return
-    lists = initialise.__code__.co_argcount - 2  # its output lists: parameters, gradients, states
-    with contextlib.suppress(Exception), torch.no_grad():  # the step will raise the same error
+    # its output lists: parameters, gradients, states
+    lists = initialise.__code__.co_argcount - 2
+    # the step will raise the same error
+    with contextlib.suppress(Exception), torch.no_grad():
         for group in optimizer.param_groups:
             initialise(optimizer, group, *([] for _ in range(lists)))

@@ -105,7 +105,10 @@ def _has(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return ConstValue(_overridden(t, args[0].unpack(t)))
 
 
-@handles(torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
+@handles(
+    torch.overrides.has_torch_function_unary,
+    torch.overrides.has_torch_function_variadic,
+)
 def _has_any(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return ConstValue(_overridden(t, args))
 
@@ -117,7 +120,9 @@ def _handle(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 # -- the base cases --------------------------------------------------------------------------
-def _operation(args: Args, kwargs: Kwargs, t: Interpreter) -> tuple[Value, list[Value], Kwargs]:
+def _operation(
+    args: Args, kwargs: Kwargs, t: Interpreter
+) -> tuple[Value, list[Value], Kwargs]:
     """Return the operation, arguments and keywords that a ``__torch_function__`` was given."""
     names = ("func", "types", "args", "kwargs")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -154,7 +159,9 @@ def _converted(t: Interpreter, result: Value, cls: type) -> Value:
     if isinstance(result, TensorValue):
         return result if issubclass(result.kind, cls) else with_class(t, result, cls)
     if isinstance(result, TupleValue):
-        return tuple_of([_converted(t, one, cls) for one in result.values(t)], result.kind)
+        return tuple_of(
+            [_converted(t, one, cls) for one in result.values(t)], result.kind
+        )
     if isinstance(result, ListValue):
         return ListValue([_converted(t, one, cls) for one in result.values(t)])
     return result
@@ -170,7 +177,9 @@ def _push(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @handles(torch._C._pop_torch_function_stack)
 def _pop(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if not t.overrides.modes:
-        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch._C._pop_torch_function_stack()")
+        raise breaks.GraphBreak(
+            breaks.BUILTIN_CALL, "torch._C._pop_torch_function_stack()"
+        )
     return t.overrides.modes.pop()
 
 
@@ -183,12 +192,16 @@ def _count(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _at(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     index = t.python.concrete(args[0]) - t.overrides.device_modes
     if not 0 <= index < len(t.overrides.modes):
-        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch._C._get_function_stack_at()")
+        raise breaks.GraphBreak(
+            breaks.BUILTIN_CALL, "torch._C._get_function_stack_at()"
+        )
     mode: Value = t.overrides.modes[index]
     return mode
 
 
-def _enter_device(t: Interpreter, device: torch.device, args: Args, kwargs: Kwargs) -> Value:
+def _enter_device(
+    t: Interpreter, device: torch.device, args: Args, kwargs: Kwargs
+) -> Value:
     """Make a device the default, as ``with device`` does: by a mode above all others."""
     named = ConstValue(device)
     kind = t.values.known(DeviceContext)
@@ -197,7 +210,9 @@ def _enter_device(t: Interpreter, device: torch.device, args: Args, kwargs: Kwar
     return named
 
 
-def _leave_device(t: Interpreter, device: torch.device, args: Args, kwargs: Kwargs) -> Value:
+def _leave_device(
+    t: Interpreter, device: torch.device, args: Args, kwargs: Kwargs
+) -> Value:
     """End what `_enter_device` began."""
     _pop(t, [], {})
     return ConstValue(None)

@@ -68,8 +68,13 @@ class Overrides:
         if all(type(mode) is DeviceContext for mode in active):
             return cls(level, device_modes=len(active))
         read = t.values.object_source(torch._C._get_function_stack_at)
-        sources = [CallSource(read, partial(_at, i), f"{{}}({i})") for i in range(len(active))]
-        modes = [t.values.wrap(mode, source) for mode, source in zip(active, sources, strict=True)]
+        sources = [
+            CallSource(read, partial(_at, i), f"{{}}({i})") for i in range(len(active))
+        ]
+        modes = [
+            t.values.wrap(mode, source)
+            for mode, source in zip(active, sources, strict=True)
+        ]
         return cls(level, modes, tuple(modes))
 
     @contextmanager
@@ -166,7 +171,10 @@ def owners_among(t: Interpreter, values: Any) -> list[Value]:
 
 
 def intercept(
-    t: Interpreter, operation: Callable[..., Any], args: Args, kwargs: Kwargs | None = None
+    t: Interpreter,
+    operation: Callable[..., Any],
+    args: Args,
+    kwargs: Kwargs | None = None,
 ) -> Value | None:
     """Return the result of an operation's overrides; None if there are none."""
     kwargs = kwargs or {}
@@ -200,7 +208,9 @@ def dispatch(
         if not is_not_implemented(result):
             return result
     for owner in owners:
-        method = t.attributes.class_attr(owner, owner.python_type(), "__torch_function__")
+        method = t.attributes.class_attr(
+            owner, owner.python_type(), "__torch_function__"
+        )
         assert method is not None
         result = method.call(t, rest, {})
         if not is_not_implemented(result):
@@ -225,11 +235,17 @@ class _Stopped(Exception):
 class _Stopper(TorchFunctionMode):
     """Stops at the first operation that torch offers."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] not in OFFERING:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if (
+            sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
+            not in OFFERING
+        ):
             # This call is a step inside the operation, which somebody has replaced by Python code.
             raise breaks.GraphBreak(
-                breaks.UNSUPPORTED_CALL, f"a replaced method, which calls {func.__name__}"
+                breaks.UNSUPPORTED_CALL,
+                f"a replaced method, which calls {func.__name__}",
             )
         raise _Stopped(func, args, kwargs or {})
 
@@ -260,7 +276,11 @@ class _Probe:
         except _Stopped as stopped:
             function, found, found_named = stopped.args
             back = [self._value(arg) for arg in found]
-            return function, back, {key: self._value(v) for key, v in found_named.items()}
+            return (
+                function,
+                back,
+                {key: self._value(v) for key, v in found_named.items()},
+            )
         except breaks.GraphBreak:
             raise
         except Exception:  # recording the operation reports its error
@@ -299,5 +319,7 @@ class _Probe:
         if isinstance(found, list):
             return ListValue([self._value(item) for item in found])
         if isinstance(found, dict):
-            return self.t.values.dict_of((key, self._value(item)) for key, item in found.items())
+            return self.t.values.dict_of(
+                (key, self._value(item)) for key, item in found.items()
+            )
         return self.t.values.known(found)

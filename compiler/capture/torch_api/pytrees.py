@@ -62,7 +62,8 @@ def as_value(t: Interpreter, tree: Any) -> Value:
     if isinstance(tree, list):
         return ListValue([as_value(t, item) for item in tree])
     if isinstance(tree, dict):
-        return t.values.dict_of((key, as_value(t, item)) for key, item in tree.items())
+        pairs = ((key, as_value(t, item)) for key, item in tree.items())
+        return t.values.dict_of(pairs)
     assert isinstance(tree, Value)
     return tree
 
@@ -100,7 +101,9 @@ def _broadcast(t: Interpreter, tree: Value, treespec: Value) -> Value:
     return ConstValue(None) if found is None else ListValue(found)
 
 
-def _mapped(t: Interpreter, func: Value, tree: Value, rests: Args) -> tuple[list[Value], Any]:
+def _mapped(
+    t: Interpreter, func: Value, tree: Value, rests: Args
+) -> tuple[list[Value], Any]:
     leaves, spec = _flatten(t, tree)
     others = [t.python.fold(spec.flatten_up_to, as_tree(t, rest)) for rest in rests]
     rows = zip(leaves, *others, strict=True)
@@ -127,7 +130,9 @@ def _result_by(function: Any, compute: Callable[..., Value]) -> None:
 
     @handles(function)
     def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        given = {name: value for name, value in kwargs.items() if not t.python.is_none(value)}
+        given = {
+            name: value for name, value in kwargs.items() if not t.python.is_none(value)
+        }
         if "is_leaf" not in given and (rest or len(args) <= count):
             try:
                 return compute(t, *args, **given)

@@ -43,7 +43,9 @@ class Body:
 
 
 @contextmanager
-def new_scope(t: Interpreter, operation: tuple[str, Any] | None = None) -> Iterator[Scope]:
+def new_scope(
+    t: Interpreter, operation: tuple[str, Any] | None = None
+) -> Iterator[Scope]:
     """Record into a new graph, the body of an operation, inside a ``with`` block."""
     scope = t.output.scopes[-1].inner(operation)
     t.output.scopes.append(scope)
@@ -89,12 +91,18 @@ def like(leaf: NodeValue, node: fx.Node, example: Any) -> NodeValue:
     return SymValue(node, example)
 
 
-def map_leaves(t: Interpreter, value: Value, change: Callable[[NodeValue], Value]) -> Value:
+def map_leaves(
+    t: Interpreter, value: Value, change: Callable[[NodeValue], Value]
+) -> Value:
     """Return a value with the tensors and sizes in its lists, tuples and dicts replaced."""
-    return map_items(t, value, lambda v: change(v) if isinstance(v, NodeValue) else None)
+    return map_items(
+        t, value, lambda v: change(v) if isinstance(v, NodeValue) else None
+    )
 
 
-def map_items(t: Interpreter, value: Value, change: Callable[[Value], Value | None]) -> Value:
+def map_items(
+    t: Interpreter, value: Value, change: Callable[[Value], Value | None]
+) -> Value:
     """Return a value with its children replaced; a child stays if `change` returns None."""
     changed = change(value)
     if changed is not None:
@@ -105,7 +113,9 @@ def map_items(t: Interpreter, value: Value, change: Callable[[Value], Value | No
         return ListValue([map_items(t, v, change) for v in value.values(t)])
     if isinstance(value, DictValue):
         pairs = zip(value.keys(t), value.values(t), strict=True)
-        return t.values.dict_of((key, map_items(t, item, change)) for key, item in pairs)
+        return t.values.dict_of(
+            (key, map_items(t, item, change)) for key, item in pairs
+        )
     return value
 
 
@@ -129,8 +139,12 @@ def same_operands(bodies: Sequence[Body]) -> list[fx.Node]:
     wanted = list(dict.fromkeys(node for body in bodies for node in body.lifted))
     for body in bodies:
         scope = body.scope
-        placeholders = [scope.lift(node, node.meta.get("example_value")) for node in wanted]
-        first_call = next(node for node in scope.graph.nodes if node.op != "placeholder")
+        placeholders = [
+            scope.lift(node, node.meta.get("example_value")) for node in wanted
+        ]
+        first_call = next(
+            node for node in scope.graph.nodes if node.op != "placeholder"
+        )
         for node in placeholders:
             first_call.prepend(node)
         scope.lifted = dict(zip(wanted, placeholders, strict=True))

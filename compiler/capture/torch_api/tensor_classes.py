@@ -73,7 +73,9 @@ def _by_sizes_or_numbers(t: Interpreter, kind: Any, args: Args) -> Value:
     dtype = kind.dtype if of_type else torch.get_default_dtype()
     named: dict[str, Value] = {"dtype": ConstValue(dtype), "device": ConstValue(device)}
     if shape:
-        return t.output.call_torch(torch.empty, [t.values.new_tuple(args[0].unpack(t))], named)
+        return t.output.call_torch(
+            torch.empty, [t.values.new_tuple(args[0].unpack(t))], named
+        )
     return t.values.known(torch.tensor).call(t, args, named)
 
 
@@ -95,14 +97,18 @@ def _make_subclass(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     kind: Any = t.python.concrete(args[0])
     plain = isinstance(args[1], TensorValue) and len(args) == 2 and not kwargs
     if not plain:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"_make_subclass({kind.__qualname__})")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"_make_subclass({kind.__qualname__})"
+        )
     with t.overrides.at_least(CLASSES_OFF):
         data = args[1].method(t, "detach", [], {})
     assert isinstance(data, TensorValue)
     return with_class(t, data, kind)
 
 
-def _as_subclass(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _as_subclass(
+    t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+) -> Value:
     cls = [*args, *kwargs.values()][0]
     return with_class(t, tensor, t.python.concrete(cls))
 

@@ -54,7 +54,10 @@ def arrays_function(obj: Any) -> Any:
         return None
     code = obj.__code__
     module = obj.__globals__.get("__name__")
-    if module != "torch._dynamo.external_utils" or code.co_qualname != "wrap_numpy.<locals>.wrap":
+    if (
+        module != "torch._dynamo.external_utils"
+        or code.co_qualname != "wrap_numpy.<locals>.wrap"
+    ):
         return None
     closure = dict(zip(code.co_freevars, obj.__closure__ or (), strict=True))
     return numpy_function(closure["f"].cell_contents)
@@ -107,7 +110,10 @@ BY_NAME.add("torch._dynamo.eval_frame.OptimizedModule.__call__", _call_module)
 
 def _error_on_graph_break(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Make tc's context manager in the place of that of torch."""
-    named = {"on" if name == "error_on_graph_break" else name: v for name, v in kwargs.items()}
+    named = {
+        "on" if name == "error_on_graph_break" else name: v
+        for name, v in kwargs.items()
+    }
     return t.inline_object(error_on_graph_break, args, named)
 
 
@@ -131,7 +137,8 @@ for _name in (
 ):
     BY_NAME.add(f"torch._dynamo.decorators.{_name}", _without_effect)
 BY_NAME.add(
-    "torch._dynamo.decorators.override_optimization_hint", lambda t, args, kwargs: ConstValue(None)
+    "torch._dynamo.decorators.override_optimization_hint",
+    lambda t, args, kwargs: ConstValue(None),
 )
 
 #: classes of context managers of `torch._dynamo.decorators` -> one of tc for one of these

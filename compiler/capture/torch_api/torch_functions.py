@@ -15,7 +15,8 @@ from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_o
 from tc.compiler.capture.traceable import group_tensors, set_error_on_graph_break
 from tc.compiler.capture.values import numbers
 from tc.compiler.capture.values.array_calls import tensor_copy
-from tc.compiler.capture.values.arrays import COPY_OPTIONS, ArrayValue, unboxed
+from tc.compiler.capture.values.array_operands import COPY_OPTIONS, unboxed
+from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.functions import wrap_function
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 #: functions with handlers that dispatch to ``__torch_function__`` first
-OVERRIDABLE = frozenset((torch.is_floating_point, torch.is_complex, torch.numel, torch.is_nonzero))
+OVERRIDABLE = frozenset(
+    (torch.is_floating_point, torch.is_complex, torch.numel, torch.is_nonzero)
+)
 
 #: modules whose Python functions are recorded as one node
 RECORDED = frozenset(("torch.functional", "torch.nn.functional"))
@@ -85,7 +88,10 @@ class TorchValue(KnownObject):
             return t.output.call_torch(self.obj, args, kwargs)
         except breaks.GraphBreak as cause:
             written_in_python = isinstance(self.obj, types.FunctionType)
-            if not (cause.reason in (breaks.TENSOR_ITEM, breaks.DATA_GUARD) and written_in_python):
+            if not (
+                cause.reason in (breaks.TENSOR_ITEM, breaks.DATA_GUARD)
+                and written_in_python
+            ):
                 raise
         # It looks at data, perhaps for no more than to check its arguments.
         return wrap_function(t, self.obj, self.source).call(t, args, kwargs)
@@ -195,7 +201,10 @@ def classify(obj: Any) -> Callable[[Any, Source | None], Value] | None:
         return TensorGetter if getter else None
     module = getattr(obj, "__module__", None) or ""
     if isinstance(obj, types.FunctionType):
-        if module == "torch._tensor" and getattr(torch.Tensor, obj.__name__, None) is obj:
+        if (
+            module == "torch._tensor"
+            and getattr(torch.Tensor, obj.__name__, None) is obj
+        ):
             return TensorDescriptor
         return TorchValue if module in RECORDED and not _takes_callables(obj) else None
     if _is_tensors(obj):
@@ -217,7 +226,11 @@ def _is_tensors(obj: Any) -> bool:
 
 
 def _takes_callables(obj: types.FunctionType) -> bool:
-    return obj.__name__ in ("triplet_margin_with_distance_loss", "boolean_dispatch", "fn")
+    return obj.__name__ in (
+        "triplet_margin_with_distance_loss",
+        "boolean_dispatch",
+        "fn",
+    )
 
 
 def _always(result: Any) -> Handler:
@@ -233,7 +246,9 @@ def _find(path: str) -> Any:
 
 _C = torch._C
 handles(
-    torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, _find("_utils.is_compiling")
+    torch.compiler.is_compiling,
+    torch.compiler.is_dynamo_compiling,
+    _find("_utils.is_compiling"),
 )(_compiling)
 handles(
     torch.compiler.is_exporting,
@@ -327,7 +342,9 @@ def _unless(handled: Callable[..., Value | None], function: Any) -> Handler:
     return handler
 
 
-def _with_tensor_factor(t: Interpreter, args: Args, kwargs: Kwargs, name: str) -> Value | None:
+def _with_tensor_factor(
+    t: Interpreter, args: Args, kwargs: Kwargs, name: str
+) -> Value | None:
     factor = kwargs.get("value", kwargs.get("alpha"))
     if not isinstance(factor, TensorValue):
         return None
@@ -411,7 +428,8 @@ def _assert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 def _check(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], SymValue):
-        return t.output.call_torch(torch._check, args[:1], {})  # the message may be a function
+        # the message may be a function
+        return t.output.call_torch(torch._check, args[:1], {})
     if not args[0].truth(t):
         t.python.raise_(RuntimeError, "Expected cond to be True, but got False.")
     return ConstValue(None)
@@ -494,7 +512,9 @@ def _set_error_on_graph_break(t: Interpreter, args: Args, kwargs: Kwargs) -> Val
 def _make_module(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Trace ``Module.__init__`` where torch.compile has patched it to record each module."""
     patched: Any = torch.nn.Module.__init__
-    original = dict(zip(patched.__code__.co_freevars, patched.__closure__, strict=True))["init"]
+    original = dict(
+        zip(patched.__code__.co_freevars, patched.__closure__, strict=True)
+    )["init"]
     return t.inline_object(original.cell_contents, args, kwargs)
 
 

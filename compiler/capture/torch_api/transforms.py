@@ -32,7 +32,9 @@ _autograd = torch._C._autograd
 
 def _among(homes: tuple[Any, ...], *names: str) -> list[Any]:
     """Return the functions of these names that the installed torch has, in any of the modules."""
-    return [getattr(home, name) for home in homes for name in names if hasattr(home, name)]
+    return [
+        getattr(home, name) for home in homes for name in names if hasattr(home, name)
+    ]
 
 
 _LOW = (predispatch, _functorch, torch._C)

@@ -15,7 +15,17 @@ import torch
 
 #: functions whose results differ from numpy's in shape or type
 DIFFERENT = frozenset(
-    ("median", "percentile", "quantile", "corrcoef", "cov", "histogram", "cbrt", "fix", "modf")
+    (
+        "median",
+        "percentile",
+        "quantile",
+        "corrcoef",
+        "cov",
+        "histogram",
+        "cbrt",
+        "fix",
+        "modf",
+    )
 )
 #: beginnings of the modules that define the types of numpy's functions
 FUNCTION_PACKAGES = ("builtins", "numpy", "_cython_")
@@ -104,7 +114,9 @@ def numpy_call(name: str, args: Any, kwargs: Any) -> Any:
 
 def _stacked(items: Any) -> Any:
     """Return nested lists of arrays as one array if all items are arrays of one shape."""
-    parts = [_stacked(item) if isinstance(item, list | tuple) else item for item in items]
+    parts = [
+        _stacked(item) if isinstance(item, list | tuple) else item for item in items
+    ]
     if not parts or not all(isinstance(part, torch.Tensor) for part in parts):
         return items
     if len({part.dtype for part in parts}) != 1:
@@ -133,7 +145,11 @@ def _operator_of(name: str) -> tuple[str, str] | None:
         return None
     if plain in UFUNCS:
         return UFUNCS[plain], ""
-    return (UFUNCS[plain[1:]], plain[0]) if plain[1:] in UFUNCS and plain[0] in "ri" else None
+    return (
+        (UFUNCS[plain[1:]], plain[0])
+        if plain[1:] in UFUNCS and plain[0] in "ri"
+        else None
+    )
 
 
 def numpy_attribute(name: str, owner: Any) -> Any:
@@ -181,13 +197,17 @@ def _universal(function: Any, ufunc: np.ufunc, args: Any, kwargs: Any) -> Any:
     types = _loop_types(ufunc, tuple(map(_kind, operands)))
     if types is None or set(kwargs) - {"out"} or len(args) != ufunc.nin:
         return _tensors(function(*_arrays(args), **_arrays(kwargs)))
-    cast = [_cast(one, kind) for one, kind in zip(operands, types[: ufunc.nin], strict=True)]
+    cast = [
+        _cast(one, kind) for one, kind in zip(operands, types[: ufunc.nin], strict=True)
+    ]
     if not any(isinstance(one, torch.Tensor) for one in cast):
-        cast[0] = torch.as_tensor(cast[0], dtype=_torch_type(types[0]), device="cpu")
+        dtype = _torch_type(types[0])
+        cast[0] = torch.as_tensor(cast[0], dtype=dtype, device="cpu")
     whole = ufunc.__name__ in DIVISIONS and types[0].kind in "biu"
     if whole:
         divisor = torch.as_tensor(cast[1], device="cpu")
-        cast[1] = torch.where(divisor == 0, 1, divisor).to(_torch_type(types[1]))
+        nonzero = torch.where(divisor == 0, 1, divisor)
+        cast[1] = nonzero.to(_torch_type(types[1]))
     found = _tensors(function(*_arrays(cast)))
     results = found if isinstance(found, tuple) else (found,)
     results = tuple(map(_cast, results, types[ufunc.nin :]))
@@ -216,13 +236,17 @@ def _kind(operand: Any) -> Any:
 
 
 @functools.cache
-def _loop_types(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[np.dtype[Any], ...] | None:
+def _loop_types(
+    ufunc: np.ufunc, kinds: tuple[Any, ...]
+) -> tuple[np.dtype[Any], ...] | None:
     """Return the types in which numpy computes, those of the results last; None if it refuses."""
     unknown = any(kind is None for kind in kinds)  # to numpy, None equals float64
     if unknown or not hasattr(ufunc, "resolve_dtypes"):
         return None
     try:
-        found: tuple[np.dtype[Any], ...] = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))
+        found: tuple[np.dtype[Any], ...] = ufunc.resolve_dtypes(
+            (*kinds, *[None] * ufunc.nout)
+        )
     except TypeError:
         return None
     return found if all(kind in TYPES.values() for kind in found) else None
@@ -234,7 +258,9 @@ def _torch_type(kind: np.dtype[Any]) -> torch.dtype:
 
 def _cast(operand: Any, kind: np.dtype[Any]) -> Any:
     """Return an operand in a type; numbers stay what they are."""
-    return operand.to(_torch_type(kind)) if isinstance(operand, torch.Tensor) else operand
+    return (
+        operand.to(_torch_type(kind)) if isinstance(operand, torch.Tensor) else operand
+    )
 
 
 def _signed(remainder: torch.Tensor, divisor: Any) -> torch.Tensor:
@@ -242,11 +268,15 @@ def _signed(remainder: torch.Tensor, divisor: Any) -> torch.Tensor:
     if not remainder.dtype.is_floating_point:
         return remainder
     by = torch.as_tensor(divisor, dtype=remainder.dtype, device=remainder.device)
-    zeros = torch.copysign(torch.zeros((), dtype=remainder.dtype, device=remainder.device), by)
+    zeros = torch.copysign(
+        torch.zeros((), dtype=remainder.dtype, device=remainder.device), by
+    )
     return torch.where(remainder == 0, zeros, remainder)
 
 
-def _written(out: torch.Tensor, result: torch.Tensor, kind: np.dtype[Any]) -> torch.Tensor:
+def _written(
+    out: torch.Tensor, result: torch.Tensor, kind: np.dtype[Any]
+) -> torch.Tensor:
     """Write a result to an array, if its type may be cast to that of the array."""
     if not np.can_cast(kind, _kind(out), "same_kind"):
         raise TypeError(f"cannot cast from {kind} to {_kind(out)}")
@@ -259,7 +289,9 @@ def numpy_name(obj: Any) -> str | None:
         return None
     if not type(obj).__module__.startswith(FUNCTION_PACKAGES):
         return None  # its attributes may be code of the user
-    module = getattr(obj, "__module__", None) or ("numpy" if isinstance(obj, np.ufunc) else "")
+    module = getattr(obj, "__module__", None) or (
+        "numpy" if isinstance(obj, np.ufunc) else ""
+    )
     name = getattr(obj, "__name__", "")
     if not module.startswith("numpy"):
         return None

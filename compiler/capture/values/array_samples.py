@@ -34,7 +34,9 @@ class Sampled:
 
     def views(self, found: Any) -> list[int]:
         """Return which arrays an array of the result shares memory with."""
-        return [i for i, one in enumerate(self.arrays) if np.may_share_memory(one, found)]
+        return [
+            i for i, one in enumerate(self.arrays) if np.may_share_memory(one, found)
+        ]
 
 
 def sample_array(example: torch.Tensor) -> Any:
@@ -69,7 +71,9 @@ def _dense(sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
     return found
 
 
-def sampled(call: Callable[..., Any], make: Callable[[], tuple[Any, ...]]) -> Sampled | None:
+def sampled(
+    call: Callable[..., Any], make: Callable[[], tuple[Any, ...]]
+) -> Sampled | None:
     """Return numpy's result of a call, or None where it has none.
 
     Args:

@@ -23,11 +23,15 @@ from tc.compiler.capture.values.array_calls import (
     numpy_method,
     tensor_numpy,
 )
-from tc.compiler.capture.values.array_samples import NoSample, Sampled, sample_array, sampled
-from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
+from tc.compiler.capture.values.array_samples import (
+    NoSample,
+    Sampled,
+    sample_array,
+    sampled,
+)
+from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
-from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import OFF
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
@@ -40,23 +44,34 @@ if TYPE_CHECKING:
 
 #: functions that return an array even if the result has no dimension
 MAKERS = frozenset(
-    ("array", "asarray", "ascontiguousarray", "zeros", "ones", "empty", "full", "reshape", "copy")
+    (
+        "array",
+        "asarray",
+        "ascontiguousarray",
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "reshape",
+        "copy",
+    )
 )
 #: functions that accept types in place of arrays
 ON_TYPES = frozenset(
-    ("issubdtype", "can_cast", "promote_types", "result_type", "min_scalar_type", "isscalar")
+    (
+        "issubdtype",
+        "can_cast",
+        "promote_types",
+        "result_type",
+        "min_scalar_type",
+        "isscalar",
+    )
 )
 TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__float__"))
 #: methods that write into the array
-WRITES = frozenset(("__setitem__", "sort", "fill", "resize", "partition", "put", "itemset"))
-#: what reads and writes elements of a tensor
-INDEXED = frozenset(("getitem", "setitem"))
-#: scalars that these take for indices and elements
-NUMBERS = (np.integer, float, complex)
-#: operators to which a tensor without dimensions is what a number is
-LINEAR = frozenset(("add", "sub", "mul", "truediv", "iadd", "isub", "imul", "itruediv"))
-#: options of ``torch.tensor`` that `tensor_copy` has
-COPY_OPTIONS = frozenset(("dtype", "device", "requires_grad"))
+WRITES = frozenset(
+    ("__setitem__", "sort", "fill", "resize", "partition", "put", "itemset")
+)
 FIELDS = frozenset(("T", "real", "imag", "flat"))
 
 
@@ -111,7 +126,9 @@ class ArrayValue(Value):
                 count = METHODS["numel"](t, self.tensor, [], {})
                 return t.python.binary("mul", count, size)
             strides = METHODS["stride"](t, self.tensor, [], {}).unpack(t)
-            return TupleValue([t.python.binary("mul", stride, size) for stride in strides])
+            return TupleValue(
+                [t.python.binary("mul", stride, size) for stride in strides]
+            )
         if name in FIELDS:
             call = _Call(getattr, (self, ConstValue(name)), {}, name)
             return _record(t, numpy_attribute, (name, self.tensor), False, call)
@@ -133,9 +150,11 @@ class ArrayValue(Value):
         if writes and not self.writeable:
             self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name} of a read-only array")
         t.guards.aliasing_matters |= writes
-        given = t.values.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
+        given = _arguments(t, args, kwargs)
         scalars = name not in ("reshape", "copy", "astype", "view", "transpose")
-        call = _Call(_call_method, (self, ConstValue(name), *args), kwargs, f"ndarray.{name}")
+        call = _Call(
+            _call_method, (self, ConstValue(name), *args), kwargs, f"ndarray.{name}"
+        )
         found = _record(t, numpy_method, (name, self.tensor, *given), scalars, call)
         return ConstValue(None) if name == "__setitem__" else found
 
@@ -164,7 +183,10 @@ class KnownScalar(ArrayValue):
     """A numpy scalar that exists while the program is captured; its tensor is made on demand."""
 
     def __init__(
-        self, obj: np.generic, make: Callable[[], TensorValue], source: Source | None = None
+        self,
+        obj: np.generic,
+        make: Callable[[], TensorValue],
+        source: Source | None = None,
     ) -> None:
         self.obj = obj
         self.scalar = True
@@ -198,7 +220,9 @@ class FixedScalar(KnownScalar):
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in TO_PYTHON and all(a.is_constant() for a in args):
-            return t.python.folded(getattr(self.obj, name), *t.python.concrete_list(args))
+            return t.python.folded(
+                getattr(self.obj, name), *t.python.concrete_list(args)
+            )
         return super().method(t, name, args, kwargs)
 
     def truth(self, t: Interpreter) -> bool:
@@ -213,7 +237,9 @@ class GivenScalar(KnownScalar):
 
     source: Source
 
-    def __init__(self, obj: np.generic, make: Callable[[], TensorValue], source: Source) -> None:
+    def __init__(
+        self, obj: np.generic, make: Callable[[], TensorValue], source: Source
+    ) -> None:
         super().__init__(obj, make, source)
         self._read_before: dict[str, Value] = {}
 
@@ -301,17 +327,21 @@ class NumpyFunctionValue(Value):
             plain = t.python.concrete_list(args)
             named = t.python.concrete_dict(kwargs)
             return t.python.folded(self.obj, *plain, **named)
-        given = t.values.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
+        given = _arguments(t, args, kwargs)
         out = kwargs.get("out")
         written = [out]
         if self.name in FILLS:
             written += args[:1]
         arrays = (one for one in written if isinstance(one, ArrayValue))
         if not all(one.writeable for one in arrays):
-            self.cannot(breaks.UNSUPPORTED_CALL, f"numpy.{self.name} into a read-only array")
+            self.cannot(
+                breaks.UNSUPPORTED_CALL, f"numpy.{self.name} into a read-only array"
+            )
         t.guards.aliasing_matters |= out is not None
         call = _Call(self.obj, args, kwargs, f"numpy.{self.name}")
-        found = _record(t, numpy_call, (self.name, *given), self.name not in MAKERS, call)
+        found = _record(
+            t, numpy_call, (self.name, *given), self.name not in MAKERS, call
+        )
         if self.name in FILLS:
             return ConstValue(None)
         return out if isinstance(out, ArrayValue) else found
@@ -348,7 +378,9 @@ class _Call:
         def make() -> tuple[Any, ...]:
             arrays: list[Any] = []
             given = [_sample(one, held, arrays) for one in self.args]
-            named = {key: _sample(one, held, arrays) for key, one in self.kwargs.items()}
+            named = {
+                key: _sample(one, held, arrays) for key, one in self.kwargs.items()
+            }
             return given, named, arrays
 
         return sampled(lambda given, named: self.function(*given, **named), make)
@@ -372,7 +404,9 @@ def _sample(value: Value, held: list[ArrayValue], arrays: list[Any]) -> Any:
         kind = tuple if isinstance(value, TupleValue) else list
         if any(not isinstance(slot, Value) for slot in value.slots):
             raise NoSample
-        return kind(_sample(one, held, arrays) for one in value.slots if isinstance(one, Value))
+        return kind(
+            _sample(one, held, arrays) for one in value.slots if isinstance(one, Value)
+        )
     if isinstance(value, SliceValue):
         return slice(*[_sample(part, held, arrays) for part in value.parts])
     if not value.is_constant():
@@ -381,15 +415,22 @@ def _sample(value: Value, held: list[ArrayValue], arrays: list[Any]) -> Any:
 
 
 def _record(
-    t: Interpreter, target: Callable[..., Any], args: tuple[Any, ...], scalars: bool, call: _Call
+    t: Interpreter,
+    target: Callable[..., Any],
+    args: tuple[Any, ...],
+    scalars: bool,
+    call: _Call,
 ) -> Value:
     values = [a if isinstance(a, Value) else ConstValue(a) for a in args]
     held: list[ArrayValue] = []
     try:
         said = call.ask(held)
     except OverflowError:
-        raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{call.text}(), which refuses") from None
-    with t.overrides.at_least(OFF):  # the program does not call torch here, so no override applies
+        raise breaks.GraphBreak(
+            breaks.BUILTIN_CALL, f"{call.text}(), which refuses"
+        ) from None
+    # the program does not call torch here, so no override applies
+    with t.overrides.at_least(OFF):
         found = t.output.call_torch(target, values, {})
         if said is None or isinstance(found, ConstValue):
             return _as_arrays(t, found, scalars)
@@ -407,11 +448,15 @@ class _Results:
 
     def of(self, value: Value, result: Any) -> Value:
         """Return the value of a result."""
-        if isinstance(value, TupleValue | ListValue) and isinstance(result, tuple | list):
+        if isinstance(value, TupleValue | ListValue) and isinstance(
+            result, tuple | list
+        ):
             kind = ListValue if isinstance(result, list) else TupleValue
             pairs = zip(value.values(self.t), result, strict=True)
             return kind([self.of(one, other) for one, other in pairs])
-        if not isinstance(value, TensorValue) or not isinstance(result, np.ndarray | np.generic):
+        if not isinstance(value, TensorValue) or not isinstance(
+            result, np.ndarray | np.generic
+        ):
             return _as_arrays(self.t, value, not isinstance(result, np.ndarray))
         scalar = isinstance(result, np.generic)
         found = ArrayValue(value, scalar)
@@ -428,7 +473,9 @@ class _Results:
         """Return a tensor that shares memory with what numpy's result does, and no other."""
         viewed = self.said.views(result)
         shared = [
-            i for i, one in enumerate(self.held) if share_storage(one.tensor.example, value.example)
+            i
+            for i, one in enumerate(self.held)
+            if share_storage(one.tensor.example, value.example)
         ]
         if set(viewed) - set(shared) and result.size:
             self._refuse("a view that no tensor can be")
@@ -452,20 +499,11 @@ def _as_arrays(t: Interpreter, value: Value, scalars: bool) -> Value:
     return value
 
 
-def _named(t: Interpreter, kwargs: Kwargs) -> DictValue:
-    return t.values.dict_of((key, _argument(t, value)) for key, value in kwargs.items())
-
-
-def unboxed(t: Interpreter, value: Value) -> Value:
-    """Return a value with tensors in the place of arrays, for functions that make tensors."""
-    if isinstance(value, ArrayValue):
-        return value.tensor
-    if isinstance(value, SequenceValue):
-        items = value.values(t)
-        found: list[Slot] = [unboxed(t, item) for item in items]
-        if any(a is not b for a, b in zip(items, found, strict=True)):
-            return ListValue(found)
-    return value
+def _arguments(t: Interpreter, args: Args, kwargs: Kwargs) -> tuple[Value, Value]:
+    """Return numpy's arguments as those of a node."""
+    positional = t.values.new_tuple(_argument(t, arg) for arg in args)
+    named = ((key, _argument(t, value)) for key, value in kwargs.items())
+    return positional, t.values.dict_of(named)
 
 
 def _argument(t: Interpreter, value: Value) -> Value:
@@ -481,58 +519,21 @@ def _argument(t: Interpreter, value: Value) -> Value:
     if isinstance(value, SliceValue):
         return SliceValue([_argument(t, part) for part in value.parts])
     constant = value.constant() if value.is_constant() else None
-    if isinstance(constant, np.dtype) or (isinstance(constant, type) and _is_dtype(constant)):
+    if isinstance(constant, np.dtype) or (
+        isinstance(constant, type) and _is_dtype(constant)
+    ):
         return ConstValue(np.dtype(constant).name)
     return value
 
 
 def _is_dtype(kind: type) -> bool:
     abstract = bool(kind.__subclasses__())  # numpy.integer: no array has it
-    return (issubclass(kind, np.generic) and not abstract) or kind in (bool, int, float, complex)
-
-
-# -- operands of torch -----------------------------------------------------------------------
-def _rank(dtype: torch.dtype) -> int:
-    """Return the place of a type among the kinds of numbers that decide the type of a result."""
-    if dtype.is_complex or dtype.is_floating_point:
-        return 3 if dtype.is_complex else 2
-    return int(dtype != torch.bool)
-
-
-def operand(name: str, value: Value, beside: Value) -> Value:
-    """Return an operand of an operator of tensors: a given scalar as a tensor where that is alike.
-
-    Beside a tensor with dimensions of a type that holds scalars as they are computed with, it makes
-    no difference, and the graph needs no guard on the scalar's value.
-    """
-    if not isinstance(value, GivenScalar) or not isinstance(beside, TensorValue):
-        return value
-    alike = beside.example.dtype in (torch.float32, torch.float64) and beside.example.dim() > 0
-    return value.tensor if alike and name in LINEAR and value.dtype.kind in "iuf" else value
-
-
-def refuse_scalars(t: Interpreter, operands: Sequence[Value], text: str) -> None:
-    """Break the graph where a call of torch sees that a numpy scalar is no tensor.
-
-    To torch, a numpy scalar is a Python number: next to a tensor with dimensions of its kind, or of
-    a higher one, the result is the same as with a tensor without dimensions, which is what the
-    graph has of a scalar that it computes. Elsewhere the result's type could be another one.
-
-    Raises:
-        GraphBreak: the graph would have to hold the number itself.
-    """
-    arrays = [one for one in operands if isinstance(one, ArrayValue)]
-    if text == "setitem" and arrays and arrays[-1] is operands[-1] and not arrays[-1].scalar:
-        arrays[-1].cannot(breaks.UNSUPPORTED_CALL, "setitem with a numpy array")
-    for scalar in (one for one in arrays if one.scalar):
-        if text in INDEXED and not issubclass(scalar.python_type(), NUMBERS):
-            scalar.cannot(breaks.UNSUPPORTED_CALL, f"{text} with {scalar.python_type().__name__}")
-        if scalar.number(t) is None:
-            dtype = scalar.tensor.example.dtype
-            rank = _rank(torch.float32 if dtype == torch.bool else dtype)  # True is 1.0 to torch
-            tensors = [one.example for one in operands if isinstance(one, TensorValue)]
-            if max((_rank(one.dtype) for one in tensors if one.dim()), default=-1) < rank:
-                scalar.cannot(breaks.TENSOR_ITEM, f"{text}() of a numpy scalar")
+    return (issubclass(kind, np.generic) and not abstract) or kind in (
+        bool,
+        int,
+        float,
+        complex,
+    )
 
 
 # -- from Python -----------------------------------------------------------------------------
@@ -557,7 +558,9 @@ def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:
 
     def given() -> TensorValue:
         t.values.keep(tensor)
-        return t.values.wrap_tensor(tensor, CallSource(source, as_tensor, "as_tensor({})"))
+        return t.values.wrap_tensor(
+            tensor, CallSource(source, as_tensor, "as_tensor({})")
+        )
 
     if isinstance(obj, np.generic) and source in t.values.aliases:
         return FixedScalar(obj, constant)
@@ -576,10 +579,8 @@ def array_of(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) ->
     force = [*args, *kwargs.values()]
     forced = bool(force) and force[0].truth(t)
     if tensor.example.requires_grad and not forced:
-        text = (
-            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-        )
-        t.python.raise_(RuntimeError, text)
+        text = "Can't call numpy() on Tensor that requires grad."
+        t.python.raise_(RuntimeError, f"{text} Use tensor.detach().numpy() instead.")
     found = t.output.call_torch("detach", [tensor], {}, method=True)
     if forced and (tensor.example.is_conj() or tensor.example.is_neg()):
         found = t.output.call_torch("clone", [found], {}, method=True)

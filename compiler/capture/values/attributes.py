@@ -38,7 +38,9 @@ class AttributesValue(DictValue):
             if value is UNBOUND or t.effects.was_deleted(self.owner, name)
         }
         names = [name for name in self.obj if name not in gone]
-        return names + [n for n, v in stores.items() if n not in names and v is not UNBOUND]
+        return names + [
+            n for n, v in stores.items() if n not in names and v is not UNBOUND
+        ]
 
     def whole(self, t: Interpreter) -> Entries:
         """Return all attributes, after guarding on the names of an existing object."""
@@ -69,7 +71,9 @@ class AttributesValue(DictValue):
         """Store an attribute, bypassing descriptors."""
         if is_data_descriptor(type_lookup(self.owner.cls, t.python.concrete(key))):
             # The store that is replayed would call it.
-            self.cannot(breaks.UNSUPPORTED_STORE, "an entry of __dict__ that a descriptor hides")
+            self.cannot(
+                breaks.UNSUPPORTED_STORE, "an entry of __dict__ that a descriptor hides"
+            )
         t.effects.store_attribute(self.owner, t.python.concrete(key), value)
 
     def drop(self, t: Interpreter, key: Value) -> Value:

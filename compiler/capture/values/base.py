@@ -115,7 +115,9 @@ class Value:
         own = self.own_special(name)
         if own is None:
             return None
-        return t.python.slot_result(self.python_type(), name, t.inline_object(own, [self, *args]))
+        return t.python.slot_result(
+            self.python_type(), name, t.inline_object(own, [self, *args])
+        )
 
     # -- what can be done ------------------------------------------------------------------
     def attr(self, t: Interpreter, name: str) -> Value:
@@ -260,7 +262,9 @@ class IteratorValue(Value):
         if name == "__iter__":
             return self
         if name != "__next__":
-            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.python_type().__name__}.{name}")
+            self.cannot(
+                breaks.UNSUPPORTED_CALL, f"{self.python_type().__name__}.{name}"
+            )
         try:
             return self.advance(t)
         except Exhausted as end:
@@ -325,14 +329,18 @@ class OpaqueValue(Value):
         return type(self.obj)
 
     def describe(self) -> str:
-        name = f"{type(self.obj).__module__}.{type(self.obj).__qualname__}".removeprefix(
-            "builtins."
+        name = (
+            f"{type(self.obj).__module__}.{type(self.obj).__qualname__}".removeprefix(
+                "builtins."
+            )
         )
         return f"{self.source.pretty} ({name})" if self.source else f"a {name}"
 
     def truth(self, t: Interpreter) -> bool:
         kind = type(self.obj)  # which is guarded, and watched for special methods
-        if any(type_lookup(kind, name) is not MISSING for name in ("__bool__", "__len__")):
+        if any(
+            type_lookup(kind, name) is not MISSING for name in ("__bool__", "__len__")
+        ):
             return super().truth(t)
         return True
 

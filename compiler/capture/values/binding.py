@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def bind_descriptor(
-    t: Interpreter, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
+    t: Interpreter,
+    owner: Value,
+    cls: type,
+    raw: Any,
+    name: str,
+    inherited: bool = False,
 ) -> Value:
     """Return the value of a class attribute that is read through an instance."""
     if isinstance(raw, types.FunctionType):
@@ -100,7 +105,9 @@ def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> V
     found = raw
     if isinstance(raw, staticmethod):
         found = raw.__func__
-    elif not isinstance(raw, types.FunctionType | property) and hasattr(type(raw), "__get__"):
+    elif not isinstance(raw, types.FunctionType | property) and hasattr(
+        type(raw), "__get__"
+    ):
         found = raw.__get__(None, owner.obj)
     if type_lookup(owner.obj, name) is not raw:
         return t.values.known(found)  # super() finds it in a base
@@ -108,5 +115,7 @@ def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> V
     if found is raw and python_method(type(owner.obj), "__getattr__") is not None:
         # Where the attribute is gone, a guard must not run the fallback.
         look = functools.partial(type_lookup, name=name)
-        return t.values.wrap(found, CallSource(source, look, f"type_lookup({{}}, {name!r})"))
+        return t.values.wrap(
+            found, CallSource(source, look, f"type_lookup({{}}, {name!r})")
+        )
     return t.values.wrap(found, AttrSource(source, name))

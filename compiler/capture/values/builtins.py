@@ -23,15 +23,17 @@ from tc.compiler.capture.values.base import (
 )
 from tc.compiler.capture.values.builtin_arguments import bound_arguments
 from tc.compiler.capture.values.const import ConstMethod, ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
+from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.capture.values.deques import DequeValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.list_objects import ListObjectValue
 from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
+from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.number_objects import NumberObjectValue, base_of
-from tc.compiler.capture.values.objects import Attributed, ClassValue, NNModuleValue, ObjectValue
+from tc.compiler.capture.values.objects import Attributed, ClassValue, ObjectValue
 from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
@@ -51,7 +53,9 @@ BUILTINS: Table[int, Handler] = Table("builtins")
 #: functions without side effects: folded when all arguments are constants
 #: functions of state that the process may change: evaluated again at each call
 ASKED_AGAIN = frozenset(map(id, (sys.getrecursionlimit,)))
-PURE_MODULES = frozenset(("math", "operator", "_operator", "cmath", "itertools", "_struct"))
+PURE_MODULES = frozenset(
+    ("math", "operator", "_operator", "cmath", "itertools", "_struct")
+)
 PURE = frozenset(
     id(f)
     for f in (
@@ -102,7 +106,9 @@ class BuiltinValue(KnownObject):
 
     def describe(self) -> str:
         module = getattr(self.obj, "__module__", None) or ""
-        name = getattr(self.obj, "__qualname__", getattr(self.obj, "__name__", repr(self.obj)))
+        name = getattr(
+            self.obj, "__qualname__", getattr(self.obj, "__name__", repr(self.obj))
+        )
         if type(getattr(self.obj, "__self__", None)).__module__ == _PYBIND:
             name = self.obj.__name__
         return f"{module}.{name}".removeprefix("builtins.").lstrip(".")
@@ -129,18 +135,23 @@ class BuiltinValue(KnownObject):
             special = CLASS_METHODS.get(name)
             if special is not None:
                 return special(t, owner, *bound_arguments(t, self.obj, args, kwargs))
-            if name not in PURE_CLASS_METHODS:  # unlike `datetime.now` and `__subclasses__`
+            # unlike `datetime.now` and `__subclasses__`
+            if name not in PURE_CLASS_METHODS:
                 self.cannot(breaks.of_call(self.describe()), f"{self.describe()}()")
             return self._fold(t, args, kwargs)
         if module in ("_operator", "operator") or id(self.obj) in OPERATORS:
             args, kwargs = bound_arguments(t, self.obj, args, kwargs)
             return _operator(t, OPERATORS.get(id(self.obj), name), args, kwargs)
-        if isinstance(self.obj, types.MethodDescriptorType | types.WrapperDescriptorType):
+        if isinstance(
+            self.obj, types.MethodDescriptorType | types.WrapperDescriptorType
+        ):
             if args and not issubclass(args[0].python_type(), self.obj.__objclass__):
                 other = type(args[0].python_type().__name__, (), {})
                 t.python.fold(self.obj, other())  # Python's own error
             overridden = type_lookup(args[0].python_type(), name) is not self.obj
-            if overridden and isinstance(args[0], ObjectValue | TupleValue | NumberObjectValue):
+            if overridden and isinstance(
+                args[0], ObjectValue | TupleValue | NumberObjectValue
+            ):
                 method = slot_method(t, args[0], self.obj)
                 return method.call(t, args[1:], kwargs)
             return args[0].method(t, name, args[1:], kwargs)
@@ -167,9 +178,19 @@ class BuiltinValue(KnownObject):
 
 #: class methods in C that are pure functions of their arguments
 PURE_CLASS_METHODS = frozenset(
-    ("from_bytes", "fromhex", "maketrans", "mro", "__instancecheck__", "__subclasscheck__",
-     "__subclasshook__", "__init_subclass__", "fromisoformat", "fromordinal")
-)  # fmt: skip
+    (
+        "from_bytes",
+        "fromhex",
+        "maketrans",
+        "mro",
+        "__instancecheck__",
+        "__subclasscheck__",
+        "__subclasshook__",
+        "__init_subclass__",
+        "fromisoformat",
+        "fromordinal",
+    )
+)
 #: methods that C classes offer on the class itself, by name
 CLASS_METHODS: dict[str, Callable[[Interpreter, type, Args, Kwargs], Value]] = {}
 OPERATORS = {
@@ -241,7 +262,8 @@ def refuse_abstract(t: Interpreter, cls: type, args: Args, kwargs: Kwargs) -> No
         owner = t.values.source_of(t.values.known(cls))
         t.values.wrap(frozenset(methods), AttrSource(owner, "__abstractmethods__"))
     if inspect.isabstract(cls):
-        t.python.fold(object.__new__, cls, *map(_none, args), **dict.fromkeys(kwargs))
+        named = dict.fromkeys(kwargs)
+        t.python.fold(object.__new__, cls, *map(_none, args), **named)
 
 
 def _none(_: Value) -> None:
@@ -463,7 +485,9 @@ def _object_getattribute(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return owner.attr(t, t.python.concrete(args[1]))
     found = owner.find(t, t.python.concrete(args[1]))
     return (
-        found if found is not None else t.python.raise_(AttributeError, t.python.concrete(args[1]))
+        found
+        if found is not None
+        else t.python.raise_(AttributeError, t.python.concrete(args[1]))
     )
 
 
@@ -482,7 +506,9 @@ def _vars(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     except Raised as raised:
         if not issubclass(raised.value.python_type(), AttributeError):
             raise
-        return t.python.raise_(TypeError, "vars() argument must have __dict__ attribute")
+        return t.python.raise_(
+            TypeError, "vars() argument must have __dict__ attribute"
+        )
 
 
 def _user_locals(t: Interpreter) -> dict[str, Value]:
@@ -507,7 +533,9 @@ def _locals(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(dir)
 def _dir(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if args:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"dir() of {args[0].describe()}")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"dir() of {args[0].describe()}"
+        )
     return t.values.list_of(map(ConstValue, sorted(_user_locals(t))))
 
 
@@ -535,7 +563,9 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
     if isinstance(owner, Attributed) and not isinstance(owner, NNModuleValue):
         generic = OBJECT_METHODS.get(name)
         if generic is not None:
-            return LambdaValue(lambda t, args, kwargs: generic(t, owner, *args), f"object.{name}")
+            return LambdaValue(
+                lambda t, args, kwargs: generic(t, owner, *args), f"object.{name}"
+            )
     raise breaks.GraphBreak(breaks.UNSUPPORTED_ATTR, f"{owner.describe()}.{name}")
 
 

@@ -42,7 +42,9 @@ def _isinstance(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.python.folded(isinstance, real, classes)
     if isinstance(value, ConstValue):
         return t.python.folded(isinstance, value.obj, classes)
-    if isinstance(value, TensorValue) and any(_has_own_check(cls) for cls in _flat(classes)):
+    if isinstance(value, TensorValue) and any(
+        _has_own_check(cls) for cls in _flat(classes)
+    ):
         return t.python.folded(isinstance, value.example, classes)
     if kind in weakref.ProxyTypes:  # which say that they are of another class
         value.cannot(breaks.UNSUPPORTED_CALL, f"isinstance() of {value.describe()}")
@@ -62,7 +64,9 @@ def _has_own_check(cls: type) -> bool:
 
 def _reads_as_it_says(value: Value) -> TypeGuard[ObjectValue]:
     """Return whether the class of an object defines how its attributes are read."""
-    return isinstance(value, ObjectValue) and bool(python_method(value.cls, "__getattribute__"))
+    return isinstance(value, ObjectValue) and bool(
+        python_method(value.cls, "__getattribute__")
+    )
 
 
 def _is_of(t: Interpreter, value: ObjectValue, classes: tuple[type, ...]) -> bool:
@@ -106,12 +110,17 @@ def _guard_registered(t: Interpreter, cls: type, abstract: type) -> None:
     t.guards.definitions.register(cls, abstract, answer)
 
 
-def _ask_protocol_again(t: Interpreter, value: Value, source: Source, cls: type) -> None:
+def _ask_protocol_again(
+    t: Interpreter, value: Value, source: Source, cls: type
+) -> None:
     if value.obj is None:
         return
     # A protocol inspects the attributes of the instance.
     if t.effects.attributes_of(value):
-        value.cannot(breaks.UNSUPPORTED_CALL, f"isinstance() of {value.describe()}, changed before")
+        value.cannot(
+            breaks.UNSUPPORTED_CALL,
+            f"isinstance() of {value.describe()}, changed before",
+        )
     result = t.python.fold(isinstance, value.obj, cls)
     text = f"isinstance({{}}, {cls.__qualname__}) is {result}"
     check = Predicate(text, lambda found: isinstance(found, cls) is result)

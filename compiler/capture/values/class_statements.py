@@ -86,8 +86,11 @@ def _real(t: Interpreter, name: str, value: Value) -> Any:
     """Return the Python object for a value that a class body binds to a name."""
     if isinstance(value, FunctionValue):
         return stand_in(t, value)
-    plain = isinstance(value, NodeValue | TextValue | ListValue | SetValue | DictValue | TupleValue)
-    if plain and not name.startswith("__"):  # which neither Python nor a metaclass reads
+    plain = isinstance(
+        value, NodeValue | TextValue | ListValue | SetValue | DictValue | TupleValue
+    )
+    # which neither Python nor a metaclass reads
+    if plain and not name.startswith("__"):
         made = _Held()
         t.values.make_inside(made, value)
         return made
@@ -116,7 +119,9 @@ def stand_in(t: Interpreter, function: FunctionValue) -> types.FunctionType:
 def _decorator(kind: Any) -> Any:
     def make(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         functions = [*args, *kwargs.values()]
-        if not all(isinstance(one, FunctionValue) or t.python.is_none(one) for one in functions):
+        if not all(
+            isinstance(one, FunctionValue) or t.python.is_none(one) for one in functions
+        ):
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__name__}")
         real = [_real(t, "", function) for function in args]
         named = {name: _real(t, "", function) for name, function in kwargs.items()}

@@ -12,7 +12,13 @@ import numpy as np
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import BY_EQUALITY, brief, is_heap_type
-from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.base import (
+    Args,
+    KnownObject,
+    Kwargs,
+    NotConstant,
+    Value,
+)
 from tc.compiler.capture.values.lookup import (
     MISSING,
     is_data_descriptor,
@@ -112,16 +118,21 @@ class ConstValue(KnownObject):
             if name.startswith("__"):
                 return t.values.known(NotImplemented)
             self.cannot(breaks.UNSUPPORTED_CALL, f"{type(self.obj).__name__}.{name}")
-        return t.python.folded(t.python.fold(getattr, self.obj, name), *plain, **named)
+        bound = t.python.fold(getattr, self.obj, name)
+        return t.python.folded(bound, *plain, **named)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if (own := self.own_special("__call__")) is not None:
             return t.inline_object(own, [self, *args], kwargs)
-        return t.python.raise_(TypeError, f"{type(self.obj).__name__!r} object is not callable")
+        return t.python.raise_(
+            TypeError, f"{type(self.obj).__name__!r} object is not callable"
+        )
 
     def item(self, t: Interpreter, key: Value) -> Value:
         own = self.call_own(t, "__getitem__", key)
-        return own or t.python.folded(operator.getitem, self.obj, t.python.concrete(key))
+        return own or t.python.folded(
+            operator.getitem, self.obj, t.python.concrete(key)
+        )
 
     def length(self, t: Interpreter) -> Value:
         return self.call_own(t, "__len__") or t.python.folded(len, self.obj)
@@ -152,7 +163,8 @@ def _attr_of_member(t: Interpreter, member: ConstValue, name: str) -> Value | No
     kind, own = type(member.obj), type_lookup(type(member.obj), name)
     if member.own_special("__getattribute__") is not None:
         member.cannot(breaks.UNSUPPORTED_ATTR, f"{member.describe()}.{name}")
-    if isinstance(own, types.DynamicClassAttribute):  # a property that classes do not have
+    # a property that classes do not have
+    if isinstance(own, types.DynamicClassAttribute):
         if is_users_function(own.fget):
             return t.inline_object(own.fget, [member])
         if name == "value":
@@ -214,9 +226,13 @@ def _operand(t: Interpreter, value: Value) -> Any:
 
 
 #: class and method -> what calls the method, where calling it on the constant will not do
-METHODS_OF_CONSTANTS: dict[tuple[type, str], Callable[[Interpreter, Any, Args, Kwargs], Value]] = {}
+METHODS_OF_CONSTANTS: dict[
+    tuple[type, str], Callable[[Interpreter, Any, Args, Kwargs], Value]
+] = {}
 
 
 def is_not_implemented(result: Value) -> bool:
     """Return whether an operator or an override returned NotImplemented."""
-    return isinstance(result, ConstValue) and result.python_type() is type(NotImplemented)
+    return isinstance(result, ConstValue) and result.python_type() is type(
+        NotImplemented
+    )

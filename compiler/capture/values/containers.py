@@ -1,4 +1,4 @@
-"""Lists, tuples and deques, and iterators over them."""
+"""Lists and tuples, and iterators over them."""
 
 from __future__ import annotations
 
@@ -59,6 +59,12 @@ class SequenceValue(Value):
         """Return all items."""
         return [self.at(t, i) for i in range(len(self.slots))]
 
+    def _constants(self) -> list[Any]:
+        """Return the constants that the items are, or raise NotConstant."""
+        if any(isinstance(slot, Lazy) for slot in self.slots):
+            raise NotConstant(self.describe())
+        return [slot.constant() for slot in self.slots if isinstance(slot, Value)]
+
     def like(self, slots: list[Slot]) -> Value:
         """Return a new sequence of the same kind."""
         return type(self)(slots)
@@ -78,14 +84,17 @@ class SequenceValue(Value):
     def item(self, t: Interpreter, key: Value) -> Value:
         index = t.python.concrete(key)
         if type(index) is not int or not -len(self.slots) <= index < len(self.slots):
-            index = t.python.fold(operator.getitem, self.places(), index)  # or Python's error
+            # or Python's error
+            index = t.python.fold(operator.getitem, self.places(), index)
         if not isinstance(index, int):
             return self.like([self.slots[place] for place in index])
         return self.at(t, index)
 
     def places(self) -> Any:
         """Return numbers in a container of this kind: Python says what it refuses of them."""
-        kind = next((k for k in (list, collections.deque) if issubclass(self.kind, k)), tuple)
+        kind = next(
+            (k for k in (list, collections.deque) if issubclass(self.kind, k)), tuple
+        )
         return kind(range(len(self.slots)))
 
     def attr(self, t: Interpreter, name: str) -> Value:
@@ -108,17 +117,14 @@ class TupleValue(SequenceValue):
 
     noun = "a tuple"
 
-    def __init__(self, slots: list[Slot], source: Source | None = None, kind: type = tuple) -> None:
+    def __init__(
+        self, slots: list[Slot], source: Source | None = None, kind: type = tuple
+    ) -> None:
         super().__init__(slots, source)
         self.kind = kind
 
     def constant(self) -> Any:
-        items = []
-        for slot in self.slots:
-            if isinstance(slot, Lazy):
-                raise NotConstant(self.describe())
-            items.append(slot.constant())
-        return self.make(items)
+        return self.make(self._constants())
 
     def make(self, items: list[Any]) -> Any:
         """Return a Python object of this kind with those items."""
@@ -159,7 +165,9 @@ class TupleValue(SequenceValue):
                 total = t.python.binary("mul", total, size)
             return total
         own = python_method(self.kind, name) is not None
-        if self.kind not in (tuple, torch.Size) and (own or name not in SEQUENCE_METHODS):
+        if self.kind not in (tuple, torch.Size) and (
+            own or name not in SEQUENCE_METHODS
+        ):
             return self.attr(t, name).call(t, args, kwargs)
         return super().method(t, name, args, kwargs)
 
@@ -220,12 +228,7 @@ class ListValue(SequenceValue):
     def constant(self) -> Any:
         if self.source is not None:
             raise NotConstant(self.describe())
-        items = []
-        for slot in self.slots:
-            if isinstance(slot, Lazy):
-                raise NotConstant(self.describe())
-            items.append(slot.constant())
-        return self.make(items)
+        return self.make(self._constants())
 
     def make(self, items: list[Any]) -> Any:
         """Return a Python object of this kind with those items."""
@@ -241,7 +244,8 @@ class ListValue(SequenceValue):
             t.effects.changed(self)
             self.slots[index] = list(items)
             return
-        if not isinstance(index, int) or not -len(self.slots) <= index < len(self.slots):
+        size = len(self.slots)
+        if not isinstance(index, int) or not -size <= index < size:
             raise_as_python(t, self, "__setitem__", [key, value], {})
         t.effects.changed(self)
         self.slots[index] = value
@@ -277,80 +281,6 @@ class ListValue(SequenceValue):
         r.e.store_subscr()
 
 
-class DequeValue(ListValue):
-    """A collections.deque; items beyond its maximum length are dropped from the other end."""
-
-    noun = "a deque"
-    kind = collections.deque
-
-    def __init__(
-        self, slots: list[Slot], source: Source | None = None, maxlen: int | None = None
-    ) -> None:
-        super().__init__(slots, source)
-        self.maxlen = maxlen
-        self._trim(at_end=False)
-
-    def add(self, t: Interpreter, items: list[Value]) -> None:
-        super().add(t, items)
-        self._trim(at_end=False)
-
-    def _trim(self, at_end: bool) -> None:
-        excess = len(self.slots) - self.maxlen if self.maxlen is not None else 0
-        if excess > 0:
-            self.slots[:] = self.slots[:-excess] if at_end else self.slots[excess:]
-
-    def like(self, slots: list[Slot]) -> Value:
-        return DequeValue(slots, maxlen=self.maxlen)
-
-    def make(self, items: list[Any]) -> Any:
-        return collections.deque(items, self.maxlen)
-
-    def attr(self, t: Interpreter, name: str) -> Value:
-        return t.values.known(self.maxlen) if name == "maxlen" else super().attr(t, name)
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        r.load_callable(collections.deque)
-        super().rebuild(r)
-        r.e.load_const(self.maxlen)
-        r.e.call(2)
-
-    def replay(self, r: ResidualInterface) -> None:
-        """Emit ``original.clear(); original.extend(items)``."""
-        ListValue.rebuild(self, r)
-        temporary = r.store_new()
-        r.call_method(self, "clear")
-        r.call_method(self, "extend", lambda: r.e.load_fast(temporary))
-
-    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "popleft":
-            if not self.slots:
-                raise_as_python(t, self, name, args, kwargs)
-            return _pop(t, self, ConstValue(0))
-        if name in ("appendleft", "extendleft"):
-            items = args if name == "appendleft" else items_to_add(t, self, args[0])
-            for item in items:
-                _insert(t, self, ConstValue(0), item)
-                self._trim(at_end=True)
-            return ConstValue(None)
-        if name == "rotate":
-            return self._rotate(t, t.python.concrete(args[0]) if args else 1)
-        if name in ("sort", "__add__"):
-            self.cannot(breaks.UNSUPPORTED_CALL, f"deque.{name}")
-        if name == "insert" and len(self.slots) == self.maxlen:
-            t.python.raise_(IndexError, "deque already at its maximum size")
-        found = super().method(t, name, args, kwargs)
-        self._trim(at_end=False)
-        return found
-
-    def _rotate(self, t: Interpreter, count: int) -> Value:
-        t.effects.changed(self)
-        if self.slots:
-            count %= len(self.slots)
-            if count:
-                self.slots[:] = [*self.slots[-count:], *self.slots[:-count]]
-        return ConstValue(None)
-
-
 class KnownIterator(IteratorValue):
     """Base of iterators over known items, which have a position."""
 
@@ -383,13 +313,13 @@ class SequenceIterator(KnownIterator):
         self.source = source
 
     def python_type(self) -> type:
-        if isinstance(self.sequence, DequeValue):
-            return type(iter(collections.deque()))
-        return type(iter([])) if isinstance(self.sequence, ListValue) else type(iter(()))
+        return type(iter([] if isinstance(self.sequence, ListValue) else ()))
 
     def advance(self, t: Interpreter) -> Value:
         if self.is_invalid(t):
-            raise breaks.SkipFrame("a container changes its size while it is iterated over")
+            raise breaks.SkipFrame(
+                "a container changes its size while it is iterated over"
+            )
         if self.index >= len(self.sequence.slots):
             if self.source is not None and not self.has_ended:
                 t.effects.changed(self)
@@ -400,16 +330,12 @@ class SequenceIterator(KnownIterator):
 
     def is_invalid(self, t: Interpreter) -> bool:
         """Return whether Python refuses to go on, since the container changed its size."""
-        return isinstance(self.sequence, DequeValue) and len(self.sequence.slots) != self.size
+        return False
 
     def children(self, t: Interpreter) -> list[Value]:
         return [self.sequence]
 
     def rebuild(self, r: ResidualInterface) -> None:
-        if isinstance(self.sequence, DequeValue) and self.index:
-            r.push(ListValue(self.sequence.slots[self.index :]))
-            r.e.get_iter()
-            return
         r.push(self.sequence)
         r.e.get_iter()
         if self.index:
@@ -491,15 +417,24 @@ def _remove(t: Interpreter, x: ListValue, value: Value) -> Value:
             del x.slots[index]
             return ConstValue(None)
     raise_as_python(t, x, "remove", [value], {})
-    return t.python.raise_(ValueError, f"{x.kind.__name__}.remove(x): x not in {x.kind.__name__}")
+    return t.python.raise_(
+        ValueError, f"{x.kind.__name__}.remove(x): x not in {x.kind.__name__}"
+    )
 
 
 def sort_values(
-    t: Interpreter, values: list[Value], key: Value | None = None, reverse: Value | None = None
+    t: Interpreter,
+    values: list[Value],
+    key: Value | None = None,
+    reverse: Value | None = None,
 ) -> list[Value]:
     """Sort values by Python's stable order, ``key`` being a traced function."""
     has_key = key is not None and not (key.is_constant() and key.constant() is None)
-    keys = [key.call(t, [v], {}) for v in values] if has_key and key is not None else values
+    keys = (
+        [key.call(t, [v], {}) for v in values]
+        if has_key and key is not None
+        else values
+    )
 
     class Key:
         """A key that is compared in traced code, where and when Python's sort compares."""
@@ -515,7 +450,11 @@ def sort_values(
 
 
 def _sort(
-    t: Interpreter, x: ListValue, *, key: Value | None = None, reverse: Value | None = None
+    t: Interpreter,
+    x: ListValue,
+    *,
+    key: Value | None = None,
+    reverse: Value | None = None,
 ) -> Value:
     values = x.values(t)
     t.effects.changed(x)
@@ -536,13 +475,15 @@ def _copy(t: Interpreter, x: SequenceValue) -> Value:
 
 
 def _index(t: Interpreter, x: SequenceValue, value: Value, *bounds: Value) -> Value:
-    first, last = [*(t.python.concrete(bound) for bound in bounds), None, None][:2]
-    places = slice(first, last)
-    for index in range(len(x.slots))[places]:
+    limits = [t.python.concrete(bound) for bound in bounds]
+    start, stop = [*limits, None, None][:2]
+    for index in range(len(x.slots))[start:stop]:
         if t.python.equal(x.at(t, index), value):
             return ConstValue(index)
     raise_as_python(t, x, "index", [value, *bounds], {})
-    return t.python.raise_(ValueError, f"{value.describe()} is not in {x.kind.__name__}")
+    return t.python.raise_(
+        ValueError, f"{value.describe()} is not in {x.kind.__name__}"
+    )
 
 
 def _count(t: Interpreter, x: SequenceValue, value: Value) -> Value:
@@ -576,6 +517,16 @@ def _initialise(t: Interpreter, x: ListValue, *items: Value) -> Value:
     return _extend(t, x, *items) if items else ConstValue(None)
 
 
+def _set_item(t: Interpreter, x: ListValue, key: Value, value: Value) -> Value:
+    x.set_item(t, key, value)
+    return ConstValue(None)
+
+
+def _del_item(t: Interpreter, x: ListValue, key: Value) -> Value:
+    x.del_item(t, key)
+    return ConstValue(None)
+
+
 LIST_METHODS: dict[str, Callable[..., Value]] = {
     "__init__": _initialise,
     "append": _append,
@@ -588,6 +539,6 @@ LIST_METHODS: dict[str, Callable[..., Value]] = {
     "remove": _remove,
     "sort": _sort,
     "copy": _copy,
-    "__setitem__": lambda t, x, k, v: (x.set_item(t, k, v), ConstValue(None))[1],
-    "__delitem__": lambda t, x, k: (x.del_item(t, k), ConstValue(None))[1],
+    "__setitem__": _set_item,
+    "__delitem__": _del_item,
 }

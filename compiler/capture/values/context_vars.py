@@ -63,7 +63,9 @@ class ContextVarValue(KnownObject):
 
     def _get(self, t: Interpreter, args: Args) -> Value:
         found = self._look(t) or (args[0] if args else self._default(t))
-        return found if found is not None else t.python.raise_(LookupError, repr(self.obj))
+        return (
+            found if found is not None else t.python.raise_(LookupError, repr(self.obj))
+        )
 
     def _default(self, t: Interpreter) -> Value | None:
         """Return the default of the variable, or None."""
@@ -93,7 +95,8 @@ class ContextVarValue(KnownObject):
             undone, before = False, token.before(t)
         else:
             self.cannot(
-                breaks.UNSUPPORTED_CALL, "ContextVar.reset() with the token of another variable"
+                breaks.UNSUPPORTED_CALL,
+                "ContextVar.reset() with the token of another variable",
             )
         self._look(t)
         self.content = before
@@ -101,7 +104,9 @@ class ContextVarValue(KnownObject):
             token.undone = True
             t.effects.withdraw(token)
         else:
-            t.effects.demand(DeferredCall(contextvars.ContextVar.reset, [self, token], {}))
+            t.effects.demand(
+                DeferredCall(contextvars.ContextVar.reset, [self, token], {})
+            )
         return ConstValue(None)
 
 
@@ -167,6 +172,7 @@ def _held(variable: Any) -> Any:
 
 def _default(variable: Any) -> Any:
     try:
-        return contextvars.Context().run(variable.get)  # in a context where nothing is set
+        # in a context where nothing is set
+        return contextvars.Context().run(variable.get)
     except LookupError:
         return NOTHING

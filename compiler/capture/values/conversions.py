@@ -46,10 +46,17 @@ def _number(kind: type) -> Handler:
             convert_symbol = symbolic_float if kind is float else math.trunc
             return t.output.call_torch(convert_symbol, [value], {})
         if isinstance(value, ObjectValue):
-            names = (f"__{kind.__name__}__", "__index__", *["__trunc__"] * (kind is int))
-            name = next((n for n in names if type_lookup(value.cls, n) is not MISSING), None)
+            names = (
+                f"__{kind.__name__}__",
+                "__index__",
+                *["__trunc__"] * (kind is int),
+            )
+            name = next(
+                (n for n in names if type_lookup(value.cls, n) is not MISSING), None
+            )
             if name is None:
-                return t.python.folded(kind, type(value.cls.__name__, (), {})())  # Python's error
+                # Python's error
+                return t.python.folded(kind, type(value.cls.__name__, (), {})())
             returned = value.method(t, name, [], {})
             found = t.python.slot_result(value.cls, name, returned)
             return convert(t, [found], {})

@@ -50,14 +50,16 @@ def _id(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
     if isinstance(owner, SymValue):
         owner = owner.specialise(t)
-        if not _is_only_one(owner.obj):  # which object holds the number, only a run can say
+        # which object holds the number, only a run can say
+        if not _is_only_one(owner.obj):
             raise breaks.GraphBreak(breaks.BUILTIN_CALL, "id() of a symbolic number")
     made_inside = owner.source is None or owner.obj is None
     if made_inside and not isinstance(owner, ConstValue):
         return IdentityNumber(owner)
     if owner.source is not None and not _is_only_one(owner.obj):
         t.guards.identity(owner.source, owner.obj)
-    t.values.keep(owner.obj)  # another object must not get its number while the trace lasts
+    # another object must not get its number while the trace lasts
+    t.values.keep(owner.obj)
     return ConstValue(id(owner.obj))
 
 
@@ -75,8 +77,14 @@ def _reduce(t: Interpreter, x: ObjectValue) -> Value:
         return t.inline_object(own, [x])
     special = ("__getnewargs__", "__getnewargs_ex__")
     slots = any(base.__dict__.get("__slots__") for base in x.cls.__mro__)
-    if slots or any(hasattr(x.cls, name) for name in special) or not _is_plain_class(x.cls):
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{x.cls.__name__}.__reduce_ex__")
+    if (
+        slots
+        or any(hasattr(x.cls, name) for name in special)
+        or not _is_plain_class(x.cls)
+    ):
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"{x.cls.__name__}.__reduce_ex__"
+        )
     getter = python_method(x.cls, "__getstate__")
     if getter is not None:
         state = t.inline_object(getter, [x])
@@ -103,9 +111,15 @@ _PLAIN_SIZE = _Plain.__basicsize__
 OBJECT_METHODS["__reduce_ex__"] = lambda t, x, protocol: _reduce(t, x)
 
 
-def _deepcopy_tensor(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _deepcopy_tensor(
+    t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+) -> Value:
     attributes = tensor.obj is not None and vars(tensor.obj)
-    plain = tensor.kind is torch.Tensor and tensor.example.is_contiguous() and not attributes
+    plain = (
+        tensor.kind is torch.Tensor
+        and tensor.example.is_contiguous()
+        and not attributes
+    )
     if tensor.example.requires_grad or not plain:
         tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.__deepcopy__")
     return t.output.call_torch("clone", [tensor], {}, method=True)

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.bytecode import warned
-from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, OpaqueValue, Value
+from tc.compiler.capture.values.base import (
+    Args,
+    KnownObject,
+    Kwargs,
+    OpaqueValue,
+    Value,
+)
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
@@ -17,7 +23,11 @@ from tc.compiler.core.sources import Source
 from tc.compiler.options import config
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
+    from tc.compiler.capture.values.interfaces import (
+        FrameInterface,
+        Interpreter,
+        ResidualInterface,
+    )
 
 
 class DeferredCall(Value):
@@ -49,7 +59,9 @@ class ReorderableValue(KnownObject):
 
 def is_reorderable(obj: Any) -> bool:
     """Return whether the user allows a function to be called after the graph."""
-    return callable(obj) and any(obj is one for one in config.reorderable_logging_functions)
+    return callable(obj) and any(
+        obj is one for one in config.reorderable_logging_functions
+    )
 
 
 def wrap_reorderable(t: Interpreter, obj: Any, source: Source) -> Value:
@@ -94,7 +106,8 @@ def _warn(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _are_recorded_here(t: Interpreter) -> bool:
     """Return whether the frame has the list that warnings are added to: it may read it."""
     shown = vars(warnings).get("_showwarnmsg_impl")
-    if not isinstance(shown, types.BuiltinMethodType):  # the list's method, where they are recorded
+    # the list's method, where they are recorded
+    if not isinstance(shown, types.BuiltinMethodType):
         return False
     return any(one is shown.__self__ for one in t.frame.locals.values())
 
@@ -111,7 +124,9 @@ def _ignores(t: Interpreter, filters: Value, category: type) -> bool:
     return action == "ignore" and everywhere and issubclass(category, ignored)
 
 
-def _warning(t: Interpreter, message: Value, category: type, level: int) -> DeferredCall:
+def _warning(
+    t: Interpreter, message: Value, category: type, level: int
+) -> DeferredCall:
     frame: FrameInterface | None = t.top
     while level > 1 and frame is not None:
         frame, level = frame.parent, level - 1
@@ -121,7 +136,9 @@ def _warning(t: Interpreter, message: Value, category: type, level: int) -> Defe
         return DeferredCall(warned.warn, [message, kind, ConstValue(level)], {})
     place = frame.place()
     where = [ConstValue(place.file), ConstValue(place.line)]
-    space = OpaqueValue(frame.module_globals, t.values.object_source(frame.module_globals))
+    space = OpaqueValue(
+        frame.module_globals, t.values.object_source(frame.module_globals)
+    )
     return DeferredCall(warned.warn_at, [message, kind, *where, space], {})
 
 

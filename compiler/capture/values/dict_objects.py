@@ -53,7 +53,11 @@ class DictObjectValue(ObjectValue):
         entries: Entries | None = None,
     ) -> None:
         super().__init__(cls, obj, source)
-        base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
+        base = (
+            collections.OrderedDict
+            if issubclass(cls, collections.OrderedDict)
+            else dict
+        )
         self.storage = Storage(self, entries or {}, base)
 
     def missing(self, t: Interpreter, key: Value) -> Value:
@@ -156,7 +160,9 @@ def accepts(obj: Any) -> bool:
 def wrap_dict_object(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of an existing dict object."""
     t.guards.add("TYPE", source, type(obj))
-    t.guards.add("EQUALS", CallSource(source, keys_of, "tuple(dict.keys({}))"), keys_of(obj))
+    t.guards.add(
+        "EQUALS", CallSource(source, keys_of, "tuple(dict.keys({}))"), keys_of(obj)
+    )
     entries: Entries = {}
     for key in dict.keys(obj):
         item = CallSource(
@@ -185,7 +191,9 @@ def make(cls: Any, items: dict[Any, Any]) -> Any:
 
 def refill(target: Any, items: dict[Any, Any]) -> None:
     """Replace all items, bypassing the methods of the class; called from residual code."""
-    base: Any = collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
+    base: Any = (
+        collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
+    )
     base.clear(target)
     for key, value in items.items():
         base.__setitem__(target, key, value)

@@ -20,7 +20,11 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, SequenceIterator, TupleValue
+from tc.compiler.capture.values.containers import (
+    ListValue,
+    SequenceIterator,
+    TupleValue,
+)
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.core.sources import AttrSource, DictSource, Source
 
@@ -78,8 +82,11 @@ class DictValue(Value):
     def whole(self, t: Interpreter) -> Entries:
         """Return the entries after guarding on the full list of keys."""
         if self.pending:
-            if "__builtins__" in self.entries:  # globals of a module: compiling adds some
-                self.cannot(breaks.UNSUPPORTED_OP, "iteration over the names of a module")
+            # globals of a module: compiling adds some
+            if "__builtins__" in self.entries:
+                self.cannot(
+                    breaks.UNSUPPORTED_OP, "iteration over the names of a module"
+                )
             self.pending = False
             t.guards.keys(self)
         return self.entries
@@ -191,7 +198,11 @@ class DictValue(Value):
         if self.kind is collections.OrderedDict:
             t.effects.store_attribute(self, name, value)
             return
-        if name != "default_factory" or not self._has_factory() or self.source is not None:
+        if (
+            name != "default_factory"
+            or not self._has_factory()
+            or self.source is not None
+        ):
             super().set_attr(t, name, value)
         self.factory = None if t.python.is_none(value) else value
 
@@ -204,7 +215,10 @@ class DictValue(Value):
     # -- the way back ----------------------------------------------------------------------
     def children(self, t: Interpreter) -> list[Value]:
         return [
-            slot for entry in self.entries.values() for slot in entry if isinstance(slot, Value)
+            slot
+            for entry in self.entries.values()
+            for slot in entry
+            if isinstance(slot, Value)
         ]
 
     def rebuild(self, r: ResidualInterface) -> None:
@@ -246,7 +260,11 @@ class DictView(Value):
 
     def contents(self, t: Interpreter) -> list[Value]:
         """Return the current items of the view."""
-        parts = {"keys": self.owner.keys, "values": self.owner.values, "items": self.owner.pairs}
+        parts = {
+            "keys": self.owner.keys,
+            "values": self.owner.values,
+            "items": self.owner.pairs,
+        }
         return parts[self.name](t)
 
     def truth(self, t: Interpreter) -> bool:
@@ -314,13 +332,18 @@ class SizedIterator(SequenceIterator):
         self.writes = t.effects.writes
 
     def is_invalid(self, t: Interpreter) -> bool:
-        if self.index >= self.size and self.owner.python_type() is collections.OrderedDict:
+        if (
+            self.index >= self.size
+            and self.owner.python_type() is collections.OrderedDict
+        ):
             return False  # its iterator looks for the end first
         return bool(self.owner.length(t).constant() != self.size)
 
     def children(self, t: Interpreter) -> list[Value]:
         if self.sequence.slots and self.is_invalid(t):
-            raise breaks.SkipFrame("a container changes its size while it is iterated over")
+            raise breaks.SkipFrame(
+                "a container changes its size while it is iterated over"
+            )
         if self.is_of_the_owner():
             return [self.view or self.owner]
         return super().children(t)
@@ -347,19 +370,25 @@ def iterator_at(container: Any, index: int) -> Any:
 
 
 # -- dict methods ----------------------------------------------------------------------------
-def _get(t: Interpreter, d: DictValue, key: Value, default: Value | None = None) -> Value:
+def _get(
+    t: Interpreter, d: DictValue, key: Value, default: Value | None = None
+) -> Value:
     if d.has(t, key):
         return d.at(t, t.python.key(key))
     return default if default is not None else ConstValue(None)
 
 
-def _setdefault(t: Interpreter, d: DictValue, key: Value, default: Value | None = None) -> Value:
+def _setdefault(
+    t: Interpreter, d: DictValue, key: Value, default: Value | None = None
+) -> Value:
     if not d.has(t, key):
         d.put(t, key, default if default is not None else ConstValue(None))
     return d.at(t, t.python.key(key))
 
 
-def _pop(t: Interpreter, d: DictValue, key: Value, default: Value | None = None) -> Value:
+def _pop(
+    t: Interpreter, d: DictValue, key: Value, default: Value | None = None
+) -> Value:
     if d.has(t, key):
         return d.drop(t, key)
     return default if default is not None else t.python.raise_(KeyError, key)
@@ -373,7 +402,9 @@ def _popitem(t: Interpreter, d: DictValue, last: Value | None = None) -> Value:
     return TupleValue([key, d.drop(t, key)])
 
 
-def _update(t: Interpreter, d: DictValue, other: Value | None = None, /, **named: Value) -> Value:
+def _update(
+    t: Interpreter, d: DictValue, other: Value | None = None, /, **named: Value
+) -> Value:
     return merge(t, functools.partial(d.put, t), d.kind, other, named)
 
 
@@ -385,7 +416,9 @@ def merge(
     named: Kwargs,
 ) -> Value:
     """Store what the constructor and ``update`` of a kind of dict take from their arguments."""
-    if isinstance(other, DictValue) or (other is not None and hasattr(other.python_type(), "keys")):
+    if isinstance(other, DictValue) or (
+        other is not None and hasattr(other.python_type(), "keys")
+    ):
         for key, value in items_to_merge(t, other, into):
             put(key, value)
     elif other is not None:
@@ -417,7 +450,9 @@ def items_to_merge(
         yield key, mapping.item(t, key)
 
 
-def _put_pairs(t: Interpreter, put: Callable[[Value, Value], None], pairs: Value) -> None:
+def _put_pairs(
+    t: Interpreter, put: Callable[[Value, Value], None], pairs: Value
+) -> None:
     """Store pairs one by one, as they come: the first that is none ends it."""
     for place in itertools.count():
         try:
@@ -459,7 +494,9 @@ def _copy(t: Interpreter, d: DictValue) -> DictValue:
     return copied
 
 
-def _move_to_end(t: Interpreter, d: DictValue, key: Value, last: Value | None = None) -> Value:
+def _move_to_end(
+    t: Interpreter, d: DictValue, key: Value, last: Value | None = None
+) -> Value:
     if not d.has(t, key):
         t.python.raise_(KeyError, key)
     value = d.drop(t, key)
@@ -467,6 +504,16 @@ def _move_to_end(t: Interpreter, d: DictValue, key: Value, last: Value | None = 
     if last is not None and not last.truth(t):
         token = t.python.key(key)
         d.entries = {token: d.entries[token], **d.entries}
+    return ConstValue(None)
+
+
+def _put(t: Interpreter, d: DictValue, key: Value, value: Value) -> Value:
+    d.put(t, key, value)
+    return ConstValue(None)
+
+
+def _del_item(t: Interpreter, d: DictValue, key: Value) -> Value:
+    d.del_item(t, key)
     return ConstValue(None)
 
 
@@ -488,8 +535,8 @@ DICT_METHODS: dict[str, Callable[..., Value]] = {
     "items": lambda t, d: DictView(d, "items"),
     "__contains__": lambda t, d, key: ConstValue(d.has(t, key)),
     "__getitem__": lambda t, d, key: d.item(t, key),
-    "__setitem__": lambda t, d, k, v: (d.put(t, k, v), ConstValue(None))[1],
-    "__delitem__": lambda t, d, k: (d.del_item(t, k), ConstValue(None))[1],
+    "__setitem__": _put,
+    "__delitem__": _del_item,
     "__len__": lambda t, d: d.length(t),
     "__iter__": lambda t, d: d.iterate(t),
     "__eq__": lambda t, d, other: t.python.binary("eq", d, other),

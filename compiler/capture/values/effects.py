@@ -55,7 +55,9 @@ class Effects:
     def _count(self, value: Value) -> None:
         self.writes += 1
         self.outer_writes += self._outlives(value, at_break=True)
-        self.body_writes += value.source is not None or value.creation_index < self.body_start
+        self.body_writes += (
+            value.source is not None or value.creation_index < self.body_start
+        )
 
     @contextmanager
     def body(self) -> Iterator[Callable[[], bool]]:
@@ -97,7 +99,8 @@ class Effects:
             del stores[name]  # made and deleted by traced code: nothing to replay
             return
         if stores.get(name) is UNBOUND:
-            del stores[name]  # set again after a deletion: it goes to the end of __dict__
+            # set again after a deletion: it goes to the end of __dict__
+            del stores[name]
             self._deleted.add((id(owner), name))
         stores[name] = value
 
@@ -111,12 +114,18 @@ class Effects:
 
     def store_class_attribute(self, owner: Value, name: str, value: Value) -> None:
         """Record a store to a class that existed before the frame."""
-        self.store_attribute(self._classes.setdefault(owner.constant(), owner), name, value)
+        self.store_attribute(
+            self._classes.setdefault(owner.constant(), owner), name, value
+        )
 
     def class_attribute(self, mro: Sequence[type], name: str) -> Value | None:
         """Return the value that traced code stored to the class that ``mro`` finds first."""
         for cls in mro if self._classes else ():
-            stored = self.attribute(self._classes[cls], name) if cls in self._classes else None
+            stored = (
+                self.attribute(self._classes[cls], name)
+                if cls in self._classes
+                else None
+            )
             if stored is not None or name in cls.__dict__:
                 return stored
         return None
@@ -142,7 +151,9 @@ class Effects:
         self.demanded = [one for one in self.demanded if one is not value]
 
     # -- globals ---------------------------------------------------------------------------
-    def store_global(self, module_globals: dict[str, Any], name: str, value: Value) -> None:
+    def store_global(
+        self, module_globals: dict[str, Any], name: str, value: Value
+    ) -> None:
         """Record a store to a global of a module."""
         self.writes += 1
         self.outer_writes += 1
@@ -163,7 +174,9 @@ class Effects:
 
     @staticmethod
     def _outlives(value: Value, at_break: bool) -> bool:
-        own_cell = at_break and isinstance(value, CellValue) and value.root_name is not None
+        own_cell = (
+            at_break and isinstance(value, CellValue) and value.root_name is not None
+        )
         return value.source is not None or own_cell
 
     def roots(self, at_break: bool) -> list[Value]:
@@ -183,9 +196,13 @@ class Effects:
 
     def global_stores(self) -> list[tuple[dict[str, Any], str, Value]]:
         """Return all stores to globals: module globals, name, value."""
-        return [(space, name, value) for (_, name), (space, value) in self._globals.items()]
+        return [
+            (space, name, value) for (_, name), (space, value) in self._globals.items()
+        ]
 
-    def replay(self, r: ResidualInterface, made: dict[int, Value], at_break: bool) -> None:
+    def replay(
+        self, r: ResidualInterface, made: dict[int, Value], at_break: bool
+    ) -> None:
         """Emit all changes, in the order in which each object was first touched.
 
         Args:
@@ -196,7 +213,9 @@ class Effects:
         new_cells = [v for v in made.values() if isinstance(v, CellValue) and v.held()]
         distinct = {id(value): value for value in [*self._changed.values(), *new_cells]}
         # Places of iterators are set last: they may lie beyond the old end of a list.
-        for value in sorted(distinct.values(), key=lambda one: isinstance(one, IteratorValue)):
+        for value in sorted(
+            distinct.values(), key=lambda one: isinstance(one, IteratorValue)
+        ):
             new_cell = isinstance(value, CellValue) and id(value) in made
             if self._outlives(value, at_break) or new_cell:
                 value.replay(r)  # type: ignore[attr-defined]

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.tracebacks import with_traceback
 from tc.compiler.capture.guards.facts import PROCESS, handles_error
-from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, NotConstant, Value
+from tc.compiler.capture.values.base import (
+    Args,
+    Kwargs,
+    LambdaValue,
+    NotConstant,
+    Value,
+)
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
 from tc.trace.ids import plain_function
@@ -69,7 +75,8 @@ class ExceptionValue(Value):
         raw = type_lookup(self.cls, name)
         if raw is MISSING:
             return t.python.raise_(
-                AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
+                AttributeError,
+                f"'{self.cls.__name__}' object has no attribute '{name}'",
             )
         if name == "with_traceback":
             return LambdaValue(self._with_traceback, "with_traceback")
@@ -164,7 +171,12 @@ class ExceptionValue(Value):
             r.e.store_attr(name)
         if self.trail:
             places = (
-                (at.file, at.line, plain_function(at.name), tuple(span) if span else None)
+                (
+                    at.file,
+                    at.line,
+                    plain_function(at.name),
+                    tuple(span) if span else None,
+                )
                 for _, at, span in self.trail
             )
             r.e.load_const(tuple(places))
@@ -192,4 +204,8 @@ class TracebackValue(Value):
 
 def traceback_of(t: Interpreter, error: Value) -> Value:
     """Return the traceback of an exception that is being handled."""
-    return error.attr(t, "__traceback__") if error.source is None else TracebackValue(error)
+    return (
+        error.attr(t, "__traceback__")
+        if error.source is None
+        else TracebackValue(error)
+    )

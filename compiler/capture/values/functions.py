@@ -20,7 +20,13 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.dicts import DictValue, Entries
-from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalsSource, Source
+from tc.compiler.core.sources import (
+    AttrSource,
+    CallSource,
+    ItemSource,
+    LocalsSource,
+    Source,
+)
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -64,7 +70,8 @@ class CellValue(Value):
     def _read(self, t: Interpreter, cell: types.CellType, source: Source) -> Value:
         """Return the content of a real cell, and guard that it is empty if it is."""
         if is_empty(cell):
-            if self.root_name is not None:  # the frame opens the cell: its source is the variable
+            # the frame opens the cell: its source is the variable
+            if self.root_name is not None:
                 t.guards.add("NOT_CONTAINS", LocalsSource(), self.root_name)
             else:
                 guard_empty(t, source)
@@ -81,7 +88,11 @@ class CellValue(Value):
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "cell_contents":
             found = self.load(t)
-            return t.python.raise_(ValueError, "Cell is empty") if found is UNBOUND else found
+            return (
+                t.python.raise_(ValueError, "Cell is empty")
+                if found is UNBOUND
+                else found
+            )
         return super().attr(t, name)
 
     def held(self) -> list[Value]:
@@ -175,7 +186,9 @@ class FunctionValue(Value):
         if name in self.extra:
             return self.extra[name]
         if name in ("__name__", "__qualname__") and self.obj is None:
-            return t.values.known(self.name.rpartition(".")[2] if name == "__name__" else self.name)
+            return t.values.known(
+                self.name.rpartition(".")[2] if name == "__name__" else self.name
+            )
         if name == "__get__":
             return LambdaValue(self._bind, f"{self.name}.__get__")
         if self.obj is not None:
@@ -186,10 +199,14 @@ class FunctionValue(Value):
         if known is not None:
             return known
         if name not in STANDARD:
-            return t.python.raise_(AttributeError, f"'function' object has no attribute '{name}'")
+            return t.python.raise_(
+                AttributeError, f"'function' object has no attribute '{name}'"
+            )
         return super().attr(t, name)
 
-    def _attr_of_real(self, t: Interpreter, obj: types.FunctionType, name: str) -> Value:
+    def _attr_of_real(
+        self, t: Interpreter, obj: types.FunctionType, name: str
+    ) -> Value:
         """Return an attribute of a real function: its default values and names are live objects."""
         if name == "__kwdefaults__":
             return ConstValue(None) if self.kwdefaults is None else self.kwdefaults
@@ -207,7 +224,9 @@ class FunctionValue(Value):
             return t.values.wrap(found, source)
         else:
             t.guards.add("NO_ATTR", t.values.source_of(self), name)
-        return t.python.raise_(AttributeError, f"'function' object has no attribute '{name}'")
+        return t.python.raise_(
+            AttributeError, f"'function' object has no attribute '{name}'"
+        )
 
     def _space_of_real(self, t: Interpreter) -> Value:
         """Return the ``__dict__`` of a real function, through which stored attributes are read."""
@@ -280,18 +299,48 @@ class FunctionValue(Value):
 
     def children(self, t: Interpreter) -> list[Value]:
         own = [*self.closure, *self.defaults.values(t), *self.extra.values()]
-        return own if self.kwdefaults is None or self.obj is not None else [*own, self.kwdefaults]
+        return (
+            own
+            if self.kwdefaults is None or self.obj is not None
+            else [*own, self.kwdefaults]
+        )
 
     def rebuild(self, r: ResidualInterface) -> None:
         if self.obj is not None:
             r.load_object(self.obj)
             return
-        r.make_function(self)
+        r.load_callable(_make_function)
+        r.e.load_const(self.code)
+        r.load_object(self.module_globals)
+        r.e.load_const(self.name)
+        r.push_slots(self.defaults.slots)
+        r.e.build_tuple(len(self.defaults.slots))
+        r.push(ConstValue(None) if self.kwdefaults is None else self.kwdefaults)
+        r.push_slots(list(self.closure))
+        r.e.build_tuple(len(self.closure))
+        r.e.call(6)
         for name, value in self.extra.items():
             r.e.copy(1)
             r.push(value)
             r.e.swap(2)
             r.e.store_attr(name)
+
+
+def _make_function(
+    code: types.CodeType,
+    module_globals: dict[str, Any],
+    name: str,
+    defaults: tuple[Any, ...],
+    kwdefaults: dict[str, Any] | None,
+    closure: tuple[Any, ...],
+) -> Any:
+    """Make a function as a def statement does; called from residual code."""
+    function = types.FunctionType(
+        code, module_globals, name.rpartition(".")[2], defaults or None, closure or None
+    )
+    function.__qualname__ = name
+    function.__kwdefaults__ = kwdefaults
+    return function
 
 
 class FunctionDict(DictValue):
@@ -310,7 +359,9 @@ class FunctionDict(DictValue):
         """Return all attributes in the function's dictionary."""
         extra = self.owner.extra
         found = {k: v for k, v in extra.items() if k not in STANDARD}
-        self.entries = {name: (ConstValue(name), value) for name, value in found.items()}
+        self.entries = {
+            name: (ConstValue(name), value) for name, value in found.items()
+        }
         return self.entries
 
     def has(self, t: Interpreter, key: Value) -> bool:
@@ -338,7 +389,9 @@ class MethodValue(Value):
 
     noun = "a method"
 
-    def __init__(self, owner: Value, function: Value, source: Source | None = None) -> None:
+    def __init__(
+        self, owner: Value, function: Value, source: Source | None = None
+    ) -> None:
         self.owner = owner
         self.function = function
         self.source = source
@@ -382,7 +435,9 @@ class FunctionWrapperValue(OpaqueValue):
     scripted functions.
     """
 
-    def __init__(self, obj: Any, source: Source, attribute: str, function: Value) -> None:
+    def __init__(
+        self, obj: Any, source: Source, attribute: str, function: Value
+    ) -> None:
         super().__init__(obj, source)
         self.attribute = attribute
         self.function = function
@@ -400,12 +455,15 @@ class FunctionWrapperValue(OpaqueValue):
         assert self.source is not None
         if name == self.attribute:
             return self.function
-        if name in getattr(self.obj, "__dict__", {}):  # copied from the function, or the user's
+        # copied from the function, or the user's
+        if name in getattr(self.obj, "__dict__", {}):
             return t.values.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         return super().attr(t, name)
 
 
-def wrap_function(t: Interpreter, obj: types.FunctionType, source: Source | None) -> FunctionValue:
+def wrap_function(
+    t: Interpreter, obj: types.FunctionType, source: Source | None
+) -> FunctionValue:
     """Return the value of a real function; its defaults and cells are wrapped on first use."""
     from_source = source if source is not None else t.values.object_source(obj)
     cells = [
@@ -421,10 +479,14 @@ def wrap_function(t: Interpreter, obj: types.FunctionType, source: Source | None
         source=source,
     )
     value.defaults = TupleValue(
-        t.values.lazy_slots(obj.__defaults__ or (), AttrSource(from_source, "__defaults__"))
+        t.values.lazy_slots(
+            obj.__defaults__ or (), AttrSource(from_source, "__defaults__")
+        )
     )
     if obj.__kwdefaults__ is not None:
-        named = t.values.wrap(obj.__kwdefaults__, AttrSource(from_source, "__kwdefaults__"))
+        named = t.values.wrap(
+            obj.__kwdefaults__, AttrSource(from_source, "__kwdefaults__")
+        )
         assert isinstance(named, DictValue)
         value.kwdefaults = named
     return value

@@ -16,7 +16,11 @@ from tc.compiler.capture.values.objects import ClassValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.functions import FunctionValue
-    from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
+    from tc.compiler.capture.values.interfaces import (
+        FrameInterface,
+        Interpreter,
+        ResidualInterface,
+    )
 
 
 class GeneratorValue(Value):
@@ -82,7 +86,9 @@ class GeneratorValue(Value):
             raise Raised(error)
         return self._continue(t, None, error)
 
-    def _continue(self, t: Interpreter, sent: Value | None, error: Value | None) -> Value:
+    def _continue(
+        self, t: Interpreter, sent: Value | None, error: Value | None
+    ) -> Value:
         self._is_running = True
         try:
             if error is not None:
@@ -114,7 +120,8 @@ class GeneratorValue(Value):
                     delegate.close(t)
                 elif known:
                     self.cannot(
-                        breaks.UNSUPPORTED_CALL, f"{name}() of what a generator yields from"
+                        breaks.UNSUPPORTED_CALL,
+                        f"{name}() of what a generator yields from",
                     )
         except Exhausted as end:
             return self.frame.end_delegate(end.value or ConstValue(None))
@@ -172,7 +179,9 @@ class GeneratorValue(Value):
         if self.has_ended or self.frame.returned is not None:
             return []
         if self.frame.started:
-            raise breaks.SkipFrame(f"{self.describe()} is partly consumed at a graph break")
+            raise breaks.SkipFrame(
+                f"{self.describe()} is partly consumed at a graph break"
+            )
         return [self._function, *self._args, *self._kwargs.values()]
 
     def rebuild(self, r: ResidualInterface) -> None:
@@ -189,7 +198,10 @@ class GeneratorValue(Value):
 
 
 def thrown(
-    t: Interpreter, kind: Value, value: Value | None = None, traceback: Value | None = None
+    t: Interpreter,
+    kind: Value,
+    value: Value | None = None,
+    traceback: Value | None = None,
 ) -> Value:
     """Return the exception that ``throw`` is given, or that it makes of a class and a value."""
     error = kind
@@ -209,7 +221,9 @@ def thrown(
 
 def stopped_inside(t: Interpreter, error: Value) -> Raised:
     """Return what Python raises where a StopIteration leaves a generator's code."""
-    instead = ExceptionValue(RuntimeError, [ConstValue("generator raised StopIteration")])
+    instead = ExceptionValue(
+        RuntimeError, [ConstValue("generator raised StopIteration")]
+    )
     for name in ("__cause__", "__context__"):
         instead.set_attr(t, name, error)
     return Raised(instead)

@@ -66,11 +66,14 @@ class GraphHandleValue(Value):
     noun = "the handle of a hook on an inner tensor"
 
 
-def _register(name: str, t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _register(
+    name: str, t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+) -> Value:
     function = args[0] if args else kwargs["hook"]
     if not tensor.example.requires_grad:
         t.python.raise_(
-            RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
+            RuntimeError,
+            "cannot register a hook on a tensor that doesn't require gradient",
         )
     if tensor.source is None:
         t.output.marks.add(HOOKED)
@@ -79,7 +82,9 @@ def _register(name: str, t: Interpreter, tensor: TensorValue, args: Args, kwargs
             t.output.graph.call_method(name, (tensor.node(t), read))
             return GraphHandleValue()
     if len(t.output.scopes) > 1:
-        raise breaks.GraphBreak(breaks.BODY_EFFECT, "a higher-order operation (it sets a hook)")
+        raise breaks.GraphBreak(
+            breaks.BODY_EFFECT, "a higher-order operation (it sets a hook)"
+        )
     handle = HandleValue(tensor, name, function)
     t.effects.demand(handle)
     return handle

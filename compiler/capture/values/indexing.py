@@ -51,8 +51,13 @@ def _at_numbers(t: Interpreter, tensor: TensorValue, key: Value) -> Value | None
         return None
     view: Value = tensor
     if not all(numbers):
-        others = [_whole() if number else one for one, number in zip(keys, numbers, strict=True)]
-        view = t.output.call_torch(operator.getitem, [view, t.values.new_tuple(others)], {})
+        others = [
+            _whole() if number else one
+            for one, number in zip(keys, numbers, strict=True)
+        ]
+        view = t.output.call_torch(
+            operator.getitem, [view, t.values.new_tuple(others)], {}
+        )
     for at in reversed([i for i, number in enumerate(numbers) if number]):
         dim, number = ConstValue(_dimension_of(keys, at)), keys[at]
         if isinstance(number, TensorValue):
@@ -75,7 +80,8 @@ def _is_number(value: Value) -> bool:
     if not isinstance(value, TensorValue):
         return isinstance(value, SymValue) and value.python_type() is int
     one = value.example
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(one)  # its number is not one number
+    # its number is not one number
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(one)
     return one.dim() == 0 and one.dtype in NUMBERS and not wrapped
 
 
@@ -86,7 +92,9 @@ def _is_basic(keys: Sequence[Value]) -> bool:
     """
     constants = [one.obj for one in keys if isinstance(one, ConstValue)]
     known = all(one is None or one is ... or type(one) is int for one in constants)
-    kinds = all(isinstance(one, ConstValue | SliceValue) or _is_number(one) for one in keys)
+    kinds = all(
+        isinstance(one, ConstValue | SliceValue) or _is_number(one) for one in keys
+    )
     return known and kinds and constants.count(...) <= 1
 
 

@@ -5,7 +5,7 @@ Modules below the tracer import these and never the tracer, so that no import cy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import CellType, CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.dicts import DictValue
     from tc.compiler.capture.values.effects import Effects
     from tc.compiler.capture.values.functions import CellValue, FunctionValue
-    from tc.compiler.capture.values.objects import Attributed, ClassValue, NNModuleValue
+    from tc.compiler.capture.values.objects import Attributed, ClassValue, ObjectValue
     from tc.compiler.capture.values.subclasses import DerivedTensors
     from tc.compiler.capture.values.tensor import NodeValue, TensorValue
     from tc.compiler.core.sources import Source
@@ -107,10 +107,6 @@ class ResidualInterface(Protocol):
         """The emitter."""
 
     @property
-    def globals(self) -> dict[str, Any]:
-        """Of the frame under capture."""
-
-    @property
     def t(self) -> Interpreter:
         """The tracer."""
 
@@ -137,9 +133,6 @@ class ResidualInterface(Protocol):
         keep: bool = False,
     ) -> None:
         """Emit ``owner.name(argument)``."""
-
-    def make_function(self, function: FunctionValue) -> None:
-        """Push a new function whose free variables are cells of this frame or new ones."""
 
     def store_new(self) -> str:
         """Pop the top into a new local and return its name."""
@@ -184,19 +177,18 @@ class GraphInterface(Protocol):
     def add_input(self, value: NodeValue) -> fx.Node:
         """Make the placeholder of a sourced tensor or number, before all calls."""
 
-    def call_torch(self, target: Any, args: Args, kwargs: Kwargs, method: bool = False) -> Value:
+    def call_torch(
+        self, target: Any, args: Args, kwargs: Kwargs, method: bool = False
+    ) -> Value:
         """Record a call and return the value of its result."""
 
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
         """Record a call that changes a state of torch, and apply it to the rest of the trace."""
 
-    def set_mode(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+    def set_mode(
+        self, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> fx.Node:
         """Record a call that sets a mode of torch for the nodes after it, and return its node."""
-
-    def run_fake(
-        self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
-    ) -> Any:
-        """Call a function on fake tensors; an exception breaks the graph."""
 
     def known_by_example(self, value: TensorValue) -> TensorValue:
         """Record the fake of a tensor: a call that returns this fake returns this tensor."""
@@ -204,14 +196,16 @@ class GraphInterface(Protocol):
     def result_of(self, result: Any, node: fx.Node) -> Value:
         """Return the value of a node's result: a tensor, a number, or a nest of these."""
 
-    def number_from(self, tensor: TensorValue, method: str, found: Any, *args: int) -> Value:
+    def number_from(
+        self, tensor: TensorValue, method: str, found: Any, *args: int
+    ) -> Value:
         """Return the value of an integer read off a tensor; a node only if it is symbolic."""
 
     def tensor_size(self, tensor: TensorValue) -> TupleValue:
         """Return the value of ``tensor.shape``."""
 
     def annotate(self, node: fx.Node, example: Any) -> None:
-        """"""
+        """Record on a node its fake result, and the user's stack."""
 
 
 class IdentityInterface(Protocol):
@@ -252,10 +246,14 @@ class GuardInterface(Protocol):
     def identity(self, source: Source, obj: Any) -> None:
         """Guard which object is found at a source, even one that something else already guards."""
 
-    def tensor_property(self, tensor: TensorValue, name: str, method: bool = False) -> None:
+    def tensor_property(
+        self, tensor: TensorValue, name: str, method: bool = False
+    ) -> None:
         """Guard an attribute, or a method's result, that the TENSOR guard does not cover."""
 
-    def ask_process_again(self, function: Callable[[], Any], name: str, answer: Any) -> None:
+    def ask_process_again(
+        self, function: Callable[[], Any], name: str, answer: Any
+    ) -> None:
         """Guard the result of a function without arguments that reads the state of the process."""
 
     def keys(self, value: DictValue) -> None:
@@ -346,9 +344,6 @@ class ValueInterface(Protocol):
     def has_rule(self, obj: Any) -> bool:
         """Return whether a function is torch's, or annotated by users."""
 
-    def load_global(self, module_globals: dict[str, Any], name: str) -> Value:
-        """Return a global of a module, or a builtin."""
-
 
 class AttributeInterface(Protocol):
     """The interface of the lookup of class attributes."""
@@ -380,10 +375,14 @@ class PythonInterface(Protocol):
     def fold(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a pure function on Python objects; its exceptions are raised into the traced code."""
 
-    def run_now(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def run_now(
+        self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
         """Run a function once per capture; its exceptions are raised into the traced code."""
 
-    def folded(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value:
+    def folded(
+        self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Value:
         """Return the result of `fold` as a value."""
 
     def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
@@ -482,9 +481,6 @@ class ModeInterface(Protocol):
     def close_inference(self) -> None:
         """Record that the innermost inference mode was left."""
 
-    def changes(self) -> Iterator[tuple[Any, Any]]:
-        """Yield for each changed mode the call that sets it and the call that restores it."""
-
     def restore(self) -> None:
         """Restore all modes."""
 
@@ -573,11 +569,17 @@ class Interpreter(Protocol):
     def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
         """Interpret a call of a Python function as part of this frame."""
 
-    def inline_object(self, obj: Any, args: Args, kwargs: Kwargs | None = None) -> Value:
+    def inline_object(
+        self, obj: Any, args: Args, kwargs: Kwargs | None = None
+    ) -> Value:
         """Interpret a call of a real Python function."""
 
     def interpret(
-        self, function: FunctionValue, args: Args, kwargs: Kwargs, is_tail_call: bool = False
+        self,
+        function: FunctionValue,
+        args: Args,
+        kwargs: Kwargs,
+        is_tail_call: bool = False,
     ) -> Value:
         """Interpret a call of a Python function, whatever handler there is for it."""
 
@@ -590,10 +592,7 @@ class Interpreter(Protocol):
     def intercept(
         self, operation: Callable[..., Any], args: Args, kwargs: Kwargs | None = None
     ) -> Value | None:
-        """Return the result of an operation's ``__torch_function__``.
+        """Return the result of what overrides an operation of torch, or None."""
 
-        None if nothing overrides it.
-        """
-
-    def initialise_lazy(self, module: NNModuleValue, args: Args, kwargs: Kwargs) -> None:
+    def initialise_lazy(self, module: ObjectValue, args: Args, kwargs: Kwargs) -> None:
         """Initialise a lazy module for its first input; the frame is then traced again."""

@@ -12,9 +12,15 @@ import torch
 
 from tc.compiler.capture.traceable import groupby
 from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Slot, Value
-from tc.compiler.capture.values.builtins import BUILTINS, CLASS_METHODS, Handler, builtin
+from tc.compiler.capture.values.builtins import (
+    BUILTINS,
+    CLASS_METHODS,
+    Handler,
+    builtin,
+)
 from tc.compiler.capture.values.const import ConstValue, is_not_implemented
-from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue, sort_values
+from tc.compiler.capture.values.containers import ListValue, TupleValue, sort_values
+from tc.compiler.capture.values.deques import DequeValue
 from tc.compiler.capture.values.iterators import (
     EnumerateIterator,
     FilterIterator,
@@ -53,7 +59,8 @@ if TYPE_CHECKING:
 def _iter(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1:
         return args[0].iterate(t)
-    if not BUILTINS[id(callable)](t, [args[0]], {}).truth(t):
+    is_callable = BUILTINS[id(callable)](t, [args[0]], {})
+    if not is_callable.truth(t):
         t.python.raise_(TypeError, "iter(v, w): v must be callable")
     return SentinelIterator(args[0], args[1])
 
@@ -109,12 +116,18 @@ def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if owner.dunder(t, "__reversed__") is not None:
             return owner.method(t, "__reversed__", [], {})
         if owner.dunder(t, "__len__") is None or owner.dunder(t, "__getitem__") is None:
-            return t.python.raise_(TypeError, f"'{full_name(kind)}' object is not reversible")
+            return t.python.raise_(
+                TypeError, f"'{full_name(kind)}' object is not reversible"
+            )
         return ReversedIterator(owner, t.python.concrete(owner.length(t)) - 1)
     if isinstance(owner, OwnTupleValue):
         return owner.reversed(t)
     if isinstance(owner, TensorValue):
-        return owner.method(t, "flip", [ConstValue(0)], {}) if owner.example.dim() else owner
+        return (
+            owner.method(t, "flip", [ConstValue(0)], {})
+            if owner.example.dim()
+            else owner
+        )
     if isinstance(owner, ListValue) and not isinstance(owner, DequeValue):
         return ReversedIterator(owner, len(owner.slots) - 1)
     if owner.is_constant():
@@ -201,7 +214,8 @@ def _extreme(name: str) -> Handler:
 def _better(t: Interpreter, name: str, best: Value, item: Value) -> Value:
     """Return the result of max or min of two values: a node if it depends on data or sizes."""
     symbolic = isinstance(best, SymValue) or isinstance(item, SymValue)
-    if symbolic and best.python_type() is item.python_type():  # else the result's type varies
+    # else the result's type varies
+    if symbolic and best.python_type() is item.python_type():
         function = torch.sym_max if name == "gt" else torch.sym_min
         return t.output.call_torch(function, [best, item], {})
     wins = t.python.binary(name, item, best)
@@ -214,7 +228,9 @@ def _one_number(*values: Value) -> bool:
     """Return whether values are numbers, or one-element tensors, of one dtype."""
     tensors = [v.example for v in values if isinstance(v, TensorValue)]
     first = tensors[0]
-    alike = all(one.dtype == first.dtype and one.shape == first.shape for one in tensors)
+    alike = all(
+        one.dtype == first.dtype and one.shape == first.shape for one in tensors
+    )
     others = [v for v in values if not isinstance(v, TensorValue)]
     kinds = (int, float) if first.is_floating_point() else (int,)
     plain = all(isinstance(v, ConstValue) and type(v.obj) in kinds for v in others)
@@ -231,7 +247,9 @@ def _reduce(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     items = args[1].each(t)
     first = args[2] if len(args) > 2 else next(items, None)
     if first is None:
-        return t.python.raise_(TypeError, "reduce() of empty iterable with no initial value")
+        return t.python.raise_(
+            TypeError, "reduce() of empty iterable with no initial value"
+        )
     function = args[0]
     return functools.reduce(lambda a, b: function.call(t, [a, b], {}), items, first)
 
@@ -240,7 +258,10 @@ def _materialised(function: Callable[..., Any]) -> Handler:
     """Run an itertools function over lists of values."""
 
     def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        lists = [t.python.concrete(a) if a.python_type() is int else a.unpack(t) for a in args]
+        lists = [
+            t.python.concrete(a) if a.python_type() is int else a.unpack(t)
+            for a in args
+        ]
         named = t.python.concrete_dict(kwargs)
         made = t.python.fold(lambda: list(function(*lists, **named)))
         items = [TupleValue(list(m)) if isinstance(m, tuple) else m for m in made]
@@ -260,8 +281,13 @@ def _pairwise(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(itertools.tee)
 def _tee(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    source, count = args[0].iterate(t), int(t.python.concrete(args[1])) if args[1:] else 2
-    first = source if isinstance(source, TeeIterator) else TeeIterator(TeeSource(source))
+    source, count = (
+        args[0].iterate(t),
+        int(t.python.concrete(args[1])) if args[1:] else 2,
+    )
+    first = (
+        source if isinstance(source, TeeIterator) else TeeIterator(TeeSource(source))
+    )
     copies: list[Slot] = [first]
     copies += [TeeIterator(first.shared, first.index) for _ in range(count - 1)]
     return TupleValue(copies[:count])
@@ -277,7 +303,9 @@ def _chain(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return ChainIterator(TupleValue(list(args)).iterate(t))
 
 
-CLASS_METHODS["from_iterable"] = lambda t, cls, args, kwargs: ChainIterator(args[0].iterate(t))
+CLASS_METHODS["from_iterable"] = lambda t, cls, args, kwargs: ChainIterator(
+    args[0].iterate(t)
+)
 
 
 @builtin(itertools.islice)
@@ -286,7 +314,9 @@ def _islice(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     step = 1 if bounds.step is None else bounds.step
     for bound in (bounds.start or 0, bounds.stop or 0, step - 1):
         if bound < 0:
-            t.python.raise_(ValueError, "Indices for islice() must be None or an integer >= 0.")
+            t.python.raise_(
+                ValueError, "Indices for islice() must be None or an integer >= 0."
+            )
     return SliceIterator(args[0].iterate(t), bounds.start or 0, bounds.stop, step)
 
 
@@ -302,7 +332,9 @@ def _count(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _repeat(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     times = kwargs.get("times", args[1] if len(args) > 1 else None)
     item = args[0] if args else kwargs["object"]
-    return RepeatIterator(item, None if times is None else max(0, t.python.concrete(times)))
+    return RepeatIterator(
+        item, None if times is None else max(0, t.python.concrete(times))
+    )
 
 
 @builtin(itertools.cycle)
@@ -334,7 +366,9 @@ for _while_kind in (itertools.takewhile, itertools.dropwhile):
 def _accumulate(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     function = kwargs.get("func", args[1] if len(args) > 1 else None)
     initial = kwargs.get("initial")
-    given = [None if v is None or t.python.is_none(v) else v for v in (function, initial)]
+    given = [
+        None if v is None or t.python.is_none(v) else v for v in (function, initial)
+    ]
     return AccumulateIterator(args[0].iterate(t), *given)
 
 
@@ -349,7 +383,11 @@ class GetterValue(Value):
     """An operator.itemgetter, attrgetter or methodcaller."""
 
     def __init__(
-        self, kind: type, args: list[Value], kwargs: Kwargs, source: Source | None = None
+        self,
+        kind: type,
+        args: list[Value],
+        kwargs: Kwargs,
+        source: Source | None = None,
     ) -> None:
         self.kind = kind
         self.args = args

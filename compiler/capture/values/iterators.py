@@ -117,7 +117,8 @@ class ZipIterator(LazyIterator):
             except Exhausted:
                 if self.strict and index:
                     t.python.raise_(
-                        ValueError, f"zip() argument {index + 1} is shorter than argument 1"
+                        ValueError,
+                        f"zip() argument {index + 1} is shorter than argument 1",
                     )
                 if self.strict:
                     self._check_all_done(t)
@@ -130,7 +131,9 @@ class ZipIterator(LazyIterator):
                 source.advance(t)
             except Exhausted:
                 continue
-            t.python.raise_(ValueError, f"zip() argument {index + 2} is longer than argument 1")
+            t.python.raise_(
+                ValueError, f"zip() argument {index + 2} is longer than argument 1"
+            )
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(zip)
@@ -298,7 +301,10 @@ RANGE_ITERATORS: tuple[type, ...] = (
     type(iter(range(0))),
     type(iter(range(1 << 65))),
 )
-SEQUENCE_ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
+SEQUENCE_ITERATORS: tuple[type, ...] = (
+    type(iter([])),
+    type(iter(())),
+)
 
 
 class HandedOnIterator(OpaqueValue):

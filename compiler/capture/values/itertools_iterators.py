@@ -142,7 +142,9 @@ class AccumulateIterator(LazyIterator):
 
     kind = itertools.accumulate
 
-    def __init__(self, source: Value, function: Value | None, initial: Value | None) -> None:
+    def __init__(
+        self, source: Value, function: Value | None, initial: Value | None
+    ) -> None:
         self.iterated = source
         self.function = function
         self.initial = initial
@@ -203,7 +205,11 @@ class RepeatIterator(LazyIterator):
         self.times = times
 
     def parts(self) -> list[Value]:
-        return [self.repeated] if self.times is None else [self.repeated, ConstValue(self.times)]
+        return (
+            [self.repeated]
+            if self.times is None
+            else [self.repeated, ConstValue(self.times)]
+        )
 
     def advance(self, t: Interpreter) -> Value:
         if self.times is not None:
@@ -228,7 +234,9 @@ class CycleIterator(LazyIterator):
             ahead, behind = self.saved[self.place :], self.saved[: self.place]
             return [TupleValue([*ahead, *behind])]
         if self.saved:
-            self.cannot(breaks.UNSUPPORTED_VALUE, "an itertools.cycle on its first round")
+            self.cannot(
+                breaks.UNSUPPORTED_VALUE, "an itertools.cycle on its first round"
+            )
         return [self.iterated]
 
     def children(self, t: Interpreter) -> list[Value]:
@@ -350,7 +358,8 @@ class WhileIterator(LazyIterator):
     def rebuild(self, r: ResidualInterface) -> None:
         if not self.failed:
             super().rebuild(r)
-        else:  # a dropwhile whose test has failed passes all items; such a takewhile is exhausted
+        # a dropwhile whose test has failed passes all items; such a takewhile is exhausted
+        else:
             r.load_callable(itertools.chain if self._drops() else iter)
             r.push(self.iterated if self._drops() else TupleValue([]))
             r.e.call(1)

@@ -24,7 +24,11 @@ def is_unchanging(obj: Any) -> bool:
     cls = type(obj)
     if type(cls).__name__ == "pybind11_type" and hasattr(cls, "__members__"):
         return True  # a member of an enumeration in C++
-    return issubclass(type(obj), str) and type(obj) is not str and is_library(type(obj).__module__)
+    return (
+        issubclass(type(obj), str)
+        and type(obj) is not str
+        and is_library(type(obj).__module__)
+    )
 
 
 #: containers whose contents the tracer copies, as `known` does

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class ItemList(ListValue):
     """The items of a list object; changes and replays bypass the methods of its class."""
 
-    def __init__(self, owner: ListObjectValue, read: Callable[[], list[Slot]] | None) -> None:
+    def __init__(
+        self, owner: ListObjectValue, read: Callable[[], list[Slot]] | None
+    ) -> None:
         super().__init__([], owner.source, read)
         self.owner = owner
 
@@ -104,11 +106,17 @@ def wrap_list_object(t: Interpreter, obj: Any, source: Source) -> Value:
     t.guards.add("TYPE", source, type(obj))
 
     def read() -> list[Slot]:
-        t.guards.add("EQUALS", CallSource(source, len_of, "list.__len__({})"), len_of(obj))
+        t.guards.add(
+            "EQUALS", CallSource(source, len_of, "list.__len__({})"), len_of(obj)
+        )
         return [
             Lazy(
                 list.__getitem__(obj, i),
-                CallSource(source, functools.partial(item_of, i), f"list.__getitem__({{}}, {i})"),
+                CallSource(
+                    source,
+                    functools.partial(item_of, i),
+                    f"list.__getitem__({{}}, {i})",
+                ),
             )
             for i in range(len_of(obj))
         ]

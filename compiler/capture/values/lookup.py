@@ -96,7 +96,9 @@ def read_runs_python(obj: Any, name: str) -> bool:
     raw = type_lookup(cls, name)
     if raw is MISSING or isinstance(raw, SLOT_TYPES):
         fallback = type_lookup(cls, "__getattr__")
-        return isinstance(fallback, types.FunctionType) and fallback is not _MODULE_GETATTR
+        return (
+            isinstance(fallback, types.FunctionType) and fallback is not _MODULE_GETATTR
+        )
     getter = type_lookup(type(raw), "__get__")
     return isinstance(raw, property) or isinstance(getter, types.FunctionType)
 
@@ -105,7 +107,8 @@ def is_struct_sequence(kind: Any) -> bool:
     """Return whether a class is a named tuple of C whose fields are its items, as torch's are."""
     if not issubclass(kind, tuple) or "n_fields" not in vars(kind):
         return False
-    return bool(kind.n_fields == len(kind.__match_args__))  # `os.stat_result` has fields beside
+    # `os.stat_result` has fields beside
+    return bool(kind.n_fields == len(kind.__match_args__))
 
 
 def field_names(kind: Any) -> tuple[str, ...]:

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture.guards.facts import is_heap_type
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstMethod, ConstValue
-from tc.compiler.capture.values.lookup import is_data_descriptor, python_method, type_lookup
+from tc.compiler.capture.values.lookup import (
+    is_data_descriptor,
+    python_method,
+    type_lookup,
+)
 from tc.compiler.core.sources import AttrSource, CallSource, DictSource, Source
 
 if TYPE_CHECKING:

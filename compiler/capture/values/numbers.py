@@ -51,7 +51,9 @@ def known_number(
 
 
 def _number(conversion: str) -> Any:
-    def convert(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    def convert(
+        t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+    ) -> Value:
         known = known_number(t, tensor, conversion)
         if known is not None:
             return known
@@ -82,7 +84,9 @@ def _items(t: Interpreter, tensor: TensorValue) -> Value:
 def _scaled(name: str, combine: Any) -> Any:
     """Return the handler of ``addcmul`` and its like, whose factor may be a tensor."""
 
-    def handler(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    def handler(
+        t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+    ) -> Value:
         factor = kwargs.get("value")
         if not isinstance(factor, TensorValue):
             return t.output.call_torch(name, [tensor, *args], kwargs, method=True)
@@ -103,12 +107,15 @@ def _with_alpha(name: str) -> Any:
     Eager reads the number in it; so it does where torch would refuse the arguments.
     """
 
-    def handler(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    def handler(
+        t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+    ) -> Value:
         named = dict(kwargs)
         alpha = named.pop("alpha", None)
         others = [*args, *named.values()]
         if len(others) == 1 and _is_real(others[0]) and _is_factor(alpha):
-            args, kwargs = [t.output.call_torch(torch.mul, [*others, alpha], {})], {}
+            scaled = t.output.call_torch(torch.mul, [*others, alpha], {})
+            args, kwargs = [scaled], {}
         return t.output.call_torch(name, [tensor, *args], kwargs, method=True)
 
     return handler
@@ -145,7 +152,11 @@ def each_scaled(name: str) -> Callable[[Interpreter, Args, Kwargs], Value | None
     """
 
     def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
-        if len(args) != 4 or kwargs or not all(isinstance(a, SequenceValue) for a in args[:3]):
+        if (
+            len(args) != 4
+            or kwargs
+            or not all(isinstance(a, SequenceValue) for a in args[:3])
+        ):
             return None
         factors = _factors(t, args[3])
         lists = [arg.unpack(t) for arg in args[:3]]
@@ -165,7 +176,9 @@ def each_pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
     if len(args) != 2 or not isinstance(args[0], TensorValue):
         return None
     base, exponents = args[0], args[1].unpack(t)
-    return TupleValue([t.output.call_torch(torch.pow, [base, e], {}) for e in exponents])
+    return TupleValue(
+        [t.output.call_torch(torch.pow, [base, e], {}) for e in exponents]
+    )
 
 
 def _factors(t: Interpreter, given: Value) -> list[Value] | None:
@@ -175,7 +188,9 @@ def _factors(t: Interpreter, given: Value) -> list[Value] | None:
     if not isinstance(given, SequenceValue):
         return None
     factors = given.unpack(t)
-    return factors if any(isinstance(factor, TensorValue) for factor in factors) else None
+    return (
+        factors if any(isinstance(factor, TensorValue) for factor in factors) else None
+    )
 
 
 def making(function: Any) -> Callable[[Interpreter, Args, Kwargs], Value]:
@@ -183,12 +198,16 @@ def making(function: Any) -> Callable[[Interpreter, Args, Kwargs], Value]:
 
     def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         found = _of_numbers(t, args, kwargs, tensors=function is torch.tensor)
-        return found or t.output.call_torch(function, *_without_symbols(t, args, kwargs))
+        return found or t.output.call_torch(
+            function, *_without_symbols(t, args, kwargs)
+        )
 
     return handler
 
 
-def _new_tensor(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _new_tensor(
+    t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+) -> Value:
     like = {
         "dtype": t.values.known(tensor.example.dtype),
         "device": t.values.known(tensor.example.device),
@@ -208,7 +227,11 @@ def _of_numbers(
     torch's own functions read the symbols, as 32 bits. None if there are only constants, or where
     a symbol may not fit into the tensor's type.
     """
-    if len(args) != 1 or not set(kwargs) <= {"dtype", "device"} or args[0].is_constant():
+    if (
+        len(args) != 1
+        or not set(kwargs) <= {"dtype", "device"}
+        or args[0].is_constant()
+    ):
         return None
     leaves = [decided(t, leaf) for leaf in _leaves(t, args[0])]
     kept = [leaf for leaf in leaves if isinstance(leaf, NodeValue)]
@@ -218,7 +241,11 @@ def _of_numbers(
     if len(symbols) < len(kept) and not (tensors and _is_for_cpu(kwargs.get("device"))):
         return None
     given = kwargs.get("dtype")
-    dtype = _dtype_of(leaves) if given is None or t.python.is_none(given) else given.constant()
+    dtype = (
+        _dtype_of(leaves)
+        if given is None or t.python.is_none(given)
+        else given.constant()
+    )
     if any(_wide(symbol, dtype) is None for symbol in symbols):
         return None
     if is_whole(dtype) and not all(map(_may_be_whole, kept)):
@@ -238,7 +265,9 @@ def _without_symbols(t: Interpreter, args: Args, kwargs: Kwargs) -> tuple[Args, 
             return value
         return ListValue([plain(item) for item in value.unpack(t)])
 
-    return [plain(arg) for arg in args], {name: plain(arg) for name, arg in kwargs.items()}
+    return [plain(arg) for arg in args], {
+        name: plain(arg) for name, arg in kwargs.items()
+    }
 
 
 def _leaves(t: Interpreter, value: Value) -> list[Value]:
@@ -281,7 +310,9 @@ def _dtype_of(leaves: list[Value]) -> torch.dtype:
         if isinstance(leaf, TensorValue):
             found.append(leaf.example.dtype)
         else:
-            number = leaf.python_type()(1) if isinstance(leaf, SymValue) else leaf.constant()
+            number = (
+                leaf.python_type()(1) if isinstance(leaf, SymValue) else leaf.constant()
+            )
             found.append(torch.tensor(number, device="cpu").dtype)
     kind: torch.dtype = functools.reduce(torch.promote_types, found)
     return kind
@@ -308,7 +339,9 @@ def _stacked(t: Interpreter, value: Value, options: dict[str, Value]) -> Value:
     if isinstance(value, SymValue):
         dtype = options["dtype"].constant()
         wide = ConstValue(_wide(value, dtype))
-        value = t.output.call_torch(torch.scalar_tensor, [value], {**options, "dtype": wide})
+        value = t.output.call_torch(
+            torch.scalar_tensor, [value], {**options, "dtype": wide}
+        )
         if wide.obj is dtype:
             return value
     if isinstance(value, TensorValue):

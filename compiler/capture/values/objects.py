@@ -11,9 +11,15 @@ import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import is_library
-from tc.compiler.capture.values.base import UNBOUND, Args, KnownObject, Kwargs, Raised, Value
+from tc.compiler.capture.values.base import (
+    UNBOUND,
+    Args,
+    KnownObject,
+    Kwargs,
+    Raised,
+    Value,
+)
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.lookup import (
     MISSING,
     SLOT_TYPES,
@@ -26,22 +32,16 @@ from tc.compiler.capture.values.lookup import (
     type_lookup,
     users_method,
 )
-from tc.compiler.core.sources import AttrSource, CallSource, DictSource, ItemSource, Source
+from tc.compiler.core.sources import (
+    AttrSource,
+    CallSource,
+    DictSource,
+    ItemSource,
+    Source,
+)
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
-
-# Torch's own definitions, read now because a program may replace them later.
-_MODULE_CALL = torch.nn.Module.__dict__["__call__"]
-_MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
-_MODULE_SETATTR = torch.nn.Module.__dict__["__setattr__"]
-#: hooks that run for modules of every kind
-GLOBAL_HOOKS = (
-    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
-    "_global_backward_pre_hooks",
-)  # fmt: skip
-#: classes whose instances a module keeps in a table when they are stored to an attribute
-REGISTERED = (torch.nn.Parameter, torch.nn.Buffer, torch.nn.Module)
 
 
 class Attributed(Value):
@@ -87,14 +87,19 @@ class Attributed(Value):
         raw = type_lookup(self.cls, name)
         if raw is not MISSING and is_data_descriptor(raw):
             return self._data_descriptor(t, raw, name)
-        stored = self.stored(t, name) or t.effects.class_attribute(self.cls.__mro__, name)
+        stored = self.stored(t, name) or t.effects.class_attribute(
+            self.cls.__mro__, name
+        )
         if stored is not None:
             return stored
         if raw is MISSING:
             return None
-        if name == "_validate_args" and issubclass(self.cls, torch.distributions.Distribution):
+        if name == "_validate_args" and issubclass(
+            self.cls, torch.distributions.Distribution
+        ):
             if not t.output.may_assume:
-                return ConstValue(False)  # a check that reads the data, omitted rather than break
+                # a check that reads the data, omitted rather than break
+                return ConstValue(False)
             if t.top is not None:
                 t.output.distribution_checks.append(t.top.code)
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
@@ -126,7 +131,9 @@ class Attributed(Value):
         if value is not MISSING:
             return t.values.wrap(value, place)
         if self.source is not None and isinstance(place, CallSource):
-            empty = CallSource(source, functools.partial(is_unset, slot), f"is_unset({text}, {{}})")
+            empty = CallSource(
+                source, functools.partial(is_unset, slot), f"is_unset({text}, {{}})"
+            )
             t.guards.add("BOOL", empty, True)
         elif self.source is not None:
             t.guards.add("NO_ATTR", self.source, name)
@@ -198,7 +205,9 @@ class Attributed(Value):
     def _raise_lacking(self, t: Interpreter, name: str, part: str) -> None:
         """Raise the error of a property without a setter or deleter."""
         owner = self.cls.__qualname__
-        t.python.raise_(AttributeError, f"property {name!r} of {owner!r} object has no {part}")
+        t.python.raise_(
+            AttributeError, f"property {name!r} of {owner!r} object has no {part}"
+        )
 
     def del_attr(self, t: Interpreter, name: str) -> None:
         deleter = python_method(self.cls, "__delattr__")
@@ -221,7 +230,9 @@ class Attributed(Value):
             return
         self._refuse_slot_of_c(raw, name)
         slot = isinstance(raw, SLOT_TYPES)
-        if (self._data_descriptor(t, raw, name) if slot else self.stored(t, name)) is None:
+        if (
+            self._data_descriptor(t, raw, name) if slot else self.stored(t, name)
+        ) is None:
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             t.python.raise_(AttributeError, name if slot else message)
         t.effects.store_attribute(self, name, UNBOUND)
@@ -232,7 +243,9 @@ class ObjectValue(Attributed):
 
     noun = "an object"
 
-    def __init__(self, cls: type, obj: Any = None, source: Source | None = None) -> None:
+    def __init__(
+        self, cls: type, obj: Any = None, source: Source | None = None
+    ) -> None:
         self.cls = cls
         self.obj = obj
         self.source = source
@@ -242,7 +255,9 @@ class ObjectValue(Attributed):
         return self.cls
 
     def describe(self) -> str:
-        return self.source.pretty if self.source else f"a {self.cls.__qualname__} object"
+        return (
+            self.source.pretty if self.source else f"a {self.cls.__qualname__} object"
+        )
 
     # -- dunder methods --------------------------------------------------------------------
     def own_special(self, name: str) -> types.FunctionType | None:
@@ -258,7 +273,9 @@ class ObjectValue(Attributed):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         method = self.dunder(t, "__call__")
         if method is None:
-            return t.python.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
+            return t.python.raise_(
+                TypeError, f"'{self.cls.__name__}' object is not callable"
+            )
         return method.call(t, args, kwargs)
 
     def tail_call_codes(self) -> tuple[types.CodeType, ...]:
@@ -283,11 +300,15 @@ class ObjectValue(Attributed):
             return t.python.slot_result(self.cls, "__iter__", method.call(t, [], {}))
         if self.dunder(t, "__getitem__") is not None:
             return t.python.iterate_by_index(self)
-        return t.python.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")
+        return t.python.raise_(
+            TypeError, f"'{self.cls.__name__}' object is not iterable"
+        )
 
     def advance(self, t: Interpreter) -> Value:
         refusal = "'{}' object is not an iterator"
-        return t.python.advance_by_next(lambda: self.special(t, "__next__", [], refusal))
+        return t.python.advance_by_next(
+            lambda: self.special(t, "__next__", [], refusal)
+        )
 
     # -- the way back ----------------------------------------------------------------------
     def children(self, t: Interpreter) -> list[Value]:
@@ -326,122 +347,6 @@ def object_with(cls: type, names: tuple[str, ...], *values: Any) -> Any:
     for name, value in zip(names, values, strict=True):
         object.__setattr__(made, name, value)
     return made
-
-
-class NNModuleValue(ObjectValue):
-    """An nn.Module: parameters, buffers and submodules are looked up in its own tables."""
-
-    noun = "a module"
-    TABLES = ("_parameters", "_buffers", "_modules")
-
-    def _registered(self, t: Interpreter, name: str) -> Value | None:
-        """Return a parameter, buffer or submodule of that name, or None."""
-        for table in self.TABLES:
-            now = self._table_now(t, table)
-            if now is not None:
-                if t.python.contains(now, ConstValue(name)).truth(t):
-                    return now.item(t, ConstValue(name))
-            elif self.obj is not None and self.source is not None:
-                own = self.obj.__dict__
-                where = ItemSource(DictSource(self.source), table)
-                if table not in own:
-                    t.guards.add("NOT_CONTAINS", DictSource(self.source), table)
-                elif name in own[table]:
-                    return t.values.wrap(own[table][name], ItemSource(where, name))
-                else:
-                    t.guards.add("NOT_CONTAINS", where, name)
-        return None
-
-    def _table_now(self, t: Interpreter, name: str) -> Value | None:
-        """Return a table of parameters, buffers or modules that traced code changed, or None."""
-        stored = t.effects.attribute(self, name)
-        if stored is not None:
-            return stored
-        known = t.values.find(self.obj.__dict__.get(name)) if self.obj is not None else None
-        return known if isinstance(known, DictValue) and t.effects.was_changed(known) else None
-
-    def find(self, t: Interpreter, name: str) -> Value | None:
-        found = super().find(t, name)
-        return found if found is not None else self._registered(t, name)
-
-    def generic_attr(self, t: Interpreter, name: str) -> Value:
-        found = self.find(t, name)
-        if found is not None:
-            return found
-        fallback = python_method(self.cls, "__getattr__")
-        if fallback not in (None, _MODULE_GETATTR):
-            return t.inline_object(fallback, [self, ConstValue(name)])
-        return t.python.raise_(
-            AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
-        )
-
-    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
-        setter = python_method(self.cls, "__setattr__")
-        made = self.source is None
-        own = setter is not _MODULE_SETATTR or made or self._changes_tables(t, name, value)
-        if setter is not None and own:
-            t.inline_object(setter, [self, ConstValue(name), value])
-            return
-        if isinstance(value, NNModuleValue) and value.source is None:
-            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
-        self.generic_set_attr(t, name, value)
-
-    def _changes_tables(self, t: Interpreter, name: str, value: Value) -> bool:
-        """Return whether ``self.name = value`` has to be seen by what lists parameters."""
-        if issubclass(value.python_type(), REGISTERED):
-            return True
-        if any(self._table_now(t, table) is not None for table in self.TABLES):
-            return True
-        held = vars(self.obj) if self.obj is not None else {}
-        return any(name in held.get(table, ()) for table in self.TABLES)
-
-    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        plain = type_lookup(self.cls, "__call__") is _MODULE_CALL
-        if not plain and not isinstance(self.obj, torch.fx.GraphModule):
-            return super().call(t, args, kwargs)
-        t.initialise_lazy(self, args, kwargs)
-        hooks = self._has_hooks(t) or _global_hooks(t)
-        name = "_call_impl" if hooks else "forward"
-        return self.attr(t, name).call(t, args, kwargs)
-
-    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
-        if type_lookup(self.cls, "__call__") is not _MODULE_CALL:
-            return super().tail_call_codes()
-        forward = getattr(type_lookup(self.cls, "forward"), "__code__", None)
-        implementation = torch.nn.Module._call_impl.__code__
-        return (implementation,) if forward is None else (forward, implementation)
-
-    def _has_hooks(self, t: Interpreter) -> bool:
-        return any(self._has_hooks_in(t, name) for name in HOOKS)
-
-    def _has_hooks_in(self, t: Interpreter, name: str) -> bool:
-        stored = t.effects.attribute(self, name)
-        if stored is not None or self.obj is None:
-            return self.attr(t, name).truth(t)
-        own = self.obj.__dict__[name]
-        if self.source is not None:
-            t.guards.add("LENGTH", ItemSource(DictSource(self.source), name), own)
-        return bool(own)
-
-    def describe(self) -> str:
-        return self.source.pretty if self.source else f"module {self.cls.__qualname__}"
-
-
-HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
-
-
-def _global_hooks(t: Interpreter) -> bool:
-    """Return whether hooks for all modules are installed."""
-    module = torch.nn.modules.module
-    held = [getattr(module, name) for name in GLOBAL_HOOKS]
-    for hooks_of_all in held:
-        t.guards.definitions.count(hooks_of_all)
-    return any(held)
 
 
 class ClassValue(KnownObject):
@@ -498,12 +403,16 @@ class ClassValue(KnownObject):
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         fixed = id(self.obj) in t.values.made_inside or is_library(self.obj.__module__)
-        special = name.startswith("__") or type(self.obj).__setattr__ is not type.__setattr__
+        special = (
+            name.startswith("__") or type(self.obj).__setattr__ is not type.__setattr__
+        )
         held = (type_lookup(type(self.obj), name), type_lookup(self.obj, name))
         bound = any(hasattr(type(raw), "__get__") for raw in held)
         if fixed or special or bound or hasattr(value.python_type(), "__get__"):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.obj.__qualname__}.{name}")
-        t.effects.store_class_attribute(ClassValue(self.obj, t.values.source_of(self)), name, value)
+        t.effects.store_class_attribute(
+            ClassValue(self.obj, t.values.source_of(self)), name, value
+        )
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.instantiate(self, args, kwargs)
@@ -520,7 +429,9 @@ class ClassValue(KnownObject):
         return t.python.folded(operator.getitem, self.obj, t.python.concrete(key))
 
     def iterate(self, t: Interpreter) -> Value:
-        return self.call_own(t, "__iter__") or t.python.folded(list, self.obj).iterate(t)
+        return self.call_own(t, "__iter__") or t.python.folded(list, self.obj).iterate(
+            t
+        )
 
     def length(self, t: Interpreter) -> Value:
         return self.call_own(t, "__len__") or t.python.folded(len, self.obj)
@@ -582,7 +493,10 @@ class PythonModuleValue(Value):
     @staticmethod
     def _runs_program(fallback: Any) -> bool:
         """Return whether the `__getattr__` of a module is code of the program, not of tc."""
-        return is_users_function(fallback) and (fallback.__module__ or "").partition(".")[0] != "tc"
+        return (
+            is_users_function(fallback)
+            and (fallback.__module__ or "").partition(".")[0] != "tc"
+        )
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         t.effects.store_global(vars(self.obj), name, value)

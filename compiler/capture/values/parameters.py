@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 
-def bind(t: Interpreter, function: FunctionValue, args: Args, kwargs: Kwargs) -> dict[str, Value]:
+def bind(
+    t: Interpreter, function: FunctionValue, args: Args, kwargs: Kwargs
+) -> dict[str, Value]:
     """Match arguments with parameters, as a call does; raises TypeError into the traced code."""
     code = function.code
     count, kwonly = code.co_argcount, code.co_kwonlyargcount
@@ -56,7 +58,9 @@ def bind(t: Interpreter, function: FunctionValue, args: Args, kwargs: Kwargs) ->
     return found
 
 
-def _raise_refusal(t: Interpreter, function: FunctionValue, args: Args, kwargs: Kwargs) -> None:
+def _raise_refusal(
+    t: Interpreter, function: FunctionValue, args: Args, kwargs: Kwargs
+) -> None:
     """Raise Python's TypeError of a call that does not match, before the code would run."""
     code = function.code
     defaults = tuple(None for _ in function.defaults.slots)

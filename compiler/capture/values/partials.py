@@ -80,7 +80,9 @@ class PartialValue(Value):
             return super().attr(t, name)
         if self.obj is not None and self.source is not None:
             if hasattr(self.obj, name):
-                return t.values.wrap(getattr(self.obj, name), AttrSource(self.source, name))
+                return t.values.wrap(
+                    getattr(self.obj, name), AttrSource(self.source, name)
+                )
             t.guards.add("NO_ATTR", self.source, name)
         text = f"'functools.partial' object has no attribute '{name}'"
         return t.python.raise_(AttributeError, text)
@@ -127,7 +129,9 @@ def _partial(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         given = [*function.arguments.values(t), *given]
         kwargs = {**function.named(t), **kwargs}
         function = function.function
-    keywords = PartialKeywords({name: (ConstValue(name), kwargs[name]) for name in kwargs})
+    keywords = PartialKeywords(
+        {name: (ConstValue(name), kwargs[name]) for name in kwargs}
+    )
     keywords.owner = PartialValue(function, TupleValue([*given]), keywords)
     return keywords.owner
 

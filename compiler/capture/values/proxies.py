@@ -39,10 +39,14 @@ class MappingProxyValue(Value):
         return self.mapping.item(t, key)
 
     def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
-        t.python.raise_(TypeError, "'mappingproxy' object does not support item assignment")
+        t.python.raise_(
+            TypeError, "'mappingproxy' object does not support item assignment"
+        )
 
     def del_item(self, t: Interpreter, key: Value) -> None:
-        t.python.raise_(TypeError, "'mappingproxy' object doesn't support item deletion")
+        t.python.raise_(
+            TypeError, "'mappingproxy' object doesn't support item deletion"
+        )
 
     def iterate(self, t: Interpreter) -> Value:
         return self.mapping.iterate(t)
@@ -85,10 +89,14 @@ def behind(proxy: Any) -> Any:
     return gc.get_referents(proxy)[0]
 
 
-def wrap_proxy(t: Interpreter, obj: types.MappingProxyType[Any, Any], source: Source) -> Value:
+def wrap_proxy(
+    t: Interpreter, obj: types.MappingProxyType[Any, Any], source: Source
+) -> Value:
     """Return the value of an existing proxy: a dict that it shows is one value under all names."""
     t.guards.add("TYPE", source, type(obj))
-    mapping = t.values.wrap(behind(obj), CallSource(source, behind, "gc.get_referents({})[0]"))
+    mapping = t.values.wrap(
+        behind(obj), CallSource(source, behind, "gc.get_referents({})[0]")
+    )
     if isinstance(mapping, DictValue):
         return MappingProxyValue(mapping, source)
     entries: dict[Any, Any] = {}

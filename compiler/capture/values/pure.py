@@ -37,7 +37,9 @@ def in_python(name: str, accelerator: str) -> ModuleType:
 
 def _traced(module: str, accelerator: str, name: str) -> Handler:
     def call(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        return t.inline_object(getattr(in_python(module, accelerator), name), args, kwargs)
+        return t.inline_object(
+            getattr(in_python(module, accelerator), name), args, kwargs
+        )
 
     return call
 

@@ -65,7 +65,9 @@ class RecordValue(Value):
 def _record(kind: type) -> Any:
     def make(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if kwargs or len(args) != len(FIELDS[kind]):
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}"
+            )
         return RecordValue(kind, list(args))
 
     return make
@@ -123,7 +125,9 @@ class WeakReference(Value):
 
     def rebuild(self, r: ResidualInterface) -> None:
         if self.target.source is None:
-            self.cannot(breaks.UNSUPPORTED_VALUE, "a weak reference to what traced code made")
+            self.cannot(
+                breaks.UNSUPPORTED_VALUE, "a weak reference to what traced code made"
+            )
         r.load_callable(weakref.ref)
         r.push(self.target)
         r.e.call(1)
@@ -132,14 +136,18 @@ class WeakReference(Value):
 @builtin(weakref.ref)
 def _ref(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1 or kwargs:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "weakref.ref() with a callback")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, "weakref.ref() with a callback"
+        )
     return WeakReference(args[0])
 
 
 def wrap_weak_reference(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of an existing weak reference and of its referent."""
     t.guards.add("TYPE", source, type(obj))
-    return WeakReference(t.values.wrap(obj(), CallSource(source, _followed, "{}()")), source)
+    return WeakReference(
+        t.values.wrap(obj(), CallSource(source, _followed, "{}()")), source
+    )
 
 
 def _followed(reference: Any) -> Any:

@@ -8,7 +8,13 @@ import types
 import typing
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, LambdaValue, Value
+from tc.compiler.capture.values.base import (
+    Args,
+    KnownObject,
+    Kwargs,
+    LambdaValue,
+    Value,
+)
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.objects import ObjectValue
@@ -30,13 +36,20 @@ class DescriptorValue(KnownObject):
         return True
 
     def attr(self, t: Interpreter, name: str) -> Value:
-        if name == "__get__" and t.values.has_rule(found := getattr(self.obj, name, None)):
+        if name == "__get__" and t.values.has_rule(
+            found := getattr(self.obj, name, None)
+        ):
             return t.values.known(found)  # overrides compare functions with it
         if name in ("__get__", "__set__", "__delete__"):
             return LambdaValue(
-                lambda t, args, kwargs: self._use(t, name, args), f"{self.describe()}.{name}"
+                lambda t, args, kwargs: self._use(t, name, args),
+                f"{self.describe()}.{name}",
             )
-        if id(self.obj) in t.values.made_inside and name in ("setter", "getter", "deleter"):
+        if id(self.obj) in t.values.made_inside and name in (
+            "setter",
+            "getter",
+            "deleter",
+        ):
             return LambdaValue(
                 lambda t, args, kwargs: self._with(t, name, args[0]), f"property.{name}"
             )
@@ -53,7 +66,9 @@ class DescriptorValue(KnownObject):
         return t.values.known(property).call(t, [], known)
 
     def _use(self, t: Interpreter, way: str, args: Args) -> Value:
-        name: str = getattr(self.obj, "__name__", "") or getattr(self.obj, "attrname", "")
+        name: str = getattr(self.obj, "__name__", "") or getattr(
+            self.obj, "attrname", ""
+        )
         if isinstance(self.obj, property) and way != "__get__":
             function = self.obj.fset if way == "__set__" else self.obj.fdel
             return t.inline_object(function, args)
@@ -62,7 +77,9 @@ class DescriptorValue(KnownObject):
         if way == "__get__" and not isinstance(self.obj, SLOTS):
             owner = args[0] if not t.python.is_none(args[0]) else args[1]
             cls = args[1].constant() if len(args) > 1 else owner.python_type()
-            return t.attributes.bind_descriptor(owner, cls, self.obj, name, inherited=True)
+            return t.attributes.bind_descriptor(
+                owner, cls, self.obj, name, inherited=True
+            )
         if way == "__get__":
             return args[0].attr(t, name)
         if way == "__set__":
@@ -106,7 +123,9 @@ def is_generic(obj: Any) -> bool:
     kind = type(obj)
     if kind in (types.GenericAlias, types.UnionType):
         return True
-    return kind.__module__ == "typing" and not isinstance(obj, type | types.FunctionType)
+    return kind.__module__ == "typing" and not isinstance(
+        obj, type | types.FunctionType
+    )
 
 
 def wrap_generic(t: Interpreter, obj: Any, source: Source) -> Value:

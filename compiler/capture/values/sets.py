@@ -73,13 +73,19 @@ class SetValue(Value):
         if self.table is None or not all(map(_has_own_hash, self.items)):
             return self.items
         if not self.ordered:
-            self.cannot(breaks.UNSUPPORTED_OP, "the order of an input set that was changed")
+            self.cannot(
+                breaks.UNSUPPORTED_OP, "the order of an input set that was changed"
+            )
         return self.table
 
     def plain(self) -> Any:
         """Return a set of the tokens that Python iterates over as over this one."""
         if self.table is None and self.original is not None:
-            return self.original if all(map(_has_own_hash, self.items)) else set(iter(self.items))
+            return (
+                self.original
+                if all(map(_has_own_hash, self.items))
+                else set(iter(self.items))
+            )
         tokens = self.tokens()
         return tokens if tokens is self.table else self.kind(iter(tokens))
 
@@ -98,7 +104,11 @@ class SetValue(Value):
         for token, slot in list(self.items.items()):
             if isinstance(slot, Lazy):
                 self.items[token] = t.values.wrap(slot.obj, slot.source)
-        return [slot for slot in map(self.items.get, self.tokens()) if isinstance(slot, Value)]
+        return [
+            slot
+            for slot in map(self.items.get, self.tokens())
+            if isinstance(slot, Value)
+        ]
 
     def truth(self, t: Interpreter) -> bool:
         return bool(self.items)
@@ -118,7 +128,8 @@ class SetValue(Value):
             self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
         if not hasattr(self.kind, name):
             t.python.raise_(
-                AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'"
+                AttributeError,
+                f"'{self.kind.__name__}' object has no attribute '{name}'",
             )
         return handler(t, self, *args, **kwargs)  # type: ignore[no-any-return]
 
@@ -280,7 +291,8 @@ def _one_by_one(name: str, change: Callable[..., Value]) -> Any:
                 continue
             for value in other.each(t):
                 change(t, s, value)
-            getattr(s.table_to_change(), name)(())  # Python may make the table smaller at the end
+            # Python may make the table smaller at the end
+            getattr(s.table_to_change(), name)(())
         return ConstValue(None)
 
     return update
@@ -347,7 +359,10 @@ SET_METHODS: dict[str, Any] = {
         for method in ("union", "intersection", "difference", "symmetric_difference")
         for name in (method, OPERATORS[method])
     },
-    **{name: _relation(name) for name in ("issubset", "__le__", "__lt__", "__ge__", "__gt__")},
+    **{
+        name: _relation(name)
+        for name in ("issubset", "__le__", "__lt__", "__ge__", "__gt__")
+    },
     "issuperset": _all_items(True),
     "isdisjoint": _all_items(False),
     "__eq__": _relation("__eq__"),

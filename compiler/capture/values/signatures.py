@@ -60,7 +60,9 @@ def _real_function(t: Interpreter, value: FunctionValue) -> Any:
         plain = t.python.concrete_list(notes.values(t))
         made.__annotations__ = dict(zip(names, plain, strict=True))
         return made
-    source = value.source if value.source is not None else t.values.object_source(value.obj)
+    source = (
+        value.source if value.source is not None else t.values.object_source(value.obj)
+    )
     for name in ("__defaults__", "__kwdefaults__"):
         t.guards.identity(AttrSource(source, name), getattr(value.obj, name))
     return value.obj

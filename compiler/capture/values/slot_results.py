@@ -48,7 +48,9 @@ def slot_result(t: Interpreter, kind: type, name: str, result: Value) -> Value:
     if name == "__iter__":
         if type_lookup(result.python_type(), "__next__") is MISSING:
             found = result.python_type().__name__
-            t.python.raise_(TypeError, f"iter() returned non-iterator of type '{found}'")
+            t.python.raise_(
+                TypeError, f"iter() returned non-iterator of type '{found}'"
+            )
         return result
     if name not in SLOTS:
         return result
@@ -62,7 +64,9 @@ def slot_result(t: Interpreter, kind: type, name: str, result: Value) -> Value:
     except NotConstant:
         returned = result.python_type()
         if isinstance(result, SymValue) and returned is wanted and name != "__hash__":
-            negative = name == "__len__" and t.python.binary("lt", result, ConstValue(0)).truth(t)
+            negative = name == "__len__" and t.python.binary(
+                "lt", result, ConstValue(0)
+            ).truth(t)
             if not negative:
                 return result
             returned = -1

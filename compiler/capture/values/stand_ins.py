@@ -26,13 +26,17 @@ class Opaque:
     """A stand-in for a value that is no constant; it equals only itself."""
 
 
-def raise_as_python(t: Interpreter, owner: Value, name: str, args: Args, kwargs: Kwargs) -> None:
+def raise_as_python(
+    t: Interpreter, owner: Value, name: str, args: Args, kwargs: Kwargs
+) -> None:
     """Raise the error of Python's own method, if any, into the traced code."""
     kind = owner.python_type()
     stand_in: Any
     if kind in SEQUENCES:
         slots: Any = getattr(owner, "slots", ())
-        stand_in = kind(None if isinstance(slot, Lazy) else _plain(slot) for slot in slots)
+        stand_in = kind(
+            None if isinstance(slot, Lazy) else _plain(slot) for slot in slots
+        )
     elif kind in (dict, set):
         stand_in = kind()
     else:
@@ -44,7 +48,11 @@ def raise_as_python(t: Interpreter, owner: Value, name: str, args: Args, kwargs:
 
 
 def call_handler(
-    t: Interpreter, function: Any, handler: Callable[..., Value], args: Args, kwargs: Kwargs
+    t: Interpreter,
+    function: Any,
+    handler: Callable[..., Value],
+    args: Args,
+    kwargs: Kwargs,
 ) -> Value:
     """Call the handler of a function without side effects.
 

@@ -92,7 +92,9 @@ def tensor_value(
     if kind in (*PLAIN_CLASSES, FakeTensor):
         return TensorValue(node, example, source, kind, obj)
     if obj is None and not is_traceable_wrapper_subclass(example):
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, f"a {kind.__qualname__} in a graph")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_VALUE, f"a {kind.__qualname__} in a graph"
+        )
     return SubclassValue(node, example, source, kind, obj)
 
 
@@ -215,19 +217,28 @@ class SubclassValue(TensorValue):
         stored = self._stored(t, name)
         if stored is not None:
             return stored.call(t, args, kwargs)
-        if own_attribute(self.kind, name) is not MISSING or not hasattr(torch.Tensor, name):
+        if own_attribute(self.kind, name) is not MISSING or not hasattr(
+            torch.Tensor, name
+        ):
             return self.attr(t, name).call(t, args, kwargs)
         return self.base_method(t, name, args, kwargs)
 
-    def base_method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def base_method(
+        self, t: Interpreter, name: str, args: Args, kwargs: Kwargs
+    ) -> Value:
         found = t.intercept(calling(name), [self, *args], kwargs)
         if found is not None:
             return found
-        if own_attribute(self.kind, name) is not MISSING:  # a graph must not call this method
-            return t.output.call_torch(getattr(torch.Tensor, name), [self, *args], kwargs)
+        # a graph must not call this method
+        if own_attribute(self.kind, name) is not MISSING:
+            return t.output.call_torch(
+                getattr(torch.Tensor, name), [self, *args], kwargs
+            )
         return super().base_method(t, name, args, kwargs)
 
-    def _special(self, t: Interpreter, operation: Any, name: str, args: Args) -> Value | None:
+    def _special(
+        self, t: Interpreter, operation: Any, name: str, args: Args
+    ) -> Value | None:
         raw = own_attribute(self.kind, name)
         if raw is not MISSING:
             method = t.attributes.bind_descriptor(self, self.kind, raw, name)
@@ -259,7 +270,8 @@ class SubclassValue(TensorValue):
         if raw is not MISSING:
             method = t.attributes.bind_descriptor(self, self.kind, raw, "__iter__")
             return t.python.slot_result(self.kind, "__iter__", method.call(t, [], {}))
-        if self.overrides:  # as torch.Tensor does, through an operation that can be overridden
+        # as torch.Tensor does, through an operation that can be overridden
+        if self.overrides:
             self.method(t, "dim", [], {})
             return self.method(t, "unbind", [ConstValue(0)], {}).iterate(t)
         return super().iterate(t)
@@ -348,10 +360,14 @@ def with_class(t: Interpreter, value: NodeValue, kind: type) -> Value:
         GraphBreak: the class holds more than a tensor.
     """
     if is_wrapper(kind) or (isinstance(value, SubclassValue) and value.wraps):
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"as_subclass({kind.__qualname__})")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"as_subclass({kind.__qualname__})"
+        )
     dispatch = getattr(kind, "__torch_dispatch__", None)
     if dispatch is not torch.Tensor.__torch_dispatch__:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"as_subclass({kind.__qualname__})")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"as_subclass({kind.__qualname__})"
+        )
     if kind is torch.Tensor:
         if value.source is None:
             return TensorValue(value.node(t), value.example)

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 #: methods of the metaclass of enumerations that return iterators
 ITERATING = ("__iter__", "__reversed__")
 #: and those that do nothing but read the members
-PURE_OF_ENUMERATIONS = ("__getitem__", "__contains__", "__len__", "__bool__", *ITERATING)
+PURE_OF_ENUMERATIONS = (
+    "__getitem__",
+    "__contains__",
+    "__len__",
+    "__bool__",
+    *ITERATING,
+)
 
 
 class SuperValue(Value):
@@ -34,7 +40,11 @@ class SuperValue(Value):
         return super
 
     def attr(self, t: Interpreter, name: str) -> Value:
-        start = self.owner.obj if isinstance(self.owner, ClassValue) else self.owner.python_type()
+        start = (
+            self.owner.obj
+            if isinstance(self.owner, ClassValue)
+            else self.owner.python_type()
+        )
         if self.cls not in start.__mro__:  # in a method of a metaclass
             return self._of_metaclass(t, name)
         raw = type_lookup(start, name, after=self.cls)
@@ -44,14 +54,18 @@ class SuperValue(Value):
         if stored is not None:
             return stored
         if raw is MISSING:
-            return t.python.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+            return t.python.raise_(
+                AttributeError, f"'super' object has no attribute '{name}'"
+            )
         if not hasattr(type(raw), "__get__"):
             home = next(base for base in mro if name in base.__dict__)
             source = t.values.source_of(t.values.known(home))
             return t.values.wrap(raw, AttrSource(source, name))
         if isinstance(self.owner, ClassValue):
             return t.attributes.bind_class_attr(self.owner, raw, name)
-        return t.attributes.bind_descriptor(self.owner, start, raw, name, inherited=True)
+        return t.attributes.bind_descriptor(
+            self.owner, start, raw, name, inherited=True
+        )
 
     def _of_metaclass(self, t: Interpreter, name: str) -> Value:
         """Return what a metaclass inherits: a method of the program, or one of enumerations."""
@@ -60,7 +74,10 @@ class SuperValue(Value):
             return MethodValue(self.owner, t.values.function_of_class(raw))
         if raw is vars(type)["__call__"]:
             return MethodValue(self.owner, t.values.known(raw))
-        if not isinstance(self.owner.obj, enum.EnumMeta) or name not in PURE_OF_ENUMERATIONS:
+        if (
+            not isinstance(self.owner.obj, enum.EnumMeta)
+            or name not in PURE_OF_ENUMERATIONS
+        ):
             self.cannot(breaks.UNSUPPORTED_ATTR, f"super().{name} of a class")
         inherited = getattr(super(self.cls, self.owner.obj), name)
 

@@ -14,7 +14,13 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
-from tc.compiler.core.memory import REPLACED, layout, note_replaced, same_memory, takes_data
+from tc.compiler.core.memory import (
+    REPLACED,
+    layout,
+    note_replaced,
+    same_memory,
+    takes_data,
+)
 from tc.compiler.core.sources import AttrSource, Source
 
 if TYPE_CHECKING:
@@ -105,7 +111,9 @@ class NodeValue(Value):
     #: whether the graph's output is the object itself
     reloadable = True
 
-    def __init__(self, node: fx.Node | None, example: Any, source: Source | None = None) -> None:
+    def __init__(
+        self, node: fx.Node | None, example: Any, source: Source | None = None
+    ) -> None:
         self._node = node
         self.example = example
         self.source = source
@@ -158,7 +166,9 @@ class TensorValue(NodeValue):
         made = before.method(t, "clone", [], {})
         assert isinstance(made, TensorValue)
         if layout(made.example) != layout(self.example):
-            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.data, before a use of it")
+            self.cannot(
+                breaks.UNSUPPORTED_STORE, f"{self.describe()}.data, before a use of it"
+            )
         memory = made.method(t, "detach", [], {})
         memory.method(t, "copy_", [self.attr(t, "data")], {})
         return made
@@ -195,7 +205,8 @@ class TensorValue(NodeValue):
             if self.source is not None:
                 t.guards.add("NO_ATTR", self.source, name)
             return t.python.raise_(
-                AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'"
+                AttributeError,
+                f"'{self.kind.__name__}' object has no attribute '{name}'",
             )
         self.cannot(breaks.UNSUPPORTED_ATTR, f"Tensor.{name}")
 
@@ -207,7 +218,9 @@ class TensorValue(NodeValue):
         return t.values.wrap(getattr(self.obj, name), AttrSource(self.source, name))
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
-        gradient = name == "grad" and (t.python.is_none(value) or isinstance(value, TensorValue))
+        gradient = name == "grad" and (
+            t.python.is_none(value) or isinstance(value, TensorValue)
+        )
         outside = len(t.output.scopes) == 1
         plain = not hasattr(torch.Tensor, name) and outside
         data = name == "data" and outside and self._takes_data_of(t, value)
@@ -253,7 +266,9 @@ class TensorValue(NodeValue):
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.base_method(t, name, args, kwargs)
 
-    def base_method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def base_method(
+        self, t: Interpreter, name: str, args: Args, kwargs: Kwargs
+    ) -> Value:
         """Call a method of ``torch.Tensor`` itself, bypassing derived classes."""
         if t.overrides.modes:
             found = t.intercept(calling(name), [self, *args], kwargs)
@@ -280,7 +295,8 @@ class TensorValue(NodeValue):
         METHODS["__setitem__"](t, self, [key, value], {})
 
     def truth(self, t: Interpreter) -> bool:
-        contents = getattr(self.example, "constant", None)  # known where made of constants
+        # known where made of constants
+        contents = getattr(self.example, "constant", None)
         if contents is None:
             self.cannot(breaks.DATA_BRANCH, "")
         return bool(t.python.fold(bool, contents))
@@ -473,7 +489,8 @@ def _stride(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> 
 
 def _type(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     if args and args[0].is_constant() and isinstance(args[0].constant(), type):
-        kind = args[0].constant()  # torch.FloatTensor prints in a graph only as its name
+        # torch.FloatTensor prints in a graph only as its name
+        kind = args[0].constant()
         args = [ConstValue(f"{kind.__module__}.{kind.__name__}"), *args[1:]]
     if args or kwargs:
         return t.output.call_torch("type", [tensor, *args], kwargs, method=True)
@@ -490,7 +507,9 @@ def _new(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Val
 
 
 def _constant(name: str) -> Any:
-    def handler(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    def handler(
+        t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs
+    ) -> Value:
         try:
             plain = [a.constant() for a in args]
             named = {k: v.constant() for k, v in kwargs.items()}

@@ -33,7 +33,11 @@ from tc.compiler.core.symbolic import hint
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
-CONVERSIONS: Final[dict[str, Callable[[Any], str]]] = {"s": str, "r": repr, "a": ascii}
+CONVERSIONS: Final[dict[str, Callable[[Any], str]]] = {
+    "s": str,
+    "r": repr,
+    "a": ascii,
+}
 #: how deep fields may be nested: in a field's specification, and no deeper
 DEPTH: Final = 2
 #: a field of ``%``: key, flags, width, precision, length (which means nothing), conversion
@@ -101,7 +105,8 @@ class TextValue(ConstValue):
 
     def truth(self, t: Interpreter) -> bool:
         for piece in self.pieces:
-            if isinstance(piece, str) and piece:  # it is not empty, whatever the numbers are
+            # it is not empty, whatever the numbers are
+            if isinstance(piece, str) and piece:
                 return True
         return super().truth(t)
 
@@ -217,7 +222,9 @@ class _Anything:
 class _Fields:
     """The operands of one call of ``str.format`` or ``str.format_map``."""
 
-    def __init__(self, t: Interpreter, text: str, args: Args, named: Kwargs | Value) -> None:
+    def __init__(
+        self, t: Interpreter, text: str, args: Args, named: Kwargs | Value
+    ) -> None:
         self.t = t
         self.text = text
         self.args = args
@@ -230,7 +237,9 @@ class _Fields:
         if not depth:
             self.refuse()
         texts: list[Value] = []
-        for literal, field, spec, conversion in self._each(_string.formatter_parser(text)):
+        for literal, field, spec, conversion in self._each(
+            _string.formatter_parser(text)
+        ):
             if literal:
                 texts.append(ConstValue(literal))
             if field is None:
@@ -240,7 +249,11 @@ class _Fields:
                 if conversion not in CONVERSIONS:
                     self.refuse()
                 value = self.t.python.convert_text(CONVERSIONS[conversion], value)
-            filled = self.write(spec, depth - 1) if spec and "{" in spec else ConstValue(spec)
+            filled = (
+                self.write(spec, depth - 1)
+                if spec and "{" in spec
+                else ConstValue(spec)
+            )
             texts.append(self.t.python.format(value, self.t.python.concrete(filled)))
         return joined(self.t, texts)
 
@@ -250,7 +263,9 @@ class _Fields:
             self.t.python.fold(str.format_map, self.text, _Anything())
         else:
             named = dict.fromkeys(self.named, _Anything())
-            self.t.python.fold(str.format, self.text, *(_Anything() for _ in self.args), **named)
+            self.t.python.fold(
+                str.format, self.text, *(_Anything() for _ in self.args), **named
+            )
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "str.format")
 
     def _each(self, parts: Iterator[Any]) -> Iterator[Any]:
@@ -400,7 +415,8 @@ def _literal(operands: _Operands, text: str) -> list[Value]:
 def _mod(t: Interpreter, text: str, args: Args, kwargs: Kwargs) -> Value:
     """Apply ``str.__mod__``."""
     if len(args) != 1 or kwargs:
-        t.python.fold(str.__mod__, text, *map(_stand_in, args), **dict.fromkeys(kwargs))
+        named = dict.fromkeys(kwargs)
+        t.python.fold(str.__mod__, text, *map(_stand_in, args), **named)
     return percent(t, text, args[0])
 
 
@@ -415,7 +431,9 @@ def _percent_field(t: Interpreter, operands: _Operands, spec: str, kind: str) ->
         spec = spec.replace("*", str(stars.pop(0)), 1)
     if kind in CONVERSIONS and not stars:
         value = t.python.convert_text(CONVERSIONS[kind], value)
-        return written(t, operator.mod, ConstValue(f"%{spec}s"), value) if spec else value
+        return (
+            written(t, operator.mod, ConstValue(f"%{spec}s"), value) if spec else value
+        )
     of_any = not stars and value.python_type() in _OF_ANY.get(kind, ())
     if of_any and isinstance(value, SymValue):
         return written(t, operator.mod, ConstValue(f"%{spec}{kind}"), value)
@@ -442,7 +460,11 @@ def text_of_items(t: Interpreter, value: Value) -> Value | None:
     None for all other values.
     """
     if isinstance(value, DictValue) and value.kind in (dict, collections.OrderedDict):
-        items = [part for pair in zip(value.keys(t), value.values(t), strict=True) for part in pair]
+        items = [
+            part
+            for pair in zip(value.keys(t), value.values(t), strict=True)
+            for part in pair
+        ]
     elif isinstance(value, TupleValue | ListValue):
         items = value.values(t)
     else:
@@ -451,7 +473,9 @@ def text_of_items(t: Interpreter, value: Value) -> Value | None:
         return None
     places = [_Item(place) for place in range(len(items))]
     if isinstance(value, DictValue):
-        text = t.python.fold(repr, value.kind(zip(places[::2], places[1::2], strict=True)))
+        text = t.python.fold(
+            repr, value.kind(zip(places[::2], places[1::2], strict=True))
+        )
     elif value.kind is torch.Size:  # which takes numbers alone
         text = f"{torch.Size.__module__}.{torch.Size.__qualname__}({places!r})"
     else:
@@ -460,7 +484,9 @@ def text_of_items(t: Interpreter, value: Value) -> Value | None:
     return joined(
         t,
         [
-            t.python.convert_text(repr, items[int(part)]) if at % 2 else ConstValue(part)
+            t.python.convert_text(repr, items[int(part)])
+            if at % 2
+            else ConstValue(part)
             for at, part in enumerate(parts)
         ],
     )

@@ -68,14 +68,18 @@ class LaunchValue(Value):
         ints = {k: named[k] for k, kind in kinds.items() if kind == "int"}
         floats = {k: named[k] for k, kind in kinds.items() if kind == "float"}
         constants = {
-            k: t.python.concrete(named[k]) for k, kind in kinds.items() if kind == "constant"
+            k: t.python.concrete(named[k])
+            for k, kind in kinds.items()
+            if kind == "constant"
         }
         if not _can_be_keys(constants):
             self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kernel.describe()} with lists")
         values = list(tensors.values())
         same = {k: values.index(value) for k, value in enumerate(values)}
         same = {k: earlier for k, earlier in same.items() if earlier < k}
-        changed = [k for k, name in enumerate(tensors) if name in written and k not in same]
+        changed = [
+            k for k, name in enumerate(tensors) if name in written and k not in same
+        ]
         bound = Bound(
             self.kernel.obj,
             tuple(tensors),
@@ -86,7 +90,9 @@ class LaunchValue(Value):
             tuple(same.items()),
         )
         given: list[Value] = [ConstValue(number_of(bound))]
-        plain: list[Value | Lazy] = [value.method(t, "detach", [], {}) for value in values]
+        plain: list[Value | Lazy] = [
+            value.method(t, "detach", [], {}) for value in values
+        ]
         given.append(ListValue(plain))
         given += [ListValue([*numbers.values()]) for numbers in (ints, floats)]
         given.append(ListValue([*self._grid(t, named)]))
@@ -110,7 +116,8 @@ class LaunchValue(Value):
         names = kernel.arg_names
         if len(args) > len(names):
             self.cannot(
-                breaks.UNSUPPORTED_CALL, f"{self.kernel.describe()} with {len(args)} values"
+                breaks.UNSUPPORTED_CALL,
+                f"{self.kernel.describe()} with {len(args)} values",
             )
         named = dict(zip(names, args, strict=False))
         for name, parameter in inspect.signature(kernel.fn).parameters.items():
@@ -130,10 +137,14 @@ class LaunchValue(Value):
                     what = f"{self.kernel.describe()} on tensors that share memory"
                     self.cannot(breaks.UNSUPPORTED_CALL, what)
             if mine.example.requires_grad:
-                what = f"{self.kernel.describe()} that writes to a tensor with a gradient"
+                what = (
+                    f"{self.kernel.describe()} that writes to a tensor with a gradient"
+                )
                 self.cannot(breaks.UNSUPPORTED_CALL, what)
         # A tensor that is passed under two names is written to under both.
-        return frozenset(k for k, v in tensors.items() if any(v is tensors[w] for w in written))
+        return frozenset(
+            k for k, v in tensors.items() if any(v is tensors[w] for w in written)
+        )
 
     def _grid(self, t: Interpreter, named: dict[str, Value]) -> list[Value]:
         grid = self.grid
@@ -156,4 +167,6 @@ def _can_be_keys(constants: dict[str, Any]) -> bool:
 def _fixed(kernel: Any) -> frozenset[str]:
     """Return names of parameters that are constants of the compiled kernel."""
     notes = inspect.get_annotations(kernel.fn).items()
-    return frozenset(k for k, kind in notes if "constexpr" in getattr(kind, "__name__", str(kind)))
+    return frozenset(
+        k for k, kind in notes if "constexpr" in getattr(kind, "__name__", str(kind))
+    )

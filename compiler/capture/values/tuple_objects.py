@@ -57,7 +57,10 @@ class OwnTupleValue(TupleValue):
         return t.python.slot_result(self.kind, "__len__", own.call(t, [], {}))
 
     def truth(self, t: Interpreter) -> bool:
-        if type_lookup(self.kind, "__bool__") is MISSING and self.own(t, "__len__") is None:
+        if (
+            type_lookup(self.kind, "__bool__") is MISSING
+            and self.own(t, "__len__") is None
+        ):
             return super().truth(t)
         return self.truth_by_class(t)
 
@@ -80,7 +83,11 @@ class TupleObjectValue(OwnTupleValue, Attributed):
     noun = "a tuple object"
 
     def __init__(
-        self, slots: list[Slot], source: Source | None = None, kind: type = tuple, obj: Any = None
+        self,
+        slots: list[Slot],
+        source: Source | None = None,
+        kind: type = tuple,
+        obj: Any = None,
     ) -> None:
         super().__init__(slots, source, kind)
         self.cls = kind
@@ -111,7 +118,9 @@ class TupleObjectValue(OwnTupleValue, Attributed):
         super().generic_del_attr(t, name)
 
 
-def tuple_of(slots: list[Slot], kind: type, source: Source | None = None, obj: Any = None) -> Value:
+def tuple_of(
+    slots: list[Slot], kind: type, source: Source | None = None, obj: Any = None
+) -> Value:
     """Return the value of a tuple of some class."""
     if kind.__dictoffset__:
         return TupleObjectValue(slots, source, kind, obj)

@@ -57,7 +57,7 @@ def generate(kernel: Kernel, dtypes: Mapping[str, torch.dtype], threads: int) ->
     """Print one kernel; ``dtypes`` are those of its buffers."""
     writer = writer_for(kernel, threads)
     body = writer.run()
-    stored = kernel.stored()
+    stored = kernel.stored
     spelled = []
     for argument in writer.parameters:
         if argument.kind == "p":

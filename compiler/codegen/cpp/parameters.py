@@ -24,7 +24,7 @@ class Argument:
 
 def parameters(kernel: Kernel) -> tuple[Argument, ...]:
     """Return a kernel's parameters: buffers read, buffers written, sizes, numbers."""
-    found = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
+    found = [Argument("p", name) for name in (*kernel.loaded, *kernel.stored)]
     found += [Argument("i64", name) for name in _sizes(kernel)]
     return (*found, *(Argument("f64", name) for name in _scalars(kernel)))
 

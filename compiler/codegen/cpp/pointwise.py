@@ -43,7 +43,7 @@ class PointwiseWriter(Writer):
         """One nest, or one a range; ranges of the last loop share the loops around it."""
         sections = self.kernel.sections
         ranges = [(s.statements, *s.over[1:]) for s in sections if s.over and self._in_last_loop(s)]
-        apart = not set(self.kernel.stored()) & set(self.kernel.loaded())
+        apart = not set(self.kernel.stored) & set(self.kernel.loaded)
         if apart and ranges and len(ranges) == len(sections):
             self._ranges(ranges)
         elif any(section.over is not None for section in sections):
@@ -214,7 +214,7 @@ class PointwiseWriter(Writer):
             for s in statements
         )
         cost = sum(s.value.cost() for s in statements) + self.conversions()
-        return plain and self.apart() and cost >= FLAT_COST * len(self.kernel.loaded())
+        return plain and self.apart() and cost >= FLAT_COST * len(self.kernel.loaded)
 
     def _flat_nest(self, statements: Sequence[Statement]) -> None:
         """Print loops over blocks of rows, whose operands are copied so that they are one loop.

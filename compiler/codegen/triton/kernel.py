@@ -140,7 +140,7 @@ def arguments_of(kernel: Kernel) -> tuple[Argument, ...]:
     """Return the parameters of a kernel: buffers read, buffers written, sizes, numbers."""
     sizes = {a.name for i in _indices(kernel) for a in i.atoms() if a.kind in ix.SYMBOLS}
     numbers = {n.data[0] for value in kernel.values() for n in walk(value) if n.op == "scalar"}
-    arguments = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
+    arguments = [Argument("p", name) for name in (*kernel.loaded, *kernel.stored)]
     arguments += [Argument("i64", name) for name in sorted(sizes)]
     return (*arguments, *(Argument("f64", name) for name in sorted(numbers)))
 
@@ -168,7 +168,7 @@ def _indices(kernel: Kernel) -> Iterable[Index]:
 def _small(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
     """Return whether every position fits in 32 bits."""
     counts = [ix.product([ix.extent(v) for v in (*kernel.outer, *kernel.inner)])]
-    for name in (*kernel.loaded(), *kernel.stored()):
+    for name in (*kernel.loaded, *kernel.stored):
         buffer = buffers[name]
         pairs = zip(buffer.sizes, buffer.strides, strict=True)
         counts.append(sum(((size - 1) * step for size, step in pairs), ix.ONE))

@@ -104,7 +104,7 @@ class Tuning:
 
     def _trial(self, kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) -> _Trial | None:
         """Return memory to run kernels on; None where some size is not known."""
-        names = {name for k in kernels for name in (*k.loaded(), *k.stored())}
+        names = {name for k in kernels for name in (*k.loaded, *k.stored)}
         if not names <= buffers.keys():
             return None
         indices = [i for n in names for i in (*buffers[n].sizes, *buffers[n].strides)]

@@ -247,6 +247,24 @@ def test_effects_inside_of_a_call_are_noted_each_time():
             assert mode.runs_once
 
 
+def test_effects_of_a_remembered_call_are_those_of_the_call(monkeypatch):
+    """The memory that is written, without the call being made again."""
+    mode, made, found = EagerLayouts(), [], []
+    real = EagerLayouts._run
+    monkeypatch.setattr(EagerLayouts, "_run", lambda *a: made.append(a[2]) or real(*a))
+    with mode:
+        for _ in range(2):
+            mode.written.clear()
+            arguments = [x(2, 3, 4), None, None, torch.empty(3), torch.empty(3)]
+            results = aten.native_batch_norm.default(*arguments, True, 0.1, 1e-5)
+            tensors = [one for one in arguments if one is not None]
+            written = [storage_id(one) in mode.written for one in tensors]
+            found.append((described(results, arguments), written))
+            made.append("end")
+    assert found[0] == found[1] and found[0][1] == [False, True, True]
+    assert made[-2:] == ["end", "end"]
+
+
 def test_what_eager_refuses_is_refused_each_time():
     mode = EagerLayouts()
     with mode, mode.asking_eager():

@@ -24,11 +24,10 @@ from types import CodeType, FunctionType
 from typing import Any
 from unittest import TestCase
 
+from tc.compiler.capture.bytecode.assembler import assemble, const_key
 from tc.compiler.capture.bytecode.instructions import (
     Handler,
     Instruction,
-    assemble,
-    const_key,
     disassemble,
     jump_opnames,
     stack_depths,

@@ -14,11 +14,11 @@ from types import CodeType, FunctionType
 from typing import Any
 from unittest import TestCase
 
+from tc.compiler.capture.bytecode.assembler import assemble
 from tc.compiler.capture.bytecode.emitter import Emitter
 from tc.compiler.capture.bytecode.instructions import (
     Handler,
     Instruction,
-    assemble,
     disassemble,
     stack_depths,
     stack_effect,

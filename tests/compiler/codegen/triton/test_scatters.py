@@ -128,11 +128,11 @@ def test_a_gradient_is_computed_where_it_is_added_up() -> None:
 
     plan = gpu.plan(lowered(fn, (r(4, 6, 8), i(11, 4, 6), r(4, 6, 8))), Gate())
     zeros, sums = plan.kernels()
-    assert [len(k.loaded()) for k in (zeros, sums)] == [0, 3]
-    base = zeros.stored()[0]
+    assert [len(k.loaded) for k in (zeros, sums)] == [0, 3]
+    base = zeros.stored[0]
     taken = [s for s in plan.steps if isinstance(s, Allocate) and s.reuse]
-    assert [(s.buffer.name, s.reuse) for s in taken] == [(sums.stored()[0], base)]
-    assert str(sums).count(f"{sums.stored()[0]} over {base}[") == 1
+    assert [(s.buffer.name, s.reuse) for s in taken] == [(sums.stored[0], base)]
+    assert str(sums).count(f"{sums.stored[0]} over {base}[") == 1
 
 
 def test_narrow_types_are_added_up_in_wider_ones() -> None:
@@ -151,7 +151,7 @@ def test_a_kernel_does_not_read_what_it_adds_up(interpreter: None) -> None:
     compare(fn, args, rtol=1e-5, atol=1e-4)
     plan = gpu.plan(lowered(fn, args), Gate())
     (summing,) = (k for k in plan.kernels() if k.bases())
-    assert not {*summing.bases(), *summing.bases().values()} & set(summing.loaded())
+    assert not {*summing.bases(), *summing.bases().values()} & set(summing.loaded)
 
 
 def test_dead_memory_that_is_added_to_is_not_given_away(interpreter: None) -> None:

@@ -1,0 +1,113 @@
+"""Deques: lists of limited length that grow and shrink at both ends, and iterators over them."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import (
+    ListValue,
+    SequenceIterator,
+    items_to_add,
+)
+from tc.compiler.capture.values.stand_ins import raise_as_python
+from tc.compiler.core.sources import Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+
+class DequeValue(ListValue):
+    """A collections.deque; items beyond its maximum length are dropped from the other end."""
+
+    noun = "a deque"
+    kind = collections.deque
+
+    def __init__(
+        self, slots: list[Slot], source: Source | None = None, maxlen: int | None = None
+    ) -> None:
+        super().__init__(slots, source)
+        self.maxlen = maxlen
+        self._trim(at_end=False)
+
+    def add(self, t: Interpreter, items: list[Value]) -> None:
+        super().add(t, items)
+        self._trim(at_end=False)
+
+    def _trim(self, at_end: bool) -> None:
+        excess = len(self.slots) - self.maxlen if self.maxlen is not None else 0
+        if excess > 0:
+            self.slots[:] = self.slots[:-excess] if at_end else self.slots[excess:]
+
+    def iterate(self, t: Interpreter) -> Value:
+        return DequeIterator(self)
+
+    def like(self, slots: list[Slot]) -> Value:
+        return DequeValue(slots, maxlen=self.maxlen)
+
+    def make(self, items: list[Any]) -> Any:
+        return collections.deque(items, self.maxlen)
+
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return (
+            t.values.known(self.maxlen) if name == "maxlen" else super().attr(t, name)
+        )
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.load_callable(collections.deque)
+        super().rebuild(r)
+        r.e.load_const(self.maxlen)
+        r.e.call(2)
+
+    def replay(self, r: ResidualInterface) -> None:
+        """Emit ``original.clear(); original.extend(items)``."""
+        ListValue.rebuild(self, r)
+        temporary = r.store_new()
+        r.call_method(self, "clear")
+        r.call_method(self, "extend", lambda: r.e.load_fast(temporary))
+
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "popleft":
+            if not self.slots:
+                raise_as_python(t, self, name, args, kwargs)
+            return super().method(t, "pop", [ConstValue(0)], {})
+        if name in ("appendleft", "extendleft"):
+            items = args if name == "appendleft" else items_to_add(t, self, args[0])
+            for item in items:
+                super().method(t, "insert", [ConstValue(0), item], {})
+                self._trim(at_end=True)
+            return ConstValue(None)
+        if name == "rotate":
+            return self._rotate(t, t.python.concrete(args[0]) if args else 1)
+        if name in ("sort", "__add__"):
+            self.cannot(breaks.UNSUPPORTED_CALL, f"deque.{name}")
+        if name == "insert" and len(self.slots) == self.maxlen:
+            t.python.raise_(IndexError, "deque already at its maximum size")
+        found = super().method(t, name, args, kwargs)
+        self._trim(at_end=False)
+        return found
+
+    def _rotate(self, t: Interpreter, count: int) -> Value:
+        t.effects.changed(self)
+        rotated = collections.deque(self.slots)
+        rotated.rotate(count)
+        self.slots[:] = rotated
+        return ConstValue(None)
+
+
+class DequeIterator(SequenceIterator):
+    """An iterator over a deque: it has no place to set, and refuses to go past a change of size."""
+
+    def python_type(self) -> type:
+        return type(iter(collections.deque()))
+
+    def is_invalid(self, t: Interpreter) -> bool:
+        return not self.has_ended and len(self.sequence.slots) != self.size
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        rest = self.sequence.slots[self.index :]
+        r.push(ListValue(rest) if self.index else self.sequence)
+        r.e.get_iter()
