@@ -245,7 +245,7 @@ def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str
 
 
 def _happened(found: Any, before: Ran, after: Ran, kept: set[str]) -> str:
-    """Say what became of a finding; one at another line that was there before is another one."""
+    """Return what became of a finding; one at another line that was there before is another one."""
     from tc.tlparse.outputs import difference, same
 
     here = before.line_of(found)

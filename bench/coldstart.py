@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def compared(costs: dict[tuple[str, str], list[Cost]], kind: str) -> str:
-    """Say the ratios of the medians."""
+    """Return the ratios of the medians, as a sentence."""
     wall, cpu = (
         median(map(of, costs["tc", kind])) / median(map(of, costs["torch", kind]))
         for of in (lambda cost: cost.wall, lambda cost: cost.cpu)

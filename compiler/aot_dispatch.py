@@ -362,7 +362,7 @@ def graph_examples(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[An
 
 
 def _kept_eager(gm: fx.GraphModule, examples: Sequence[Any]) -> str | None:
-    """Say why a graph has to run operation by operation, or None."""
+    """Return why a graph has to run operation by operation, or None."""
     marked = next((why for mark, why in EAGER_MARKS.items() if gm.meta.get(mark)), None)
     if marked is not None:
         return marked

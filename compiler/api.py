@@ -84,7 +84,7 @@ from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS as _PROCESS
 from tc.compiler.ranks import follow_setting
 from tc.compiler.sentinel.torch_backend import sentinel
-from tc.compiler.telemetry import counters as counted
+from tc.compiler.telemetry import counters as call_counters
 from tc.compiler.telemetry.reporter import callers
 from tc.trace.notebook import Shown, View
 
@@ -402,7 +402,7 @@ def _reset() -> None:
     for code in list(_PROCESS.code_objects.values()):
         hook.reset(code)
     _PROCESS.code_objects.clear()
-    counted.reset()
+    call_counters.reset()
     STANDING.for_one_call.clear()
     _PROCESS.frames = _PROCESS.graphs = _PROCESS.breaks = 0
     _PROCESS.warned.clear()

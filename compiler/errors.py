@@ -14,7 +14,7 @@ LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
 _OWN = os.path.join(os.path.dirname(__file__), "")
 #: how the name of a file begins that a function of tc's has in the place of its own
 CALL_OF = "<call of "
-_CONTEXT = "_tc_met"  # attribute of an exception of whatever class
+_CONTEXT = "_tc_context"  # attribute of an exception of whatever class
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def attach_context(error: BaseException, found: ErrorContext) -> None:
 
 
 def error_context(error: BaseException) -> ErrorContext | None:
-    """Return where an exception, or one it was raised from, was met by capture."""
+    """Return where an exception, or one it was raised from, occurred in capture."""
     seen: BaseException | None = error
     while seen is not None:
         found: ErrorContext | None = getattr(seen, _CONTEXT, None)

@@ -72,7 +72,7 @@ from tc.compiler.runtime.watch import watch_type
 from tc.compiler.sentinel.graph import Graph
 from tc.compiler.sentinel.pace import paced
 from tc.compiler.sentinel.sampling import Watch, setting_of, watched
-from tc.compiler.telemetry.counters import counted
+from tc.compiler.telemetry.counters import with_counter
 from tc.compiler.telemetry.profile import programs
 from tc.compiler.telemetry.reporter import (
     CompileReporter,
@@ -160,7 +160,7 @@ class FrameCompiler:
         return hash((FrameCompiler, id(self.options.backend), self.options.dynamic))
 
     def glance(self, frame: hook.Frame, state: dict[Any, Any]) -> hook.Outcome | None:
-        """Say what frames are left to Python, without the compile lock; None: ask further."""
+        """Return a skip for frames that are left to Python, without the compile lock; else None."""
         reason = skip_reason(frame)
         if reason is not None and not reason[1]:
             return hook.Skip(reason[0])
@@ -411,7 +411,7 @@ class FrameCompiler:
             compiled = levels.keeping(compiled)
         if captured.module.meta.get(SETS_MODES) and (by_eager or not self.built_in):
             compiled = modes.restoring(compiled)
-        called = counted(untraced(compiled), reporter.compile_id, reporter.place)
+        called = with_counter(untraced(compiled), reporter.compile_id, reporter.place)
         if reference is not None and not by_eager:
             check = setting.check if setting is not None else ""
             graph = self._graph(reference, captured, reporter, check)
@@ -573,7 +573,7 @@ def compile_call(options: Options, captured: Captured) -> str:
 
 
 def changes(failures: Sequence[Failure]) -> str:
-    """Say what differs from the last compile, for messages."""
+    """Return what differs from the last compile, for messages."""
     texts = ", ".join(f"{f.source}: {f.old} -> {f.new}" for f in failures[:3])
     return in_users_words(texts) or "unknown"
 

@@ -216,7 +216,7 @@ _FIRST = Config()  # as it was before anybody changed it
 
 
 def warn_of_settings_of_torch() -> None:
-    """Say once of each setting that a program has set for `torch.compile` alone."""
+    """Warn once of each setting that a program has set for `torch.compile` alone."""
     own = {name: (getattr(config, name), value) for name, value in vars(_FIRST).items()}
     for name, wanted in set_for_torch_only(own):
         _warn_of_other_setting(name, repr(wanted), repr(own[name][0]))
@@ -309,7 +309,7 @@ def _pass_over(name: str, value: Any) -> None:
 
 @functools.cache
 def _warn_of_no_effect(what: str, why: str | None) -> None:
-    """Say once that an option or setting changes nothing, and why."""
+    """Warn once that an option or setting changes nothing, and why."""
     trace.warn(f"{what} has no effect: {why}")
 
 

@@ -297,7 +297,7 @@ def is_alike(again: Problem, first: Problem) -> bool:
 
 
 def add_runs(verdict: Verdict, tally: Tally) -> None:
-    """Say how many runs a verdict on a script rests on."""
+    """Add to a verdict on a script how many runs it rests on."""
     text = (
         f"it {odds.summary(tally.failed, tally.runs)} compiled, and "
         f"{tally.few_failed} of {tally.few_runs} with nothing compiled"

@@ -396,7 +396,7 @@ class Watched:
 
 
 def with_dynamic(gm: fx.GraphModule, call: Call) -> Call:
-    """Say ``dynamic=True`` where a graph has symbolic sizes, whatever made them so."""
+    """Set ``dynamic=True`` where a graph has symbolic sizes, whatever made them so."""
     fakes = [graphs._fake(node) for node in gm.graph.find_nodes(op="placeholder")]
     sizes = [s for fake in fakes if isinstance(fake, torch.Tensor) for s in fake.shape]
     symbolic = any(isinstance(s, torch.SymInt) for s in (*fakes, *sizes))

@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    """Say how to draw the same cases again."""
+    """Report how to draw the same cases again."""
     return f"cases of sampled tables: TC_TEST_SEED={os.environ['TC_TEST_SEED']}"
 
 

@@ -33,7 +33,7 @@ SPECIAL = (
 
 
 def f(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Floats, some of them special if there is room."""
+    """Floats, some of them special if there is space."""
     made = torch.randn(shape, dtype=torch.float64) * 2
     if made.numel() >= 32:
         made.view(-1)[: len(SPECIAL)] = torch.tensor(SPECIAL, dtype=torch.float64)

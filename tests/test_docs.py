@@ -219,20 +219,3 @@ def test_decision_has_its_parts_and_is_listed(path: Path) -> None:
     assert re.findall(r"(?m)^#+ (.*)", text)[1:] == ["Context", "Decision", "Consequence"]
     assert f"]({path.name})" in (path.parent / "README.md").read_text()
     assert not {*re.findall(r"`([\w/]+\.(?:py|c|json))`", text)} - ends_of_paths()
-
-
-# Images and old words for which the field has a term (or plain English has one).
-WORDS = re.compile(
-    r"\b(anew|dearest|sooner|hand(?:ed|s)? on|as told|is told|of ours|shown out|goes on in)\b",
-    re.IGNORECASE,
-)
-
-
-@pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("docs/**/*.md")) + sorted(ROOT.glob("*.md")), ids=str
-)
-def test_documents_use_the_terms_of_the_field(path: Path) -> None:
-    if path.name == "CHANGELOG.md":
-        return  # it says what was done in the words of its time
-    prose = re.sub(r"(?ms)^```.*?^```|`[^`\n]*`", "", path.read_text())
-    assert not WORDS.findall(prose)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -84,10 +85,34 @@ def test_every_exception_is_still_needed() -> None:
     assert set(REASONED) <= used
 
 
-def test_packages_are_the_folders() -> None:
-    broken = list(house.packaging(ROOT))
+TEXTS = (".py", ".md", ".txt", ".js", ".css", ".html", ".c", ".h", ".toml", ".yml", ".yaml")
+#: history, other people's files, and the rule itself
+OTHER_WORDS = (
+    "CHANGELOG.md",
+    "docs/decisions/",
+    "shared/",
+    "tlparse/static/vendor/",
+    "tests/house.py",
+)
+
+
+def test_the_words_are_those_of_the_field() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    paths = [one for one in tracked.stdout.splitlines() if not one.startswith(OTHER_WORDS)]
+    places = [(path, ROOT / path) for path in paths if path.endswith(TEXTS)]
+    texts = [(path, place.read_text()) for path, place in places if place.is_file()]
+    broken = list(house.vocabulary(texts))
     if broken:
         pytest.fail("\n".join(map(str, broken)), pytrace=False)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [("the graph is to" + "ld", 1), ("_do" + "or = 1", 1), ("a pass of ou" + "rs", 1), ("hours", 0),
+     ("it go" + "es on", 1), ("file.tell()", 0), ("is outdoors", 0), ("x = retell", 0)],
+)  # fmt: skip
+def test_private_words_are_found(text: str, words: int) -> None:
+    assert len(list(house.vocabulary([("a.py", text)]))) == words
 
 
 def test_table_of_factories_has_all_of_torchs() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import house
@@ -17,9 +18,32 @@ from support import ROOT, succeed
 import tc
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SETUPTOOLS = PROJECT["tool"]["setuptools"]
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", "*_cache", "__pycache__", "*.egg-info", "demo_out", "build", ".hypothesis"
 )
+
+
+def packaging(root: Path) -> Iterator[str]:
+    """What pyproject.toml lists is what the folders hold, and the links of `tc/` lead to them."""
+    listed, places = set(SETUPTOOLS["packages"]), SETUPTOOLS["package-dir"]
+    folders = {"tc"}
+    for package in house.PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            inner = path.parent.relative_to(root)
+            folders.add(".".join(("tc", *inner.parts)))
+            if not (path.parent / "__init__.py").exists():
+                yield f"{inner.as_posix()} has no __init__.py"
+        if (root / "tc" / package).resolve() != (root / package).resolve():
+            yield f"tc/{package} is no link to ../{package}"
+        if places.get(f"tc.{package}") != package:
+            yield f"package-dir lacks tc.{package}"
+    yield from (f"packages lacks {name!r}" for name in sorted(folders - listed))
+    yield from (f"packages lists {name!r}: no such folder" for name in sorted(listed - folders))
+
+
+def test_packages_are_the_folders() -> None:
+    assert not list(packaging(ROOT))
 
 
 def pip(*arguments: str) -> None:

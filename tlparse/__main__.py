@@ -83,7 +83,7 @@ options:
   --max-recompiles N     check: fail above N recompiles
   --max-failures N       check: fail above N failed compiles (0 without a baseline)
   --baseline FILE        check: fail on findings that are not in FILE
-  --write-baseline FILE  check: write the findings of now to FILE, to be let pass
+  --write-baseline FILE  check: write the findings of now to FILE, to be accepted
   --absent ID            check: fail if this finding is there still; may be given several times
   --verify-fixes         run: run it again with each fix that can be tried, and report the outcome
   --port N               serve: at this port of 127.0.0.1 (default: 6116, or one that is free)

@@ -95,7 +95,7 @@ def causes(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def write_baseline(diagnosis: Diagnosis, path: str) -> None:
-    """Write what is found now as the findings that are let pass; a line each, sorted by id."""
+    """Write what is found now as the findings that are accepted; a line each, sorted by id."""
     found = sorted(causes(diagnosis), key=lambda one: one.id)
     write_rows([Row.of(one).to_json() for one in found], path)
 

@@ -432,7 +432,7 @@ class TraceApp(ThemedApp):
         except (OSError, ValueError) as error:
             self.show_note(f"cannot start the editor: {error}; set EDITOR")
         except Exception as error:  # Textual cannot suspend in every terminal
-            self.show_note(f"cannot hand over the terminal: {error}")
+            self.show_note(f"cannot release the terminal: {error}")
         self.refresh()
 
     def action_copy(self) -> None:

@@ -135,7 +135,7 @@ class _Worker(threading.Thread):
         return answer
 
     def _end(self) -> str:
-        """Say how the process ended."""
+        """Return how the process ended, as a sentence."""
         code = self._process.wait()
         if code < 0:
             return f"its worker process was ended by {signal.Signals(-code).name}"

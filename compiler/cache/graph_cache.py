@@ -428,7 +428,7 @@ def _emit_lookup(found: bool, key: Key, waited: bool) -> None:
 
 @trace.reports(trace.nothing)
 def _warn_of_near(key: Key, gm: fx.GraphModule) -> None:
-    """Say which entry of a saved file was nearly the one."""
+    """Warn of the entry of a saved file that is nearly the one."""
     place = gm.meta.get(PLACE)
     near = None if place is None else carried.differing(key.carried_parts, place.name)
     if near is not None:
@@ -511,7 +511,7 @@ def _note(key: Key, gm: fx.GraphModule) -> None:
 
 
 def _places(gm: fx.GraphModule, program: Program) -> tuple[tuple[str, Held | Written], ...]:
-    """Say where each constant of a program is found.
+    """Return where each constant of a program is found.
 
     Raises:
         Uncached: one is nowhere, and too large to be written down.

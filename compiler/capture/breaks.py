@@ -125,7 +125,7 @@ DATA_GUARD = _row(
     "data-dependent-size",
     "TC111",
     "a number that depends on tensor data has to be known: {}",
-    "the tracer would have to know the data to go on",
+    "the tracer would have to know the data to continue",
     "torch._check() what is known of it, where it is a size",
     "read it outside of the compiled function, and pass it in",
 )

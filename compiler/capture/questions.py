@@ -38,7 +38,7 @@ def asking(base: Any) -> Any:
             return answer
 
         def _set_replacement(self, a: Any, tgt: Any, msg: str) -> None:
-            # a symbol of data stands for what it is equal to
+            # a symbol of data represents what it is equal to
             if a not in self.var_to_sources:
                 super()._set_replacement(a, tgt, msg)
 

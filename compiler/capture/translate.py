@@ -19,7 +19,7 @@ from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.bytecode.by_code import cached_by_code
 from tc.compiler.capture.bytecode.resume_functions import (
     begins_with_break,
-    is_handed_on,
+    is_passed_on,
     is_resumed,
 )
 from tc.compiler.capture.dynamism import DynamicSizes
@@ -301,7 +301,7 @@ class Translation:
         value = raised.value
         text = value.text() if isinstance(value, ExceptionValue) else ""
         detail = f"{value.describe()}({text!r})" if text else value.describe()
-        kind = breaks.Aftermath if is_handed_on(value.source) else breaks.GraphBreak
+        kind = breaks.Aftermath if is_passed_on(value.source) else breaks.GraphBreak
         cause = kind(breaks.RAISES, detail)
         trail = [one for one in value.trail if not is_own(one[1].file)] or value.trail
         cause.places = tuple(place for _, place, _ in reversed(trail))

@@ -17,14 +17,14 @@ from tc.compiler.library.fold import fold_scales
 from tc.compiler.library.freeze import drop_unread_constants, freeze, lay_out_constants
 from tc.compiler.library.layouts import keep_channels_last, train_channels_last
 from tc.compiler.library.prepack import pack_kernels
-from tc.compiler.library.products import add_bias_later, merge_slices, turn_matrices
+from tc.compiler.library.products import add_bias_later, merge_slices, transpose_matrices
 from tc.compiler.library.routines import choose_routines
 from tc.compiler.library.rows import compute_few_rows, compute_tiny
 
 PASSES: tuple[Callable[[Editor], None], ...] = (
     fold_scales,
     merge_slices,
-    turn_matrices,
+    transpose_matrices,
     compute_few_rows,
     compute_tiny,
     add_bias_later,

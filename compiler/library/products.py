@@ -62,7 +62,7 @@ def _merge(
         editor.graph.erase_node(node)
 
 
-def turn_matrices(editor: Editor) -> None:
+def transpose_matrices(editor: Editor) -> None:
     """Transpose a matrix in memory once where many small products read it transposed."""
     users: defaultdict[fx.Node, list[fx.Node]] = defaultdict(list)
     for node in editor.graph.nodes:

@@ -48,14 +48,14 @@ def _over(
     period = _period(decided, variable)
     if period == 1 or low.constant is None:
         return [Section("row", tuple(decided), (variable, low, high))]
-    turns = ix.floordiv(high - low, ix.const(period))
-    rest = low + turns * period
+    periods = ix.floordiv(high - low, ix.const(period))
+    rest = low + periods * period
     copies = [
         copy
         for offset in range(period)
         for copy in _moved(decided, variable, variable * period + low + offset, f"_{offset}")
     ]
-    sections = [Section("row", tuple(copies), (variable, ix.ZERO, turns))]
+    sections = [Section("row", tuple(copies), (variable, ix.ZERO, periods))]
     if rest is not high:
         sections.append(Section("row", tuple(decided), (variable, rest, high)))
     return sections

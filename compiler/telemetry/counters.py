@@ -61,7 +61,7 @@ class _Counts:
         self.lock = threading.Lock()
 
 
-class _Counted:
+class _Counters:
     """The counted graphs of this process."""
 
     def __init__(self) -> None:
@@ -110,14 +110,14 @@ class _Counted:
         programs.start_over()
 
 
-_counted = _Counted()
-os.register_at_fork(after_in_child=_counted.start_over)
+_counters = _Counters()
+os.register_at_fork(after_in_child=_counters.start_over)
 
 
-def counted(
+def with_counter(
     compiled: Callable[..., Any], compile_id: CompileId, place: StackFrame
 ) -> Callable[..., Any]:
-    """Return what calls a compiled graph and counts that; the graph itself if nobody listens.
+    """Return what calls a compiled graph and counts that; the graph itself if no sink is open.
 
     Args:
         place: of the function that the graph is of.
@@ -126,7 +126,7 @@ def counted(
         return compiled
     ran_as = "operations" if isinstance(_owner(compiled), fx.GraphModule) else "compiled"
     counts = _Counts(compile_id, place, ran_as)
-    _counted.add(counts)
+    _counters.add(counts)
     facts = programs.facts(compile_id, place)
     calls, clock = counts.calls, time.perf_counter
 
@@ -138,8 +138,8 @@ def counted(
         seconds = clock() - began
         counts.sample(seconds)
         facts.whole.append(seconds - (trace.staged_seconds() - staged))
-        if time.monotonic() - _counted.reported_at > PERIOD:
-            _counted.report()
+        if time.monotonic() - _counters.reported_at > PERIOD:
+            _counters.report()
         return result
 
     return hook.never_trace(call)
@@ -197,17 +197,17 @@ def count_in_python(code: CodeType, compile_id: CompileId) -> None:
     place = StackFrame(code.co_filename, code.co_firstlineno, code.co_qualname)
     counts = _Counts(compile_id, place, "python")
     if _monitor.watch(code, counts):
-        _counted.add(counts)
+        _counters.add(counts)
 
 
 def emit_counts() -> None:
     """Emit the counts now; that is done by itself now and then, and when the process ends."""
-    _counted.report()
+    _counters.report()
 
 
 def reset() -> None:
     """Emit the counts now, and begin again."""
-    _counted.forget()
+    _counters.forget()
     _monitor.forget()
 
 

@@ -155,14 +155,14 @@ class Profiled:
         """Return what calls the program, counts that, and sometimes measures it."""
         calls, call, thread = self.calls, self.call, _thread
 
-        def counted(args: list[Any]) -> tuple[Any, ...]:
+        def counting(args: list[Any]) -> tuple[Any, ...]:
             number = next(calls.numbers)
             if number % WINDOW >= TIMED and number > WINDOW and self._period != OFTEN:
                 thread.last = None
                 return call(args)
             return self._timed(args, number)
 
-        return counted
+        return counting
 
     def _timed(self, args: list[Any], number: int) -> tuple[Any, ...]:
         """Call the program and take the time, with what passed since the program before."""

@@ -52,7 +52,7 @@ WRITES = (
     "{v}.detach().add_(0.1)",
     "{v}.data.mul_(1.5)",
 )
-INPUTS = ("leaf", "frozen", "inner", "turned", "part", "again", "detached")
+INPUTS = ("leaf", "frozen", "inner", "transposed", "part", "again", "detached")
 
 
 def make_source(seed):
@@ -93,8 +93,8 @@ def make_inputs(kinds):
     made = inner * 1
     frozen = torch.randn(4, 4, generator=generator)
     found = {
-        "leaf": leaf, "frozen": frozen, "inner": made, "turned": made.t(), "part": frozen[1:, :3],
-        "again": frozen.t(), "detached": leaf.detach(),
+        "leaf": leaf, "frozen": frozen, "inner": made, "transposed": made.t(),
+        "part": frozen[1:, :3], "again": frozen.t(), "detached": leaf.detach(),
     }  # fmt: skip
     return [found[kind] for kind in kinds], [leaf, inner]
 

@@ -88,7 +88,7 @@ def test_backends_of_other_packages_are_found_by_their_entry_points(tmp_path, mo
         BACKENDS._rows.pop("theirs", None)
 
 
-def test_backends_of_torch_itself_do_not_replace_ours():
+def test_backends_of_torch_itself_do_not_replace_those_of_tc():
     got = tc.lookup_backend("inductor")
 
     def inductor(gm, example_inputs):

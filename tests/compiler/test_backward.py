@@ -27,7 +27,7 @@ def program(x, w):
     return F.gelu(x @ w).softmax(-1) * x
 
 
-def turned(x, w):
+def transposed(x, w):
     return (x.t() @ w).t().sin() @ w.t().exp()
 
 
@@ -247,7 +247,7 @@ def outcome(use, function):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("use", USES)
 def test_as_eager(use, backend):
-    function = turned if use in LAID_OUT else program
+    function = transposed if use in LAID_OUT else program
     whole = use not in (transform_outside, forward_mode)  # these run as Python
     with trace.capture_events() as events:
         actual = outcome(use, tc.compile(function, backend=backend, fullgraph=whole))
@@ -384,7 +384,7 @@ class Context:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("backend", [*BACKENDS, "eager"])
-@pytest.mark.parametrize("function", [program, turned, lambda x, w: x + w])
+@pytest.mark.parametrize("function", [program, transposed, lambda x, w: x + w])
 def test_backward_can_be_captured(function, backend):
     x, w = leaf(3, 3), leaf(3, 3)
     out = tc.compile(function, backend="inductor", fullgraph=True)(x, w)

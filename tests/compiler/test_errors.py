@@ -40,7 +40,7 @@ def test_programs_catch_a_graph_break_as_a_runtime_error():
 
 
 @pytest.mark.parametrize("error", [VerifyError("broken"), Unsupported("no"), Fallback("why")])
-def test_handlers_of_torchs_errors_let_ours_through(monkeypatch, error):
+def test_handlers_of_torchs_errors_let_those_of_tc_through(monkeypatch, error):
     def failing(*args):
         raise error
 

@@ -8,7 +8,7 @@ libraries = Family("libraries")
 
 
 #: what compilers and torch use themselves: a careless patch breaks them, too
-_OURS_AS_WELL = (
+_IN_TC_AS_WELL = (
     "patch(math", "patch(np", "patch(functools", "patch(operator", "patch(itertools",
     "patch(collections", "patch(os", "patch(builtins", "patch(copy", "patch(json", "patch(random",
     "patch(torch.Tensor, 'size'", "patch(torch.Tensor, 'is_contiguous'", "patch(torch, 'is_tensor'",
@@ -19,7 +19,7 @@ _OURS_AS_WELL = (
 
 def _patched(name: str, expression: str, change: str, setup: str = "") -> None:
     """Add a fact about a library that ``f(x)`` uses."""
-    alone = any(text in change for text in _OURS_AS_WELL)
+    alone = any(text in change for text in _IN_TC_AS_WELL)
     text = f"{setup}\ndef f(x):\n    return {expression}\nargs = t(1),"
     libraries(name, text, change, alone=alone)
 

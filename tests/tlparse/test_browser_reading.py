@@ -104,7 +104,7 @@ def test_a_wide_table_says_what_lies_beyond(read: Callable[[str], Reader]) -> No
         reader.driver.execute_script("arguments[0].scrollLeft = 9999", box)
         reader.until(lambda: beyond.text.startswith("←") and "→" not in beyond.text, "its end")
         narrow(reader, 2400)
-        reader.until(lambda: not reader.all(".frame.more-right, .frame.more-left"), "room for all")
+        reader.until(lambda: not reader.all(".frame.more-right, .frame.more-left"), "space for all")
         assert not beyond.is_displayed() and not box.get_attribute("tabindex")
     finally:
         reader.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

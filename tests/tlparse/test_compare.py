@@ -189,7 +189,7 @@ def test_what_counts_as_a_difference(old: str, new: str, same: bool) -> None:
     assert (not hunks(old, new)) is same
 
 
-def test_two_long_texts_are_compared_quickly() -> None:
+def test_two_long_texts_are_compared_fast() -> None:
     old = "\n".join(f"row {n}" for n in range(40_000))
     made = hunks(old, old.replace("row 20000\n", "other\n"))
     assert [one.line for one in made] == [20_001]

@@ -164,7 +164,7 @@ def test_damage_does_not_stop_it(follow: Any, tmp_path: Path) -> None:
     assert index_of(client)["totals"]["defects"] > 0
 
 
-def test_an_error_of_ours_is_a_sentence(
+def test_an_internal_error_is_a_sentence(
     follow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = log_in(tmp_path)

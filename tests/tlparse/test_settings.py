@@ -22,7 +22,7 @@ TRACES = unpacked()
 
 def metrics(frame: int = 0, **configs: dict[str, Any]) -> tuple[dict[str, Any], None]:
     """A record of what a compile was set to; settings that are left out are not recorded."""
-    reported = {f"{room}_config": json.dumps(values) for room, values in configs.items()}
+    reported = {f"{owner}_config": json.dumps(values) for owner, values in configs.items()}
     return {
         "compilation_metrics": {"pytorch_version": "2.13.0+cpu", **reported},
         **ids(frame),

@@ -392,7 +392,7 @@ def test_nobody_waits_for_a_long_trace_to_leave(
     assert time.monotonic() - started < 30
 
 
-def test_an_error_of_ours_in_a_thread_is_not_lost(
+def test_an_internal_error_in_a_thread_is_not_lost(
     trace: Path, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(self: Feed) -> Diagnosis:

@@ -103,7 +103,7 @@ _REPLAY_FIXES: Final = {
     ),
     Code(
         "TC703",
-        "a CUDA graph hands out copies of its results",
+        "a CUDA graph returns copies of its results",
         "drop results before the next call, or clone what is kept",
     ),
 )

@@ -100,7 +100,7 @@ def report_cut(text: str) -> None:
 
 
 def why_whole(gm: fx.GraphModule) -> str:
-    """Say why a graph cannot be cut anywhere; empty if it can be."""
+    """Return why a graph cannot be cut anywhere; empty if it can be."""
     if marks := [mark for mark in WHOLE if gm.meta.get(mark)]:
         return f"it is marked {', '.join(marks)}"
     if not all(isinstance(one, fx.Node) for one in _outputs(gm.graph)):

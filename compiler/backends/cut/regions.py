@@ -90,7 +90,7 @@ def _keyed(part: Part, call: RegionCall) -> Region:
 
 
 def _graphs(parts: Sequence[Region]) -> Iterator[str]:
-    """Say of each function how many of its calls share how many graphs."""
+    """Yield for each function how many of its calls share how many graphs."""
     calls: dict[str, list[Region]] = {}
     for one in parts:
         if one.call is not None:
@@ -104,7 +104,7 @@ def _graphs(parts: Sequence[Region]) -> Iterator[str]:
 
 
 def _reasons(alone: Sequence[Region]) -> Iterator[str]:
-    """Say of each call that shares no graph why it does not."""
+    """Yield for each call that shares no graph the reason."""
     first: dict[str, Key] = {}
     for one in alone:
         assert one.call is not None

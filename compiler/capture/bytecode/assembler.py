@@ -63,7 +63,7 @@ class _Pool:
 
 
 def const_key(value: Any) -> object:
-    """Return a key equal only for constants that no program can tell apart."""
+    """Return a key equal only for constants that no program can distinguish."""
     kind = type(value)
     if kind is float:
         return kind, repr(value)

@@ -67,7 +67,7 @@ def can_resume(code: CodeType) -> bool:
     return not code.co_flags & _NEVER
 
 
-def is_handed_on(source: Source | None) -> bool:
+def is_passed_on(source: Source | None) -> bool:
     """Return whether a local of resumed code holds a stack entry that it was called with."""
     return isinstance(source, LocalSource) and source.local.startswith(
         (STACK_PREFIX, INNER)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.opcode_table import opcode
-from tc.compiler.capture.bytecode.resume_functions import is_handed_on
+from tc.compiler.capture.bytecode.resume_functions import is_passed_on
 from tc.compiler.capture.opcodes.raising_branches import truth
 from tc.compiler.capture.values.base import Exhausted, OpaqueValue, Value
 from tc.compiler.capture.values.const import ConstValue
@@ -89,7 +89,7 @@ def _next(f: Frame) -> Value:
     A loop that contains a graph break advances its real iterator.
     """
     iterator = f.stack[-1]
-    if isinstance(iterator, OpaqueValue) and is_handed_on(iterator.source):
+    if isinstance(iterator, OpaqueValue) and is_passed_on(iterator.source):
         raise breaks.Aftermath(
             breaks.UNSUPPORTED_OP, f"next() of {iterator.describe()}"
         )

@@ -4,7 +4,7 @@ A compiled graph runs as a whole, outside of the ``try`` block that its operatio
 What its kernels refuse would pass by the ``except`` clause. Such a call therefore breaks the graph:
 Python makes it where it stands. Where the clause only raises another error it stays, if Python can
 run the frame when the graph raises (`resume/rerun.py`); under ``fullgraph`` it always does. What
-nothing uses may not be computed then, so that its error is not met, as outside of ``try`` blocks;
+nothing uses may not be computed then, so that its error is lost, as outside of ``try`` blocks;
 a clause that gives another result must not depend on that.
 """
 

@@ -55,7 +55,7 @@ OF_GLOBAL_STATE = names("""
     get_autocast_gpu_dtype
 """)
 DENSE = (torch.strided, torch.jagged)
-#: What sparse tensors tell of their elements, which fakes do not know.
+#: What sparse tensors report of their elements, which fakes do not know.
 OF_SPARSE_ELEMENTS = names("""
     coalesce is_coalesced _nnz values indices _values _indices crow_indices col_indices
     ccol_indices row_indices

@@ -1,7 +1,7 @@
 """Arithmetic of symbolic numbers: where symbols follow Python, and where a number is decided.
 
 A symbolic expression is one of mathematics: sympy has no bounds, no -0.0, no NaN, and truth values
-that are no numbers. Python's operators are applied to the values at hand first. Where the operands
+that are no numbers. Python's operators are applied to the current values first. Where the operands
 or this result are of a kind that expressions do not follow, the symbols become constants, and the
 result is Python's.
 """
@@ -177,7 +177,7 @@ def _decays(t: Interpreter, function: Any, base: Value, exponent: Value) -> bool
 
 
 def _result_followed(function: Any, args: Args) -> bool:
-    """Return whether expressions follow what Python makes of the numbers at hand."""
+    """Return whether expressions follow what Python makes of the current numbers."""
     numbers = [
         hint(arg.example) if isinstance(arg, SymValue) else arg.obj for arg in args
     ]

@@ -32,7 +32,7 @@ Args = Sequence["Value"]
 Kwargs = dict[str, "Value"]
 
 
-_births = itertools.count(1)
+_creation_numbers = itertools.count(1)
 
 
 class NotConstant(Exception):
@@ -83,7 +83,7 @@ class Value:
     @staticmethod
     def next_creation_index() -> int:
         """Return a number greater than those of all earlier objects."""
-        return next(_births)
+        return next(_creation_numbers)
 
     # -- what is known ---------------------------------------------------------------------
     def python_type(self) -> type:

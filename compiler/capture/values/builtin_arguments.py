@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 
-#: parameters of builtins whose signatures Python does not tell
+#: parameters of builtins whose signatures Python does not know
 PARAMETERS: dict[Any, str] = {
     getattr: "a, b, c=0, /",
     iter: "a, b=0, /",

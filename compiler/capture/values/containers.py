@@ -329,7 +329,7 @@ class SequenceIterator(KnownIterator):
         return self.sequence.at(t, self.count(t))
 
     def is_invalid(self, t: Interpreter) -> bool:
-        """Return whether Python refuses to go on, since the container changed its size."""
+        """Return whether Python refuses to continue, since the container changed its size."""
         return False
 
     def children(self, t: Interpreter) -> list[Value]:

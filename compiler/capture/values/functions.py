@@ -132,7 +132,7 @@ def guard_empty(t: Interpreter, source: Source) -> None:
 STANDARD = frozenset(dir(types.FunctionType))
 #: attributes of a function that its calls read
 PARTS = ("__code__", "__defaults__", "__kwdefaults__")
-#: attributes of a function that cannot be replaced, or that stand for all others
+#: attributes of a function that cannot be replaced, or that represent all others
 FIXED = ("__builtins__", "__closure__", "__dict__", "__globals__")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture.bytecode.resume_functions import is_handed_on
+from tc.compiler.capture.bytecode.resume_functions import is_passed_on
 from tc.compiler.capture.values.base import (
     Args,
     Exhausted,
@@ -337,7 +337,7 @@ class HandedOnIterator(OpaqueValue):
 
 def wrap_iterator(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of an existing iterator over a range, list or tuple."""
-    if is_handed_on(source):
+    if is_passed_on(source):
         return HandedOnIterator(obj, source)
     return _at_its_place(t, obj, source)
 

@@ -135,10 +135,10 @@ class Block:
         self.open(f"for ({kind} {name} = {start}; {until}; {each})", (name,), braces)
 
     def before_loop(self) -> None:
-        """Add what stands before a loop, and before what pragmas say of it."""
+        """Add what comes before a loop, and before its pragmas."""
 
     def pragma(self, text: str, loops: int = 1) -> None:
-        """Say something of the next loop, or of so many that stand in each other."""
+        """Print a pragma for the next loop, or for so many nested loops."""
         self.before_loop()
         self.emit(f"#pragma {text}")
         self.marked = loops

@@ -329,16 +329,16 @@ class RowWriter(Writer):
     def _have_lanes(self, section: Section) -> bool:
         """Return whether each element of a short inner loop has sums of its own, added up last.
 
-        Adding up those of each turn of the loops around would take longer than the loop.
+        Adding up those of each iteration of the loops around would take longer than the loop.
         """
         *around, last = self.kernel.inner
-        length, turns = (
+        length, iterations = (
             ix.extent(last).constant,
             ix.product([ix.extent(v) for v in around]).constant,
         )
         only = all(isinstance(s, Accumulate | Let) for s in section.statements)
         short = length is not None and WIDE // 4 <= length <= LANES_OF_SUMS
-        few = bool(around) and turns is not None and 1 < turns <= BLOCK
+        few = bool(around) and iterations is not None and 1 < iterations <= BLOCK
         shared = self.threads > 1 and not self.kernel.outer
         runs = halves(section.statements, last) or offsets(section.statements, atom_of(last))
         return only and short and few and not shared and not runs

@@ -1,6 +1,6 @@
 /* Exponentials and what is made of them, without branches, so that gcc vectorises.
 
-   Coefficients are our own weighted least-squares fits; the error bounds are those of
+   Coefficients are tc's weighted least-squares fits; the error bounds are those of
    `ops.SCALAR_OPS`, which tests hold against float64. */
 
 #pragma once /* these lines are for editors, and are not pasted */

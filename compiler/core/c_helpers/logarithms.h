@@ -1,7 +1,7 @@
 /* Logarithms, without branches, so that gcc vectorises.
 
    x = 2^e * (1 + f); log(1 + f) = f - s/2 + f * s * p with s = f * f, of which and of e each
-   logarithm is made. Coefficients are our own weighted least-squares fits. */
+   logarithm is made. Coefficients are tc's weighted least-squares fits. */
 
 #pragma once /* these lines are for editors, and are not pasted */
 #include "prelude.h"

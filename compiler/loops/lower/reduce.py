@@ -108,9 +108,9 @@ def outer_dims(b: Builder, over: Axes) -> Axes | None:
     last = max(kept, default=0)
     outer = frozenset(d for d in over.dims if d < last)
     inner = ix.product([over.source[d] for d in over.dims if d > last]).constant
-    turns = ix.product([over.source[d] for d in outer]).constant
+    iterations = ix.product([over.source[d] for d in outer]).constant
     short = inner is not None and 1 < inner < SHORT
-    if not outer or not short or (turns or SHORT) < SHORT or b.device.type != "cpu":
+    if not outer or not short or (iterations or SHORT) < SHORT or b.device.type != "cpu":
         return None
     return Axes(over.source, outer, True)
 

@@ -70,7 +70,7 @@ def test_gradients_are_those_of_the_elements_kept() -> None:
     torch.testing.assert_close(y.grad, x.grad)
 
 
-def test_turned_images_are_drawn_as_the_op_draws() -> None:
+def test_transposed_images_are_drawn_as_the_op_draws() -> None:
     x = torch.randn(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
     module = trace(lambda x: aten.native_dropout(x, 0.25, True), (x,))
     library.arrange(module, Gate())

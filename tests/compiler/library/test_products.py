@@ -1,4 +1,4 @@
-"""Matrix products: merged, turned, without their bias; the result stays eager's."""
+"""Matrix products: merged, transposed, without their bias; the result stays eager's."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def test_few_slices_of_many_are_left_alone() -> None:
     assert count(module, aten.mm.default) == 2
 
 
-def test_a_matrix_read_across_by_many_products_is_turned_once() -> None:
+def test_a_matrix_read_across_by_many_products_is_transposed_once() -> None:
     module = arranged(recurrent, network())
-    turned = module.graph.find_nodes(op="call_function", target=aten.clone.default)
-    assert [node.meta["val"].stride() for node in turned] == [(6, 1)]
+    copies = module.graph.find_nodes(op="call_function", target=aten.clone.default)
+    assert [node.meta["val"].stride() for node in copies] == [(6, 1)]
     once = arranged(lambda x, w: F.linear(x, w), (r(2, 4), r(6, 4)))
     assert count(once, aten.clone.default) == 0
 

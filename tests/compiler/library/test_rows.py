@@ -180,8 +180,13 @@ def test_any_depth_of_a_small_matrix(depth: int) -> None:
 @pytest.mark.parametrize("rows", [1, 6, 40])
 def test_rows_that_lie_transposed_and_windows_of_small_matrices(rows: int) -> None:
     def windows(x: Any, w: Any, y: Any) -> Any:
-        turned = x.t()[:rows]
-        return turned @ w, turned @ w[:, 3:40], y[:, 5:] @ w[1:, 8:], (x + 1).t()[:rows] @ (w * 2)
+        across = x.t()[:rows]
+        return (
+            across @ w,
+            across @ w[:, 3:40],
+            y[:, 5:] @ w[1:, 8:],
+            (x + 1).t()[:rows] @ (w * 2),
+        )
 
     graph = arranged(windows, (r(30, 40), r(30, 48), r(rows, 34)))
     assert externs(graph) == []
@@ -225,10 +230,10 @@ def test_gradients_of_a_small_layer() -> None:
 
 
 @wide
-@pytest.mark.parametrize("turned", [False, True])
-def test_without_vectors_of_512_bits(monkeypatch: pytest.MonkeyPatch, turned: bool) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_without_vectors_of_512_bits(monkeypatch: pytest.MonkeyPatch, transposed: bool) -> None:
     monkeypatch.setenv("CC", "gcc -U__AVX512F__")
-    fn = (lambda x, w: x @ w.t()) if turned else (lambda x, w: x @ w)
+    fn = (lambda x, w: x @ w.t()) if transposed else (lambda x, w: x @ w)
     arranged(fn, (r(17, 48), r(48, 48)))
 
 
@@ -262,10 +267,14 @@ def test_borders_of_small_matrices(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("turned", [False, True])
-def test_tiny_products_are_loops(dtype: torch.dtype, turned: bool) -> None:
-    w = r(9, 7).to(dtype) if turned else r(7, 9).to(dtype)
-    fn = (lambda x, w, b: F.relu(x @ w.t() + b)) if turned else (lambda x, w, b: F.relu(x @ w + b))
+@pytest.mark.parametrize("transposed", [False, True])
+def test_tiny_products_are_loops(dtype: torch.dtype, transposed: bool) -> None:
+    w = r(9, 7).to(dtype) if transposed else r(7, 9).to(dtype)
+    fn = (
+        (lambda x, w, b: F.relu(x @ w.t() + b))
+        if transposed
+        else (lambda x, w, b: F.relu(x @ w + b))
+    )
     assert not externs(arranged(fn, (r(5, 7).to(dtype), w, r(9).to(dtype))))
 
 

@@ -25,7 +25,7 @@ PICKS: dict[str, Callable[[T, T], Any]] = {
     "log_softmax": lambda x, i: x.log_softmax(1).gather(1, i[:, None]).sum(),
     "cross_entropy": lambda x, i: F.cross_entropy(x, i, ignore_index=2),
     "picked of picked": lambda x, i: (x[i.repeat(20)] + 1)[i.flip(0) * 7],
-    "turned": lambda x, i: (x + 1).t()[i],
+    "transposed": lambda x, i: (x + 1).t()[i],
 }
 
 

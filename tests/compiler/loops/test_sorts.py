@@ -35,7 +35,7 @@ def r(*shape: int) -> T:
     lambda x: torch.sort(x[:, 3:]),
     lambda x: torch.sort(x[None, :, None], 1),
 ])  # fmt: skip
-def test_ours(fn: Callable[..., Any], mode: str) -> None:
+def test_built_in_sorts(fn: Callable[..., Any], mode: str) -> None:
     assert externs(compare(fn, (r(40, 90),), mode, rtol=0, atol=0)) == BUILT_IN
 
 
@@ -73,7 +73,7 @@ def test_others_are_atens(reason: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int32])
-def test_narrow_types_are_ours_if_stable(dtype: torch.dtype) -> None:
+def test_narrow_types_are_built_in_if_stable(dtype: torch.dtype) -> None:
     x = r(40, 90).mul(9).to(dtype)
     assert externs(compare(lambda x: torch.sort(x, stable=True), (x,))) == BUILT_IN
     assert externs(compare(torch.sort, (x,))) == ["aten.sort.default"]

@@ -1,4 +1,4 @@
-"""Sizes as torch computes them, turned into sizes of loops."""
+"""Sizes as torch computes them, converted into sizes of loops."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_all_is_read_before_anything_is_written() -> None:
     both(swap, r(33), r(33))
 
 
-def turned(p: T) -> tuple[()]:
+def transposed(p: T) -> tuple[()]:
     p.add_(p.t().clone())
     return ()
 
@@ -93,7 +93,7 @@ def overwritten(p: T, g: T) -> tuple[()]:
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [
-        (turned, 1), (read_later, 1), (returned, 1), (of_a_part, 1), (then_fails, 2),
+        (transposed, 1), (read_later, 1), (returned, 1), (of_a_part, 1), (then_fails, 2),
         (overwritten, 2),
     ],
 )  # fmt: skip

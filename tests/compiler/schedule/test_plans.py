@@ -75,8 +75,8 @@ def test_a_product_of_matrices_that_lie_row_by_row_gets_a_lane() -> None:
                 v_buf0 = sum(mul(a_1[10*p0 + r0], b_1[p1 + 64*r0]))
             buf0[64*p0 + p1] = v_buf0
     """)
-    turned = lambda a, b: (a.unsqueeze(1) * b.unsqueeze(0)).sum(2)  # noqa: E731
-    assert "lane" not in text(turned, r(8, 10), r(64, 10))  # both lie along the sum
+    transposed = lambda a, b: (a.unsqueeze(1) * b.unsqueeze(0)).sum(2)  # noqa: E731
+    assert "lane" not in text(transposed, r(8, 10), r(64, 10))  # both lie along the sum
 
 
 def test_members_of_a_kernel_read_the_same_element_at_a_time() -> None:
@@ -171,7 +171,7 @@ def test_what_one_pass_over_a_long_row_computes_is_one_kernel(size: int) -> None
 
 
 LAST = torch.channels_last
-TURNING = {
+TRANSPOSING = {
     "copy": lambda x: (x.contiguous(memory_format=LAST), x.sum((2, 3))),
     "tokens": lambda x: F.layer_norm(x.flatten(2).transpose(1, 2), (32,)).clone(
         memory_format=torch.contiguous_format
@@ -179,8 +179,8 @@ TURNING = {
 }
 
 
-@pytest.mark.parametrize("fn", TURNING.values(), ids=TURNING)
-def test_what_turns_its_input_is_a_kernel_in_tiles_beside_rows(fn: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("fn", TRANSPOSING.values(), ids=TRANSPOSING)
+def test_what_transposes_its_input_is_a_kernel_in_tiles_beside_rows(fn: Callable[..., Any]) -> None:
     x = r(2, 32, 20, 24)
     graph = lowered(fn, (x,))
     plan = planned(graph)
@@ -190,7 +190,7 @@ def test_what_turns_its_input_is_a_kernel_in_tiles_beside_rows(fn: Callable[...,
 
 
 def test_short_loops_are_not_worth_tiles() -> None:
-    decisions = planned(lowered(TURNING["copy"], (r(2, 5, 3, 3),))).decisions
+    decisions = planned(lowered(TRANSPOSING["copy"], (r(2, 5, 3, 3),))).decisions
     assert [d.taken for d in decisions if d.kind == "fuse"] == [True]
 
 

@@ -79,9 +79,9 @@ def test_products_become_machine_code(tmp_path: Path) -> None:
 
 
 MOVES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
-    "turned": (lambda x: (x.t() + 1).contiguous(), (e(512, 384, dtype=torch.float32),)),
-    "turned_inside": (lambda x: x.transpose(1, 2).contiguous(), (e(3, 512, 384),)),
-    "turned_beside": (lambda x, y: x.t() + y, (e(512, 384), e(384, 512))),
+    "transposed": (lambda x: (x.t() + 1).contiguous(), (e(512, 384, dtype=torch.float32),)),
+    "transposed_inside": (lambda x: x.transpose(1, 2).contiguous(), (e(3, 512, 384),)),
+    "transposed_beside": (lambda x, y: x.t() + y, (e(512, 384), e(384, 512))),
     "rows": (lambda x: F.softmax(x, -1), (e(64, 1024),)),
     "elements": (lambda x, y: F.gelu(x) * y, (e(64, 1024), e(64, 1024))),
 }

@@ -176,22 +176,22 @@ def test_float32_is_multiplied_as_torch_is_set(interpreter: None) -> None:
 )
 @given(
     sizes=st.tuples(st.integers(1, 3), *[st.integers(0, 70)] * 3),
-    turned=st.tuples(st.booleans(), st.booleans()),
+    transposed=st.tuples(st.booleans(), st.booleans()),
     tile=st.integers(0, 99),
     biased=st.booleans(),
     dtype=st.sampled_from([torch.float32, BF16]),
 )
 def test_any_sizes(
     sizes: tuple[int, int, int, int],
-    turned: tuple[bool, bool],
+    transposed: tuple[bool, bool],
     tile: int,
     biased: bool,
     dtype: torch.dtype,
     interpreter: None,
 ) -> None:
     b, m, k, n = sizes
-    x = r(b, k, m).transpose(1, 2) if turned[0] else r(b, m, k)
-    w = r(b, n, k).transpose(1, 2) if turned[1] else r(b, k, n)
+    x = r(b, k, m).transpose(1, 2) if transposed[0] else r(b, m, k)
+    w = r(b, n, k).transpose(1, 2) if transposed[1] else r(b, k, n)
     args = [t.to(dtype) for t in (x, w, r(n))]
 
     def fn(x: T, w: T, v: T) -> T:
@@ -212,7 +212,7 @@ PROLOGUES: dict[str, Case] = {
         lambda x, w, s: x @ (w.to(BF16) * s),
         (r(33, 20, dtype=BF16), ints(20, 17), r(17, dtype=BF16)),
     ),
-    "turned weights in int8": (
+    "transposed weights in int8": (
         lambda x, w, s: F.linear(x, w.to(BF16) * s[:, None]).relu(),
         (r(33, 20, dtype=BF16), ints(17, 20), r(17, dtype=BF16)),
     ),

@@ -13,7 +13,7 @@ from support import python
 
 import tc
 from tc import trace
-from tc.compiler.telemetry import counters as counted
+from tc.compiler.telemetry import counters
 from tc.compiler.telemetry.counters import SAMPLED, emit_counts
 from tc.trace.emit import capture_events
 
@@ -151,8 +151,8 @@ def test_calls_in_python_are_not_counted_where_no_number_is_free(
     def function(x: Any, n: int) -> Any:
         return x * n
 
-    monkeypatch.setattr(counted, "_monitor", counted._Monitor())
-    monkeypatch.setattr(counted, "_TOOLS", ())
+    monkeypatch.setattr(counters, "_monitor", counters._Monitor())
+    monkeypatch.setattr(counters, "_TOOLS", ())
     with capture_events() as events:
         over_the_limit(function)
         assert in_python(events, function) == []

@@ -3,7 +3,7 @@
    Up to 1e5f, whose bits are 0x47c35000, three products with parts of pi/2 reduce an argument, each
    rounded once (Cody and Waite, with fused multiply-add); the results err by 1.6 ulps at most.
    Beyond it float64 does, at five times the price. A loop cannot choose between the two for a
-   single element, so gcc is told that vector forms of the functions exist (under the names that
+   single element, so gcc is informed that vector forms of the functions exist (under the names that
    the vector ABI of x86-64 gives them), and those ask once for all their elements. */
 
 #pragma once /* these lines are for editors, and are not pasted */
