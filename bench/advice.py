@@ -275,7 +275,7 @@ def _diff(edit: Edit) -> str:
 
 
 def _serve(chosen: Sequence[Program], side: str, place: Path) -> Iterator[tuple[str, ...]]:
-    """Judge the programs of a side, with all that they import at hand."""
+    """Judge the programs of a side, with all that they import available."""
     import torch
 
     torch.set_num_threads(1)

@@ -110,7 +110,7 @@ def first_that_works(
     """Return the first specimen whose model can be made and called.
 
     Raises:
-        NoSpecimen: there is none; with the errors met.
+        NoSpecimen: there is none; with the errors that occurred.
     """
     end = time.process_time() + SECONDS
     errors: list[str] = []

@@ -40,7 +40,7 @@ class ErrorContext:
 
 
 def attach_context(error: BaseException, found: ErrorContext) -> None:
-    """Attach to an exception where capture met it; the first context is right, and kept."""
+    """Attach the context of capture to an exception; the first one is right, and kept."""
     if error_context(error) is None:
         setattr(error, _CONTEXT, found)
 

@@ -37,7 +37,7 @@ def snapshot(*values: Any) -> list[Any]:
 
 
 class _Look:
-    """One look; objects are numbered in the order in which they are met."""
+    """One look; objects are numbered in the order in which they are found."""
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}

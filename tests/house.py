@@ -583,7 +583,7 @@ WORDS = {
     r"(?:let|lets) be|let pass": "skip, accept",
     r"births?|born": "creation",
     r"shown out": "removed",
-    r"lies? (?:row by row|transposed)": "row-major, column-major",
+    r"lies? (?:in memory )?(?:row by row|transposed)": "row-major, column-major",
     r"rules of the house": "rules of the codebase",
     r'"""(?:Say|Tell)': "Return, Report",
 }

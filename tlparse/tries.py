@@ -41,7 +41,7 @@ class Outcome:
     """What a run of the program came to.
 
     Attributes:
-        findings: id of a finding → how often it was met.
+        findings: id of a finding → how often it occurred.
         output: what it printed on stdout.
         error: why it does not count; empty if it does.
     """

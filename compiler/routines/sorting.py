@@ -30,7 +30,7 @@ Sorted = tuple[torch.Tensor, torch.Tensor]
 def sort(source: torch.Tensor, dim: int, descending: bool, stable: bool) -> Sorted:
     """Return the values along a dimension in order, and the places they were at.
 
-    Both lie in memory row by row, the elements of a row along ``dim``.
+    Both are row-major, the elements of a row along ``dim``.
     """
     last = dim == source.dim() - 1
     rows = (source if last else source.movedim(dim, -1)).contiguous()

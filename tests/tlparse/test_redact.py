@@ -143,7 +143,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("kinds", [*KINDS, ",".join(KINDS)])
 def test_causes_stay_apart_and_keep_their_advice(tmp_path: Path, kinds: str) -> None:
-    """Two lines of one function are two causes; files that are at hand are still looked at."""
+    """Two lines of one function are two causes; files that are available are still looked at."""
     source = ["def launch(missile, target, mode):", "    print(missile)", "    y = missile + 1",
               "    print(y)", "    if target > 2:", "        y = y * target",
               "    return y"]  # fmt: skip

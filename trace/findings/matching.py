@@ -23,7 +23,7 @@ class Row:
 
     Attributes:
         source: the text of its line, empty if the trace does not hold it.
-        near: the lines before and after it, where the file was at hand.
+        near: the lines before and after it, where the file was available.
     """
 
     id: str

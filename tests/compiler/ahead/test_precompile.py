@@ -144,7 +144,7 @@ def test_code_of_other_sizes_is_used_after_the_recompile_limit():
     with tc.config.patch(recompile_limit=2):
         assert tc.precompile(run, "x=3|4").complete
         assert "recompile_limit (2)" in tc.precompile(run, "x=5").remains[0]
-        run(torch.ones(7))  # runs eagerly, and is the call at which the limit is met
+        run(torch.ones(7))  # runs eagerly, and is the call that reaches the limit
         before = tc.counters["frames"]["total"]
         assert run(torch.ones(3)).sum() == 9 and run(torch.ones(4)).sum() == 16
         assert tc.counters["frames"]["total"] == before

@@ -158,6 +158,6 @@ def test_a_changing_length_is_compiled_once(name, kind, train):
         for function in functions:
             for one, other in zip(run(function, length), expected, strict=True):
                 torch.testing.assert_close(one, other)
-        if length == 4:  # each part has met two lengths
+        if length == 4:  # each part has had two lengths
             known = len(graphs)
     assert len(graphs) == known

@@ -188,7 +188,7 @@ def test_float64_agrees(op: ScalarOp) -> None:
     torch.testing.assert_close(got, want, equal_nan=True, rtol=1e-12, atol=1e-14)
 
 
-# The functions that tc computes in float64: arguments, and the largest error that was met, rounded
+# The functions that tc computes in float64: arguments, and the largest error found, rounded
 # up, in units in the last place.
 RANGES: dict[str, tuple[float, float, float]] = {
     "exp": (-708, 709, 1.5),

@@ -61,7 +61,7 @@ def test_row_agrees_with_eager(name: str, op: Any) -> None:
     tolerance = {"rtol": LOOSE[name], "atol": 1e-6} if name in LOOSE else {}
     graph = compare(run, given, **tolerance)
     called = [target for target in externs(graph) if target.endswith(name)]
-    assert not called, f"{name} was handed to ATen"
+    assert not called, f"{name} was passed to ATen"
 
 
 @pytest.mark.parametrize("dim", [1, -1, 2])

@@ -226,8 +226,8 @@ def test_another_object_of_the_kind_has_its_own_result(place, backend):
 
 
 def test_each_row_has_a_pair():
-    met = {_row(obj) for make, _ in PAIRS for obj in make()}
-    missing = {wrapper.__name__ for place, (_, wrapper) in enumerate(ROWS) if place not in met}
+    found = {_row(obj) for make, _ in PAIRS for obj in make()}
+    missing = {wrapper.__name__ for place, (_, wrapper) in enumerate(ROWS) if place not in found}
     assert missing <= set(WITHOUT), missing
 
 

@@ -1,4 +1,4 @@
-"""All kernels of the op tests become machine code for sm_80 and sm_90, with no GPU at hand."""
+"""All kernels of the op tests become machine code for sm_80 and sm_90, without a GPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Triton's own compiler takes the generated kernels, for sm_80 and sm_90, with no GPU at hand; and
-the launcher hands it the arguments it compiled for.
+"""Triton's own compiler takes the generated kernels, for sm_80 and sm_90, without a GPU; and
+the launcher passes it the arguments it compiled for.
 
 Those of the golden texts by default, which are of all sorts; those of all programs if slow.
 """
