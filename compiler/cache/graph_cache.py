@@ -353,7 +353,8 @@ class GraphCache:
         missing = found is None
         if missing:
             name = store.name_of(KIND, key.digest)
-            found, claim = claims.turn(store.store().place, name, look)
+            waiting = trace.stage("graph_cache.wait")
+            found, claim = claims.turn(store.store().place, name, look, waiting)
             if claim is not None:
                 self._claims[-1].append(claim)
         return found, missing

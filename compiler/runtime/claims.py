@@ -16,10 +16,9 @@ import platform
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TypeVar
 
-from tc import trace
 from tc.compiler.options import config
 from tc.compiler.runtime.places import TEMPORARY, Place
 
@@ -77,7 +76,10 @@ class Claim:
 
 
 def turn(
-    place: Place | None, name: str, look: Callable[[], T | None]
+    place: Place | None,
+    name: str,
+    look: Callable[[], T | None],
+    waiting: AbstractContextManager[object] | None = None,
 ) -> tuple[T | None, Claim | None]:
     """Return what others have made meanwhile, or a claim to make it; neither: make it without one.
 
@@ -85,6 +87,7 @@ def turn(
         place: where the entry is looked for; None: nobody else looks there.
         name: of the entry.
         look: returns what was made, None if there is nothing yet.
+        waiting: entered while another process is waited for.
     """
     if place is None or config.cache_wait <= 0:
         return None, None
@@ -92,7 +95,7 @@ def turn(
     try:
         if queue.is_first():  # mostly nobody else wants it
             return queue.after_claiming(look)
-        with trace.stage("cache.wait"):
+        with waiting or nullcontext():
             return queue.wait(look)
     except OSError:  # no claims can be made there
         return None, None

@@ -54,7 +54,7 @@ def test_a_program_is_compiled_without_an_event(
         compiled = tc.compile(_program, options={"fx_graph_cache": cached})
         found = [torch.autograd.grad(compiled(x, k).sum(), x)[0] for k in (2, 3)]
         tc.reset()
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)  # an exponential of 16
 
 
 def _unmarked(path: Path) -> Iterator[str]:
