@@ -29,6 +29,7 @@ from tc.compiler.capture.values.lookup import (
     is_users_function,
     python_method,
     read_runs_python,
+    replaced_slot,
     type_lookup,
     users_method,
 )
@@ -54,26 +55,32 @@ class Attributed(Value):
     cls: type
 
     def attr(self, t: Interpreter, name: str) -> Value:
-        getter = python_method(self.cls, "__getattribute__")
-        if getter is None:
+        if replaced_slot(self.cls, "__getattribute__") is MISSING:
             return self.generic_attr(t, name)
-        fallback = python_method(self.cls, "__getattr__")
+        key = ConstValue(name)
         try:
-            return t.inline_object(getter, [self, ConstValue(name)])
+            return self.call_slot(t, "__getattribute__", key)
         except Raised as raised:
             missing = issubclass(raised.value.python_type(), AttributeError)
-            if not missing or fallback is None:
+            if not missing or replaced_slot(self.cls, "__getattr__") is MISSING:
                 raise
-        return t.inline_object(fallback, [self, ConstValue(name)])
+        return self.call_slot(t, "__getattr__", key)
+
+    def call_slot(self, t: Interpreter, name: str, *args: Value) -> Value:
+        """Call what the class defines under the name of a slot."""
+        raw = type_lookup(self.cls, name)
+        if isinstance(raw, types.FunctionType):
+            return t.inline_object(raw, [self, *args])
+        method = t.attributes.bind_descriptor(self, self.cls, raw, name)
+        return method.call(t, list(args), {})
 
     def generic_attr(self, t: Interpreter, name: str) -> Value:
         """Look an attribute up as `object.__getattribute__` and then `__getattr__` do."""
         found = self.find(t, name)
         if found is not None:
             return found
-        fallback = python_method(self.cls, "__getattr__")
-        if fallback is not None:
-            return t.inline_object(fallback, [self, ConstValue(name)])
+        if replaced_slot(self.cls, "__getattr__") is not MISSING:
+            return self.call_slot(t, "__getattr__", ConstValue(name))
         return t.python.raise_(
             AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
         )
@@ -116,13 +123,13 @@ class Attributed(Value):
     def _held_in_slot(self, t: Interpreter, slot: Any, name: str) -> Value | None:
         """Return what C code holds for an existing object, or None.
 
-        Where the class has a `__getattr__` in Python, only the descriptor itself may be asked:
+        Where the class has a `__getattr__`, only the descriptor itself may be asked:
         what an empty slot leads to is code of the program.
         """
         source = self.source or Source()
         value: Any
         place: AttrSource | CallSource
-        if python_method(self.cls, "__getattr__") is None:
+        if replaced_slot(self.cls, "__getattr__") is MISSING:
             value, place = getattr(self.obj, name, MISSING), AttrSource(source, name)
         else:
             text = f"{self.cls.__name__}.{name}"
@@ -167,9 +174,8 @@ class Attributed(Value):
         return t.attributes.attributes_of(self)
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
-        setter = python_method(self.cls, "__setattr__")
-        if setter is not None:
-            t.inline_object(setter, [self, ConstValue(name), value])
+        if replaced_slot(self.cls, "__setattr__") is not MISSING:
+            self.call_slot(t, "__setattr__", ConstValue(name), value)
             return
         self.generic_set_attr(t, name, value)
 
@@ -210,9 +216,8 @@ class Attributed(Value):
         )
 
     def del_attr(self, t: Interpreter, name: str) -> None:
-        deleter = python_method(self.cls, "__delattr__")
-        if deleter is not None:
-            t.inline_object(deleter, [self, ConstValue(name)])
+        if replaced_slot(self.cls, "__delattr__") is not MISSING:
+            self.call_slot(t, "__delattr__", ConstValue(name))
             return
         self.generic_del_attr(t, name)
 

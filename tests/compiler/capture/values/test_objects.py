@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+import pytest
 import torch
 
 import tc
@@ -222,3 +225,75 @@ def test_no_object_is_asked_for_what_the_program_does_not_read():
             ASKED.clear()
             compiled(given, x)
             assert not ASKED
+
+
+class Lookup(dict):
+    """Has its items as attributes, by the methods of dict itself."""
+
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+class Appending(list):
+    __getattr__ = functools.partial("{}?".format)
+    __setattr__ = staticmethod(lambda name, value: None)
+
+
+KEPT = Lookup(a=1, gone=2)
+
+
+def made_empty(x: torch.Tensor) -> Any:
+    made = Lookup()
+    made.size, made.x = x.shape[0], x
+    del made.size
+    return made.x * 2, dict(made), vars(made)
+
+
+def made_with_items(x: torch.Tensor) -> Any:
+    made = Lookup(a=1, b=2)
+    made.a = x
+    del made.b
+    object.__setattr__(made, "c", 3)
+    return x + 1, dict(made), vars(made)
+
+
+def kept(x: torch.Tensor) -> Any:
+    KEPT.a += 1
+    KEPT.new = x.shape[0]
+    KEPT.gone = 1
+    del KEPT.gone
+    return x * KEPT.a, dict(KEPT), vars(KEPT)
+
+
+def other_callables(x: torch.Tensor) -> Any:
+    made = Appending()
+    made.name = 1
+    return x + 1, made.absent, vars(made)
+
+
+@pytest.mark.parametrize("program", [made_empty, made_with_items, kept, other_callables])
+def test_slots_for_attributes_are_defined_by_any_callable(program: Callable[..., Any]) -> None:
+    def run(f: Callable[..., Any]) -> list[str]:
+        KEPT.clear()
+        KEPT.update(a=1)
+        return [repr(f(torch.ones(size))) for size in (2, 3, 4)] + [repr(KEPT)]
+
+    tc.reset()
+    assert run(tc.compile(program)) == run(program)
+
+
+class Named:
+    @classmethod
+    @property
+    def title(cls) -> str:
+        return cls.__name__.lower()
+
+
+@pytest.mark.parametrize("owner", [Named, Named()], ids=["class", "instance"])
+def test_class_methods_of_properties(owner: Any) -> None:
+    def program(x: torch.Tensor) -> Any:
+        return x + 1, str(owner.title)
+
+    want, got = program(torch.ones(2)), tc.compile(program)(torch.ones(2))
+    assert repr(got).split(" at ")[0] == repr(want).split(" at ")[0]
