@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import keyword
+import threading
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -216,6 +217,20 @@ class ItemSource(Source):
         return f"{self.base.code(hold)}[{key}]"
 
 
+def instance_dict(obj: Any) -> dict[str, Any] | None:
+    """Return the instance dictionary of an object, None if there is none.
+
+    No ``__getattribute__`` of the object's class is called.
+    """
+    if issubclass(type(obj), threading.local):
+        return obj.__dict__  # one a thread, which only the object itself finds
+    try:
+        found: dict[str, Any] = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    return found
+
+
 @dataclass(frozen=True)
 class DictSource(Source):
     """The instance dictionary ``base.__dict__``, which skips descriptors and ``__getattr__``."""
@@ -229,7 +244,7 @@ class DictSource(Source):
         return f"vars({self.base.pretty})"
 
     def _evaluate(self, scope: Scope) -> Any:
-        return self.base.evaluate(scope).__dict__
+        return instance_dict(self.base.evaluate(scope))
 
     def code(self, hold: Callable[[Any], str]) -> str:
         return f"{self.base.code(hold)}.__dict__"

@@ -14,7 +14,7 @@ from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
 from tc.compiler.capture.values.objects import Attributed, ClassValue
 from tc.compiler.capture.values.tensor import TensorValue
-from tc.compiler.core.sources import AttrSource, CallSource, Source
+from tc.compiler.core.sources import AttrSource, CallSource, Source, instance_dict
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -82,7 +82,7 @@ def _instance_hides(owner: Value, cls: type, name: str) -> bool:
     """
     if python_method(cls, "__getattribute__") is not None:
         return True
-    return name in getattr(owner.obj, "__dict__", ())
+    return name in (instance_dict(owner.obj) or ())
 
 
 def _compute_once(

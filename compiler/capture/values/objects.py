@@ -39,6 +39,7 @@ from tc.compiler.core.sources import (
     DictSource,
     ItemSource,
     Source,
+    instance_dict,
 )
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class Attributed(Value):
         pending = t.effects.attribute(self, name)
         if pending is not None:
             return None if pending is UNBOUND else pending
-        own = getattr(self.obj, "__dict__", None) if self.obj is not None else None
+        own = instance_dict(self.obj) if self.obj is not None else None
         if own is not None and name in own:
             return t.values.wrap(own[name], self._attr_source(name))
         if self.source is not None:

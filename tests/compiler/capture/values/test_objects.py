@@ -297,3 +297,41 @@ def test_class_methods_of_properties(owner: Any) -> None:
 
     want, got = program(torch.ones(2)), tc.compile(program)(torch.ones(2))
     assert repr(got).split(" at ")[0] == repr(want).split(" at ")[0]
+
+
+class Watching:
+    """Notes each attribute that is read."""
+
+    seen: ClassVar[list[str]] = []
+    reads: ClassVar[int] = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        Watching.reads += 1
+        Watching.seen.append(name)
+        return object.__getattribute__(self, name)
+
+
+WATCHING = Watching()
+
+
+def reads_and_counts(x: torch.Tensor) -> Any:
+    return x + WATCHING.v, Watching.reads
+
+
+def writes(x: torch.Tensor) -> Any:
+    WATCHING.v = x.shape[0]
+    WATCHING.other = 1
+    return x * WATCHING.v
+
+
+@pytest.mark.parametrize("program", [reads_and_counts, writes])
+def test_reads_that_the_program_notes_are_its_own(program: Callable[..., Any]) -> None:
+    def run(f: Callable[..., Any]) -> list[str]:
+        Watching.reads = 0
+        Watching.seen.clear()
+        object.__setattr__(WATCHING, "v", 3)
+        found = [repr(f(torch.ones(size))) for size in (2, 3, 4)]
+        return [*found, repr((Watching.seen, Watching.reads))]
+
+    tc.reset()
+    assert run(tc.compile(program)) == run(program)
