@@ -222,12 +222,14 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
 
     No ``__getattribute__`` of the object's class is called.
     """
+    found: dict[str, Any] | None
     if issubclass(type(obj), threading.local):
-        return obj.__dict__  # one a thread, which only the object itself finds
+        found = obj.__dict__  # one a thread, which only the object itself finds
+        return found
     try:
-        found: dict[str, Any] = object.__getattribute__(obj, "__dict__")
+        found = object.__getattribute__(obj, "__dict__")
     except AttributeError:
-        return None
+        found = None
     return found
 
 
