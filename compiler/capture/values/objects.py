@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,14 +59,24 @@ class Attributed(Value):
     def attr(self, t: Interpreter, name: str) -> Value:
         if replaced_slot(self.cls, "__getattribute__") is MISSING:
             return self.generic_attr(t, name)
-        key = ConstValue(name)
+        own = functools.partial(self.call_slot, t, "__getattribute__", ConstValue(name))
+        found = self._unless_absent(own)
+        if found is not None:
+            return found
+        return self.call_slot(t, "__getattr__", ConstValue(name))
+
+    def _falls_back(self) -> bool:
+        return replaced_slot(self.cls, "__getattr__") is not MISSING
+
+    def _unless_absent(self, look: Callable[[], Value | None]) -> Value | None:
+        """Look an attribute up; return None for an AttributeError that `__getattr__` follows."""
         try:
-            return self.call_slot(t, "__getattribute__", key)
+            return look()
         except Raised as raised:
-            missing = issubclass(raised.value.python_type(), AttributeError)
-            if not missing or replaced_slot(self.cls, "__getattr__") is MISSING:
+            absent = issubclass(raised.value.python_type(), AttributeError)
+            if not absent or not self._falls_back():
                 raise
-        return self.call_slot(t, "__getattr__", key)
+        return None
 
     def call_slot(self, t: Interpreter, name: str, *args: Value) -> Value:
         """Call what the class defines under the name of a slot."""
@@ -77,10 +88,10 @@ class Attributed(Value):
 
     def generic_attr(self, t: Interpreter, name: str) -> Value:
         """Look an attribute up as `object.__getattribute__` and then `__getattr__` do."""
-        found = self.find(t, name)
+        found = self._unless_absent(functools.partial(self.find, t, name))
         if found is not None:
             return found
-        if replaced_slot(self.cls, "__getattr__") is not MISSING:
+        if self._falls_back():
             return self.call_slot(t, "__getattr__", ConstValue(name))
         return t.python.raise_(
             AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"

@@ -272,6 +272,32 @@ def other_callables(x: torch.Tensor) -> Any:
     return x + 1, made.absent, vars(made)
 
 
+class Falling:
+    """Falls back for a property that lacks something."""
+
+    @property
+    def half(self) -> Any:
+        return self.whole / 2
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "half":
+            return "no half"
+        raise AttributeError(name)
+
+
+def properties_fall_back(x: torch.Tensor) -> Any:
+    made = Falling()
+    before = made.half
+    made.whole = x
+    return made.half, before, hasattr(made, "third")
+
+
+def test_a_property_that_raises_leads_to_getattr() -> None:
+    x = torch.ones(3)
+    want = properties_fall_back(x)
+    assert repr(tc.compile(properties_fall_back, fullgraph=True)(x)) == repr(want)
+
+
 @pytest.mark.parametrize("program", [made_empty, made_with_items, kept, other_callables])
 def test_slots_for_attributes_are_defined_by_any_callable(program: Callable[..., Any]) -> None:
     def run(f: Callable[..., Any]) -> list[str]:
