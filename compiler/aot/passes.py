@@ -113,7 +113,7 @@ def fold_transposes(graph: fx.Graph) -> None:
     for node in graph.find_nodes(op="call_function", target=aten.transpose.int):
         source = node.args[0]
         if source.target is aten.transpose.int and same_layout(node, source.args[0]):
-            rank = node.meta["val"].dim()
+            rank = max(node.meta["val"].dim(), 1)
             axes, others = ({axis % rank for axis in n.args[1:]} for n in (node, source))
             if axes == others:
                 node.replace_all_uses_with(source.args[0])

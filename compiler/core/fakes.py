@@ -427,6 +427,11 @@ def _contiguous_where_empty(call: Call, result: torch.Tensor, args: Sequence[Any
     return _contiguous(call, result, args) if 0 in result.shape else result
 
 
+def _contiguous_of_complex(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """An op whose kernel for complex numbers makes its own result."""
+    return _contiguous(call, result, args) if args[0].is_complex() else result
+
+
 def _elementwise(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
     """As the iteration over the first two arguments."""
     return _with_strides(call, result, iteration_order.strides(call, result, args[:2]))
@@ -491,6 +496,7 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.copysign.Tensor: _elementwise,
     aten.masked_fill.Scalar: _contiguous,
     aten.masked_fill.Tensor: _contiguous,
+    aten.angle.default: _contiguous_of_complex,
     aten.diag_embed.default: _contiguous,
     aten.index.Tensor: _indexed,
     aten.im2col.default: _contiguous,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import keyword
+import threading
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -216,6 +217,22 @@ class ItemSource(Source):
         return f"{self.base.code(hold)}[{key}]"
 
 
+def instance_dict(obj: Any) -> dict[str, Any] | None:
+    """Return the instance dictionary of an object, None if there is none.
+
+    No ``__getattribute__`` of the object's class is called.
+    """
+    found: dict[str, Any] | None
+    if issubclass(type(obj), threading.local):
+        found = obj.__dict__  # one a thread, which only the object itself finds
+        return found
+    try:
+        found = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        found = None
+    return found
+
+
 @dataclass(frozen=True)
 class DictSource(Source):
     """The instance dictionary ``base.__dict__``, which skips descriptors and ``__getattr__``."""
@@ -229,7 +246,7 @@ class DictSource(Source):
         return f"vars({self.base.pretty})"
 
     def _evaluate(self, scope: Scope) -> Any:
-        return self.base.evaluate(scope).__dict__
+        return instance_dict(self.base.evaluate(scope))
 
     def code(self, hold: Callable[[Any], str]) -> str:
         return f"{self.base.code(hold)}.__dict__"

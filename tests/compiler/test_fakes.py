@@ -27,6 +27,7 @@ CALLS = {
     "floor_divide copy": lambda x: x // (x.contiguous() + 9),
     "div floor": lambda x: torch.div(x, x.contiguous() + 9, rounding_mode="floor"),
     "copysign": lambda x: torch.copysign(x, x.contiguous()),
+    "angle": lambda x: torch.complex(x, -x).angle(),
     "logsigmoid": lambda x: F.logsigmoid(x),
     "rrelu": lambda x: F.rrelu(x),
     "binary_cross_entropy": lambda x: F.binary_cross_entropy(

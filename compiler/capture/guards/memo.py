@@ -26,6 +26,7 @@ from tc.compiler.core.sources import (
     LocalsSource,
     Scope,
     Source,
+    instance_dict,
 )
 
 #: a memo is made only for at least this many guards
@@ -214,8 +215,8 @@ class Ways:
 def _step(source: Source, owner: Any) -> Way | None:
     """Return the dictionaries from a parent to its source, or None for another kind of access."""
     if isinstance(source, DictSource):
-        plain = not isinstance(owner, type) and hasattr(owner, "__dict__")
-        return (None,) if plain and is_heap_type(type(owner)) else None
+        plain = is_heap_type(type(owner)) and not issubclass(type(owner), type)
+        return (None,) if plain and instance_dict(owner) is not None else None
     if isinstance(source, ItemSource):
         plain_dict = (
             type(owner) in (dict, collections.OrderedDict) and source.key in owner

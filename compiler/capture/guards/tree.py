@@ -257,7 +257,7 @@ def _item(tree: GuardTree, source: ItemSource) -> Manager:
 def _dict(tree: GuardTree, source: DictSource) -> Manager:
     base, owner = tree.manager(source.base), tree.value(source.base)
     has_dict = type(owner).__dictoffset__ != 0  # a threading.local has one a thread
-    if isinstance(owner, type | types.ModuleType) or not has_dict:
+    if issubclass(type(owner), type | types.ModuleType) or not has_dict:
         return child(base, "getattr", source.name, attr="__dict__")
     return child(base, "get_generic_dict", source.name)
 

@@ -23,6 +23,7 @@ from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import (
     DictSource,
     Source,
+    instance_dict,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class GuardRecorder:
     def absent(self, owner: Attributed, name: str) -> None:
         """Guard that an object's instance dictionary lacks an attribute."""
         assert owner.source is not None
-        if hasattr(owner.obj, "__dict__"):
+        if instance_dict(owner.obj) is not None:
             self.add("NOT_CONTAINS", DictSource(owner.source), name)
 
     def same(self, obj: Any, source: Source, first: Source | None) -> None:

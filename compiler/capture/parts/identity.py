@@ -24,7 +24,7 @@ from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.objects import Attributed, ClassValue
 from tc.compiler.capture.values.proxies import behind
 from tc.compiler.capture.values.tensor import SymValue
-from tc.compiler.core.sources import CallSource, DictSource, Source
+from tc.compiler.core.sources import CallSource, DictSource, Source, instance_dict
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -93,14 +93,22 @@ def _refuse_shared_dicts(t: Interpreter, changed: list[Value]) -> None:
     for owner in changed:
         if not _has_attributes(owner) and not isinstance(owner, ClassValue):
             continue
-        own = vars(owner.obj) if _has_attributes(owner) else behind(vars(owner.obj))
+        own = (
+            instance_dict(owner.obj)
+            if _has_attributes(owner)
+            else behind(vars(owner.obj))
+        )
         holders[id(own)] = owner
         if t.values.find(own) is not None:
             raise SkipFrame(
                 f"{owner.describe()} is changed, and its __dict__ is read as well"
             )
     for value in t.values.wrapped() if holders else ():
-        other = holders.get(id(vars(value.obj))) if _has_attributes(value) else None
+        other = (
+            holders.get(id(instance_dict(value.obj)))
+            if _has_attributes(value)
+            else None
+        )
         if other is not None and other.obj is not value.obj:
             raise SkipFrame(
                 f"{other.describe()} is changed, and {value.describe()} has the same __dict__"
@@ -123,7 +131,7 @@ def _by_type(values: Iterable[Value], dicts: Iterable[Source] = ()) -> Iterator[
 
 
 def _has_attributes(value: Value) -> TypeGuard[Attributed]:
-    return isinstance(value, Attributed) and hasattr(value.obj, "__dict__")
+    return isinstance(value, Attributed) and instance_dict(value.obj) is not None
 
 
 def _outside(value: Value) -> Source | None:

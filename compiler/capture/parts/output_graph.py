@@ -382,7 +382,8 @@ class OutputGraph:
     def number(self, node: fx.Node, symbol: Any) -> Value:
         """Return the value of a symbolic number: a constant if it has only one value."""
         if isinstance(symbol, SYMBOLIC) and symbol.node.expr.is_number:
-            return ConstValue(symbol.node.pytype(symbol.node.expr))
+            # sympy keeps a quotient of integers as it is: the hint is its value
+            return ConstValue(symbol.node.hint)
         return SymValue(node, as_computed(symbol))
 
     def number_from(

@@ -116,7 +116,8 @@ class ValueFactory:
         if isinstance(steps[-1], GlobalSource):
             return True
         return any(
-            isinstance(step.evaluate(self._scope), torch.nn.Module) for step in steps
+            issubclass(type(step.evaluate(self._scope)), torch.nn.Module)
+            for step in steps
         )
 
     @cached_property
@@ -141,7 +142,7 @@ class ValueFactory:
                 self.t.guards.add("DUPLICATE", source, first)
             return value
         value = wrap_object(self.t, obj, source)
-        if not isinstance(obj, types.MethodType):
+        if type(obj) is not types.MethodType:
             self._values[id(obj)] = (obj, value)
         return value
 

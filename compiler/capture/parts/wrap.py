@@ -69,6 +69,7 @@ from tc.compiler.capture.values.lookup import (
     field_names,
     is_struct_sequence,
     type_lookup,
+    users_method,
 )
 from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.objects import (
@@ -99,6 +100,7 @@ from tc.compiler.core.sources import (
     ItemSource,
     LocalSource,
     Source,
+    instance_dict,
 )
 
 if TYPE_CHECKING:
@@ -124,9 +126,13 @@ def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
     Comparisons, and everything else that needs only the type of an object, rely on that guard.
     """
     t.guards.definitions.meet(obj)
-    if not _names_its_class(obj):
+    if users_method(type(obj), "__getattribute__") and _is_plain_object(obj):
+        # The other rows ask for attributes, and so do the checks of ``isinstance``.
+        value = _object(t, obj, source)
+    elif _names_its_class(obj):
+        value = _wrapped(t, obj, source)
+    else:
         raise breaks.SkipFrame(f"{source.pretty} does not say what its class is")
-    value = _wrapped(t, obj, source)
     if not t.guards.recorded.fixes_type(source):
         t.guards.add("TYPE", source, type(obj))
     return value
@@ -479,7 +485,7 @@ def _is_plain_object(obj: Any) -> bool:
     bases = (dict, list, tuple, set, frozenset, str, bytes, int, float, complex)
     if issubclass(cls, bases) or not is_heap_type(cls):
         return False
-    return hasattr(obj, "__dict__") or hasattr(cls, "__slots__")
+    return instance_dict(obj) is not None or hasattr(cls, "__slots__")
 
 
 def _names_its_class(obj: Any) -> bool:

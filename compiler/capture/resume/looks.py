@@ -116,7 +116,10 @@ def _module_looks(code: types.CodeType, space: dict[str, Any]) -> bool:
         return True
     home = space.get("__name__")
     for value in list(space.values()):
-        if not isinstance(value, types.FunctionType | type) or value.__module__ != home:
+        if (
+            not issubclass(type(value), types.FunctionType | type)
+            or value.__module__ != home
+        ):
             continue
         for one in vars(value).values() if isinstance(value, type) else (value,):
             inner = one.__func__ if isinstance(one, staticmethod | classmethod) else one

@@ -30,7 +30,7 @@ from tc.compiler.capture.values.base import NULL, IteratorValue, Lazy, Slot, Val
 from tc.compiler.capture.values.const import LITERALS, ConstValue
 from tc.compiler.capture.values.dicts import DictView
 from tc.compiler.capture.values.functions import CellValue
-from tc.compiler.capture.values.lookup import python_method, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, replaced_slot, type_lookup
 from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.capture.values.tensor import NodeValue
 from tc.compiler.core.sources import (
@@ -554,7 +554,7 @@ class Residual:
         kind = owner.cls if isinstance(owner, Attributed) else object
         plain = type_lookup(object, verb)
         hidden = isinstance(type_lookup(kind, name), property)
-        if hidden or python_method(kind, verb) is not None:
+        if hidden or replaced_slot(kind, verb) is not MISSING:
             self.load_callable(plain)
             self.push(owner)
             self.e.load_const(name)

@@ -10,7 +10,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue, Entries
 from tc.compiler.capture.values.lookup import is_data_descriptor, type_lookup
 from tc.compiler.capture.values.objects import Attributed
-from tc.compiler.core.sources import DictSource
+from tc.compiler.core.sources import DictSource, instance_dict
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -23,8 +23,8 @@ class AttributesValue(DictValue):
 
     def __init__(self, owner: Attributed) -> None:
         source = DictSource(owner.source) if owner.source is not None else None
-        obj = getattr(owner.obj, "__dict__", {}) if owner.obj is not None else {}
-        super().__init__({}, source, obj=obj)
+        obj = instance_dict(owner.obj)
+        super().__init__({}, source, obj={} if obj is None else obj)
         self.owner = owner
 
     def constant(self) -> Any:

@@ -14,7 +14,7 @@ from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
 from tc.compiler.capture.values.objects import Attributed, ClassValue
 from tc.compiler.capture.values.tensor import TensorValue
-from tc.compiler.core.sources import AttrSource, CallSource, Source
+from tc.compiler.core.sources import AttrSource, CallSource, Source, instance_dict
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -35,7 +35,7 @@ def bind_descriptor(
     if isinstance(raw, staticmethod):
         return t.values.function_of_class(raw.__func__)
     if isinstance(raw, classmethod):
-        function = t.values.function_of_class(raw.__func__)
+        function = t.values.function_of_class(_function_of(raw, cls, name))
         return MethodValue(t.values.known(cls), function)
     if isinstance(raw, property):
         if raw.fget is None:
@@ -63,6 +63,17 @@ def bind_descriptor(
     return t.values.wrap(raw, source) if source is not None else t.values.known(raw)
 
 
+def _function_of(raw: classmethod[Any, Any, Any], cls: type, name: str) -> Any:
+    """Return what a class method calls.
+
+    Up to Python 3.12, a class method of another descriptor (a property) asks that one instead.
+    """
+    function = raw.__func__
+    if not callable(function):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_ATTR, f"{cls.__qualname__}.{name}")
+    return function
+
+
 def _instance_hides(owner: Value, cls: type, name: str) -> bool:
     """Return whether ``owner.name`` was something else than the class attribute before the frame.
 
@@ -71,7 +82,7 @@ def _instance_hides(owner: Value, cls: type, name: str) -> bool:
     """
     if python_method(cls, "__getattribute__") is not None:
         return True
-    return name in getattr(owner.obj, "__dict__", ())
+    return name in (instance_dict(owner.obj) or ())
 
 
 def _compute_once(
@@ -98,7 +109,7 @@ def _source_in_class(t: Interpreter, cls: type, raw: Any, name: str) -> Source |
 def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> Value:
     """Return the value of a class attribute that is read through the class."""
     if isinstance(raw, classmethod):
-        return MethodValue(owner, t.values.known(raw.__func__))
+        return MethodValue(owner, t.values.known(_function_of(raw, owner.obj, name)))
     getter = python_method(type(raw), "__get__")
     if getter is not None and not isinstance(raw, functools.cached_property):
         return t.inline_object(getter, [t.values.known(raw), ConstValue(None), owner])

@@ -26,7 +26,7 @@ from tc.compiler.capture.values.containers import (
     TupleValue,
 )
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
-from tc.compiler.core.sources import AttrSource, DictSource, Source
+from tc.compiler.core.sources import AttrSource, DictSource, Source, instance_dict
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -184,7 +184,7 @@ class DictValue(Value):
     def _own_attribute(self, t: Interpreter, name: str) -> Value | None:
         """Return an attribute of an OrderedDict, which has a ``__dict__`` unlike other dicts."""
         stored = t.effects.attribute(self, name)
-        held = getattr(self.obj, "__dict__", None)
+        held = instance_dict(self.obj)
         if stored is not None or held is None or self.source is None:
             return stored
         if name in held:

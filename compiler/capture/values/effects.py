@@ -11,6 +11,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, IteratorValue, Value
 from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.capture.values.lookup import is_data_descriptor, type_lookup
+from tc.compiler.core.sources import instance_dict
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import ResidualInterface
@@ -20,7 +21,7 @@ def _had(owner: Value, name: str) -> bool:
     """Return whether an object had an attribute before the frame."""
     obj = owner.obj
     known = owner.source is not None and obj is not None
-    if not known or name in getattr(obj, "__dict__", ()):
+    if not known or name in (instance_dict(obj) or ()):
         return True
     defined = type_lookup(type(obj), name)
     if isinstance(defined, types.MemberDescriptorType):

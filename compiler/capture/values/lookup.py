@@ -38,6 +38,17 @@ def python_method(cls: type, name: str) -> types.FunctionType | None:
     return raw if isinstance(raw, types.FunctionType) else None
 
 
+def replaced_slot(cls: type, name: str) -> Any:
+    """Return what a class defines under the name of a slot, MISSING if C code's own is left.
+
+    A class may define a slot by any callable: ``__setattr__ = dict.__setitem__`` makes the
+    attributes of a dict its items. What a type of C puts under the name has that name itself.
+    """
+    raw = type_lookup(cls, name)
+    ordinary = isinstance(raw, types.WrapperDescriptorType) and raw.__name__ == name
+    return MISSING if ordinary else raw
+
+
 def is_users_function(raw: Any) -> bool:
     """Return whether an object is a function of the program, not of a library."""
     return isinstance(raw, types.FunctionType) and not is_library(raw.__module__)
@@ -91,14 +102,12 @@ def read_runs_python(obj: Any, name: str) -> bool:
     Nothing but the program itself may run those: neither a capture nor a guard.
     """
     cls = type(obj)
-    if python_method(cls, "__getattribute__") is not None:
+    if replaced_slot(cls, "__getattribute__") is not MISSING:
         return True
     raw = type_lookup(cls, name)
     if raw is MISSING or isinstance(raw, SLOT_TYPES):
         fallback = type_lookup(cls, "__getattr__")
-        return (
-            isinstance(fallback, types.FunctionType) and fallback is not _MODULE_GETATTR
-        )
+        return fallback is not MISSING and fallback is not _MODULE_GETATTR
     getter = type_lookup(type(raw), "__get__")
     return isinstance(raw, property) or isinstance(getter, types.FunctionType)
 

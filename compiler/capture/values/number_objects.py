@@ -17,7 +17,13 @@ from tc.compiler.capture.values.lookup import (
     python_method,
     type_lookup,
 )
-from tc.compiler.core.sources import AttrSource, CallSource, DictSource, Source
+from tc.compiler.core.sources import (
+    AttrSource,
+    CallSource,
+    DictSource,
+    Source,
+    instance_dict,
+)
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -43,7 +49,7 @@ class NumberObjectValue(ConstValue):
 
     def attr(self, t: Interpreter, name: str) -> Value:
         raw = type_lookup(type(self.obj), name)
-        held = getattr(self.obj, "__dict__", None)
+        held = instance_dict(self.obj)
         if held is not None and not is_data_descriptor(raw):
             source = t.values.source_of(self)
             if name in held:

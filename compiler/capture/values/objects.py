@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +30,7 @@ from tc.compiler.capture.values.lookup import (
     is_users_function,
     python_method,
     read_runs_python,
+    replaced_slot,
     type_lookup,
     users_method,
 )
@@ -38,6 +40,7 @@ from tc.compiler.core.sources import (
     DictSource,
     ItemSource,
     Source,
+    instance_dict,
 )
 
 if TYPE_CHECKING:
@@ -54,26 +57,42 @@ class Attributed(Value):
     cls: type
 
     def attr(self, t: Interpreter, name: str) -> Value:
-        getter = python_method(self.cls, "__getattribute__")
-        if getter is None:
+        if replaced_slot(self.cls, "__getattribute__") is MISSING:
             return self.generic_attr(t, name)
-        fallback = python_method(self.cls, "__getattr__")
+        own = functools.partial(self.call_slot, t, "__getattribute__", ConstValue(name))
+        found = self._unless_absent(own)
+        if found is not None:
+            return found
+        return self.call_slot(t, "__getattr__", ConstValue(name))
+
+    def _falls_back(self) -> bool:
+        return replaced_slot(self.cls, "__getattr__") is not MISSING
+
+    def _unless_absent(self, look: Callable[[], Value | None]) -> Value | None:
+        """Look an attribute up; return None for an AttributeError that `__getattr__` follows."""
         try:
-            return t.inline_object(getter, [self, ConstValue(name)])
+            return look()
         except Raised as raised:
-            missing = issubclass(raised.value.python_type(), AttributeError)
-            if not missing or fallback is None:
+            absent = issubclass(raised.value.python_type(), AttributeError)
+            if not absent or not self._falls_back():
                 raise
-        return t.inline_object(fallback, [self, ConstValue(name)])
+        return None
+
+    def call_slot(self, t: Interpreter, name: str, *args: Value) -> Value:
+        """Call what the class defines under the name of a slot."""
+        raw = type_lookup(self.cls, name)
+        if isinstance(raw, types.FunctionType):
+            return t.inline_object(raw, [self, *args])
+        method = t.attributes.bind_descriptor(self, self.cls, raw, name)
+        return method.call(t, list(args), {})
 
     def generic_attr(self, t: Interpreter, name: str) -> Value:
         """Look an attribute up as `object.__getattribute__` and then `__getattr__` do."""
-        found = self.find(t, name)
+        found = self._unless_absent(functools.partial(self.find, t, name))
         if found is not None:
             return found
-        fallback = python_method(self.cls, "__getattr__")
-        if fallback is not None:
-            return t.inline_object(fallback, [self, ConstValue(name)])
+        if self._falls_back():
+            return self.call_slot(t, "__getattr__", ConstValue(name))
         return t.python.raise_(
             AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
         )
@@ -116,13 +135,13 @@ class Attributed(Value):
     def _held_in_slot(self, t: Interpreter, slot: Any, name: str) -> Value | None:
         """Return what C code holds for an existing object, or None.
 
-        Where the class has a `__getattr__` in Python, only the descriptor itself may be asked:
+        Where the class has a `__getattr__`, only the descriptor itself may be asked:
         what an empty slot leads to is code of the program.
         """
         source = self.source or Source()
         value: Any
         place: AttrSource | CallSource
-        if python_method(self.cls, "__getattr__") is None:
+        if replaced_slot(self.cls, "__getattr__") is MISSING:
             value, place = getattr(self.obj, name, MISSING), AttrSource(source, name)
         else:
             text = f"{self.cls.__name__}.{name}"
@@ -144,7 +163,7 @@ class Attributed(Value):
         pending = t.effects.attribute(self, name)
         if pending is not None:
             return None if pending is UNBOUND else pending
-        own = getattr(self.obj, "__dict__", None) if self.obj is not None else None
+        own = instance_dict(self.obj) if self.obj is not None else None
         if own is not None and name in own:
             return t.values.wrap(own[name], self._attr_source(name))
         if self.source is not None:
@@ -167,9 +186,8 @@ class Attributed(Value):
         return t.attributes.attributes_of(self)
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
-        setter = python_method(self.cls, "__setattr__")
-        if setter is not None:
-            t.inline_object(setter, [self, ConstValue(name), value])
+        if replaced_slot(self.cls, "__setattr__") is not MISSING:
+            self.call_slot(t, "__setattr__", ConstValue(name), value)
             return
         self.generic_set_attr(t, name, value)
 
@@ -210,9 +228,8 @@ class Attributed(Value):
         )
 
     def del_attr(self, t: Interpreter, name: str) -> None:
-        deleter = python_method(self.cls, "__delattr__")
-        if deleter is not None:
-            t.inline_object(deleter, [self, ConstValue(name)])
+        if replaced_slot(self.cls, "__delattr__") is not MISSING:
+            self.call_slot(t, "__delattr__", ConstValue(name))
             return
         self.generic_del_attr(t, name)
 

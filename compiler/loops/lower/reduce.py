@@ -336,7 +336,17 @@ def _var_mean(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     b.strides = b.reader.strides(call.fake[0])
     first = dropped(b, value, over, call.sizes, call.dtype)
     b.strides = b.reader.strides(call.fake[1])
-    return first, dropped(b, b.element(mean), over, call.sizes, call.dtype)
+    return first, dropped(b, _as_welford(b.element(mean), over), over, call.sizes, call.dtype)
+
+
+def _as_welford(mean: Expr, over: Axes) -> Expr:
+    """Return a mean as ATen updates it: to NaN by what follows an infinite element.
+
+    ATen's is infinite where the last element alone is, which is not looked for here.
+    """
+    if over.count.constant == 1:
+        return mean
+    return choose(apply("isinf", mean, dtype=torch.bool), like(math.nan, mean), mean)
 
 
 @lowering("_softmax", "_log_softmax")

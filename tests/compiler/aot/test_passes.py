@@ -115,3 +115,13 @@ def test_verify_refuses_a_graph_that_writes():
     extra.meta["val"] = nodes[1].meta["val"]
     with pytest.raises(VerifyError, match="writes to its arguments"):
         graph.verify()
+
+
+def test_transposes_of_tensors_without_dimensions():
+    """A tensor without dimensions has one axis to transpose, 0 or -1."""
+
+    def program(x):
+        x.swapaxes(0, -1).view(-1)[0:1].mul_(3)
+        return x * 2
+
+    check(program, [torch.tensor(4.0)])

@@ -157,3 +157,15 @@ def test_powers_of_a_symbolic_exponent(base: float) -> None:
                 compiled(x, n)
         else:
             torch.testing.assert_close(compiled(x, n), expected, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("fix", [hash, bin, lambda n: "abcdefg"[n]], ids=["hash", "bin", "index"])
+def test_quotients_of_sizes_that_become_constants(fix: Callable[[int], int]) -> None:
+    def halves(x: torch.Tensor) -> Any:
+        half = x.shape[0] / 3
+        return x * half, fix(x.shape[0]), -half, half * 2 + 1, half
+
+    compiled = tc.compile(halves, dynamic=True)
+    for size in (4, 5, 6):
+        x = torch.ones(size)
+        assert repr(compiled(x)) == repr(halves(x))

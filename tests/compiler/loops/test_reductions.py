@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -101,3 +102,16 @@ def test_slices_that_are_laid_flat(dtype: torch.dtype, sizes: tuple[int, ...]) -
     for dynamic in (False, True):
         tc.reset()
         torch.testing.assert_close(tc.compile(program, dynamic=dynamic)(x), program(x), **rough)
+
+
+@pytest.mark.parametrize("dim", [0, 1, (0, 1), None], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_means_of_infinite_elements_beside_variances(dtype: torch.dtype, dim: Any) -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return *torch.var_mean(x, dim), *torch.std_mean(x, dim, correction=0)
+
+    x = torch.tensor([[math.inf, 1, 2], [1, -math.inf, 3], [math.inf] * 3, [0, 1, 2]], dtype=dtype)
+    for given in (x, x[3:], x[:, :1], x[:1]):
+        torch.testing.assert_close(
+            tc.compile(program)(given), program(given), rtol=1e-6, atol=0, equal_nan=True
+        )

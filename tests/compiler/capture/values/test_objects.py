@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+import pytest
 import torch
 
 import tc
@@ -222,3 +225,139 @@ def test_no_object_is_asked_for_what_the_program_does_not_read():
             ASKED.clear()
             compiled(given, x)
             assert not ASKED
+
+
+class Lookup(dict):
+    """Has its items as attributes, by the methods of dict itself."""
+
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+class Appending(list):
+    __getattr__ = functools.partial("{}?".format)
+    __setattr__ = staticmethod(lambda name, value: None)
+
+
+KEPT = Lookup(a=1, gone=2)
+
+
+def made_empty(x: torch.Tensor) -> Any:
+    made = Lookup()
+    made.size, made.x = x.shape[0], x
+    del made.size
+    return made.x * 2, dict(made), vars(made)
+
+
+def made_with_items(x: torch.Tensor) -> Any:
+    made = Lookup(a=1, b=2)
+    made.a = x
+    del made.b
+    object.__setattr__(made, "c", 3)
+    return x + 1, dict(made), vars(made)
+
+
+def kept(x: torch.Tensor) -> Any:
+    KEPT.a += 1
+    KEPT.new = x.shape[0]
+    KEPT.gone = 1
+    del KEPT.gone
+    return x * KEPT.a, dict(KEPT), vars(KEPT)
+
+
+def other_callables(x: torch.Tensor) -> Any:
+    made = Appending()
+    made.name = 1
+    return x + 1, made.absent, vars(made)
+
+
+class Falling:
+    """Falls back for a property that lacks something."""
+
+    @property
+    def half(self) -> Any:
+        return self.whole / 2
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "half":
+            return "no half"
+        raise AttributeError(name)
+
+
+def properties_fall_back(x: torch.Tensor) -> Any:
+    made = Falling()
+    before = made.half
+    made.whole = x
+    return made.half, before, hasattr(made, "third")
+
+
+def test_a_property_that_raises_leads_to_getattr() -> None:
+    x = torch.ones(3)
+    want = properties_fall_back(x)
+    assert repr(tc.compile(properties_fall_back, fullgraph=True)(x)) == repr(want)
+
+
+@pytest.mark.parametrize("program", [made_empty, made_with_items, kept, other_callables])
+def test_slots_for_attributes_are_defined_by_any_callable(program: Callable[..., Any]) -> None:
+    def run(f: Callable[..., Any]) -> list[str]:
+        KEPT.clear()
+        KEPT.update(a=1)
+        return [repr(f(torch.ones(size))) for size in (2, 3, 4)] + [repr(KEPT)]
+
+    tc.reset()
+    assert run(tc.compile(program)) == run(program)
+
+
+class Named:
+    @classmethod
+    @property
+    def title(cls) -> str:
+        return cls.__name__.lower()
+
+
+@pytest.mark.parametrize("owner", [Named, Named()], ids=["class", "instance"])
+def test_class_methods_of_properties(owner: Any) -> None:
+    def program(x: torch.Tensor) -> Any:
+        return x + 1, str(owner.title)
+
+    want, got = program(torch.ones(2)), tc.compile(program)(torch.ones(2))
+    assert repr(got).split(" at ")[0] == repr(want).split(" at ")[0]
+
+
+class Watching:
+    """Notes each attribute that is read."""
+
+    seen: ClassVar[list[str]] = []
+    reads: ClassVar[int] = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        Watching.reads += 1
+        Watching.seen.append(name)
+        return object.__getattribute__(self, name)
+
+
+WATCHING = Watching()
+
+
+def reads_and_counts(x: torch.Tensor) -> Any:
+    return x + WATCHING.v, Watching.reads
+
+
+def writes(x: torch.Tensor) -> Any:
+    WATCHING.v = x.shape[0]
+    WATCHING.other = 1
+    return x * WATCHING.v
+
+
+@pytest.mark.parametrize("program", [reads_and_counts, writes])
+def test_reads_that_the_program_notes_are_its_own(program: Callable[..., Any]) -> None:
+    def run(f: Callable[..., Any]) -> list[str]:
+        Watching.reads = 0
+        Watching.seen.clear()
+        object.__setattr__(WATCHING, "v", 3)
+        found = [repr(f(torch.ones(size))) for size in (2, 3, 4)]
+        return [*found, repr((Watching.seen, Watching.reads))]
+
+    tc.reset()
+    assert run(tc.compile(program)) == run(program)
