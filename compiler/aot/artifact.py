@@ -198,6 +198,8 @@ class TrainingContract:
             computed from. Where all of these are undefined, so is it, as in eager.
         unconnected: inputs that require gradients and get none, as nothing differentiable is
             computed from them. Eager's graph does not lead to what made them.
+        run_once: outputs for which eager saves tensors, where this backward saves none: a second
+            gradient for one of them is an error all the same, unless the graph is retained.
     """
 
     forward: Contract
@@ -213,6 +215,7 @@ class TrainingContract:
     watched: tuple[tuple[str, int], ...]
     computed_from: tuple[tuple[int, ...], ...]
     unconnected: tuple[int, ...]
+    run_once: tuple[int, ...]
 
     def undefined(self, missing: Sequence[int]) -> tuple[int, ...]:
         """Return which gradients are undefined where those of some outputs are.

@@ -11,7 +11,7 @@ from torch._C._dynamo import guards as _c
 from torch.autograd.function import BackwardCFunction
 
 from tc.compiler.aot.artifact import Contract, Fresh, Output, SameInput, TrainingContract, aten
-from tc.compiler.aot.double_backward import Rerun
+from tc.compiler.aot.double_backward import ENDED, Rerun
 from tc.compiler.aot.layouts import dim_key
 from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward, wrap_contract
 from tc.compiler.core import levels
@@ -168,6 +168,8 @@ def _forward_of(
     if contract.watched:
         counters = [f"writes_of({at(place)})" for place in contract.watched]
         lines.append(f"ctx.watched = {_tuple(counters)}")
+    if contract.run_once:
+        lines.append("ctx.ended = ()")
     plain = [name for i, name in enumerate(outputs) if i not in diffs]
     if plain:
         lines.append(f"ctx.mark_non_differentiable(*filter(is_tensor, {_tuple(plain)}))")
@@ -224,7 +226,13 @@ class Backward:
         self.as_before = SeenGradients(contract.differentiable, self.dtypes)
 
     def engine_calls(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
-        """Return gradients where eager's engine asks for them."""
+        """Return gradients where eager's engine asks for them.
+
+        Raises:
+            RuntimeError: eager's graph would have been freed.
+        """
+        if self.contract.run_once:
+            self._end(ctx, gradients)
         taken = self.as_before.taken(gradients, ctx.strides)
         if taken is not None:
             return tuple(self._run(ctx, taken, self.whole))
@@ -238,6 +246,14 @@ class Backward:
         if many:
             return tuple(self._run(ctx, tangents, self.in_parts))
         return tuple(self._run(ctx, self.as_before.remember(tangents, ctx.strides), self.whole))
+
+    def _end(self, ctx: Any, gradients: Sequence[Any]) -> None:
+        """Refuse a second gradient for an output, unless the graph is retained."""
+        given = [i for i in self.contract.run_once if gradients[i] is not None]
+        if not {*given}.isdisjoint(ctx.ended):
+            raise RuntimeError(ENDED)
+        if not keeps_graph():
+            ctx.ended = (*ctx.ended, *given)
 
     def _without(
         self, ctx: Any, tangents: list[Any], missing: tuple[int, ...], many: bool
@@ -272,7 +288,6 @@ class Backward:
         """Run a program on saved values and tangents, or the graph again for double backward."""
         if self.watched and any(counter._version != count for counter, count in ctx.watched):
             raise RuntimeError(WRITTEN)
-        # as in eager, a graph that saves nothing can run backward again
         saved = ctx.saved_tensors if self.saves else ()
         if self.saves and ctx.kept is not None:
             saved = [laid_out(t, *layout) for t, layout in zip(saved, ctx.kept, strict=True)]

@@ -23,6 +23,10 @@ REFUSED = (
     "tc cannot differentiate the gradients of this compiled function: {why}. Call tc.disable on "
     "the part whose second derivative you need, or compile it with backend='eager'."
 )
+ENDED = (
+    "Trying to backward through the graph a second time: what a compiled function kept of its call "
+    "was freed by the first. Specify retain_graph=True there."
+)
 WRITTEN = (
     "one of the variables needed for gradient computation has been modified by an inplace "
     "operation: input {index} of a compiled function was written to between its call and "
@@ -139,10 +143,7 @@ class Rerun:
         if self._refused is not None:
             raise RuntimeError(REFUSED.format(why=self._refused))
         if kept is None and not self.keeps_nothing:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time: what a compiled function kept "
-                "of its call was freed by the first. Specify retain_graph=True there."
-            )
+            raise RuntimeError(ENDED)
         args = self._arguments(kept or Kept([], (), []), saved)
         wanting = [i for i in self._gets if args[i].requires_grad]
         # gradients are those of the values before the graph's own writes

@@ -26,10 +26,9 @@ def saved_by_eager(
         kept: the values saved for backward: ``input`` or ``output`` of forward, and its number.
     """
     returned = observed.results.returned
-    roots = [value.grad_fn for value in returned if isinstance(value, torch.Tensor)]
     memories = {
         storage_key(tensor)
-        for tensor in saved_tensors(root for root in roots if root is not None)
+        for tensor in saved_tensors(_roots(returned))
         if tensor.layout == torch.strided
     }
     # The new value of an input is copied into it after the call, which counts as a write.
@@ -38,6 +37,20 @@ def saved_by_eager(
     found = [("input", i) for i in _in(memories, observed.inputs) if i not in written]
     found += [("output", i) for i in _in(memories, returned) if i not in after]
     return tuple(place for place in found if place not in kept)
+
+
+def run_once_in_eager(observed: Observation, outputs: Sequence[int]) -> tuple[int, ...]:
+    """Return the outputs from which eager can go backward once: it saves tensors on the way.
+
+    A compiled backward may need none: that of ``x * 2``, for which eager saves the 2.
+    """
+    returned = observed.results.returned
+    return tuple(i for i in outputs if any(True for _ in saved_tensors(_roots([returned[i]]))))
+
+
+def _roots(returned: Sequence[Any]) -> list[Any]:
+    made = [value.grad_fn for value in returned if isinstance(value, torch.Tensor)]
+    return [root for root in made if root is not None]
 
 
 def _in(memories: set[int], values: Sequence[Any]) -> list[int]:

@@ -42,7 +42,7 @@ from tc.compiler.aot.passes import run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.rerun_plan import devices_drawn_from, inputs_of_gradients, rerun_plan
 from tc.compiler.aot.run import PASSED_ON, RAISED, Runner, run_watched
-from tc.compiler.aot.saved import saved_by_eager
+from tc.compiler.aot.saved import run_once_in_eager, saved_by_eager
 from tc.compiler.aot.undefined import without
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
@@ -67,7 +67,7 @@ class Training(Artifact):
         differentiable: which of these have gradients.
         again: how the captured graph is run again; None if no output has gradients.
         watched: inputs and outputs that eager saves and this backward does not use.
-        computed_from, strided: see `TrainingContract`.
+        run_once, computed_from, strided: see `TrainingContract`.
         unconnected: inputs that require gradients and get none.
     """
 
@@ -82,6 +82,7 @@ class Training(Artifact):
     computed_from: tuple[tuple[int, ...], ...] = ()
     strided: tuple[bool, ...] = ()
     unconnected: tuple[int, ...] = ()
+    run_once: tuple[int, ...] = ()
 
     @property
     def contract(self) -> TrainingContract:
@@ -104,6 +105,7 @@ class Training(Artifact):
             self.watched,
             self.computed_from,
             self.unconnected,
+            self.run_once,
         )
 
     def without(self, missing: Collection[int]) -> tuple[AotGraph, Contract]:
@@ -288,9 +290,9 @@ def _cut(
     none = tuple(i for i in observed.wanting if isinstance(backward.outputs[i], Constant))
     # what depends on no input would be no differentiable output any more
     apart = none if len(none) < len(observed.wanting) else ()
-    return Training(
-        joint, forward, backward, parts, returned, diffs, again, watched, unconnected=apart
-    )
+    once = () if parts.saved_tensors else run_once_in_eager(observed, diffs)
+    made = Training(joint, forward, backward, parts, returned, diffs, again, watched)
+    return replace(made, unconnected=apart, run_once=once)
 
 
 def _take_as_made(parts: Partition) -> None:

@@ -494,3 +494,31 @@ def test_an_expanded_gradient_has_the_layout_of_eagers(f, twice):
         return [(one.tolist(), one.stride()) for one in found]
 
     assert gradients_of(tc.compile(f)) == gradients_of(f)
+
+
+@pytest.mark.parametrize("order", ["00", "01", "11", "101", "010", "r00", "r000"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: ((x * 2).sum(), (x + 1).sum()),
+        lambda x: ((x * 2).sum(), (x @ torch.ones(3)) * 1.0),
+        lambda x: (x[0] * 1.0, -x.sum()),
+        lambda x: (x.sum(), torch.cat([x, x]).sum()),
+    ],
+    ids=["scale", "product", "select", "free"],
+)
+def test_backward_of_what_saves_nothing_runs_as_often_as_eagers(f, order):
+    """Eager saves the 2 of ``x * 2``, and is freed by the first backward; compiled code is not."""
+
+    def sums_of(call):
+        x, found = torch.ones(3, requires_grad=True), []
+        outputs = call(x)
+        for turn, at in enumerate(order.lstrip("r")):
+            try:
+                outputs[int(at)].backward(retain_graph=order[0] == "r" and turn == 0)
+                found.append(x.grad.tolist())
+            except RuntimeError:
+                found.append("refused")
+        return found
+
+    assert sums_of(tc.compile(f)) == sums_of(f)
