@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts import symbolic_numbers
@@ -382,8 +384,10 @@ class OutputGraph:
     def number(self, node: fx.Node, symbol: Any) -> Value:
         """Return the value of a symbolic number: a constant if it has only one value."""
         if isinstance(symbol, SYMBOLIC) and symbol.node.expr.is_number:
-            # sympy keeps a quotient of integers as it is: the hint is its value
-            return ConstValue(symbol.node.hint)
+            # sympy may keep a quotient of integers, in a bracket, as it is
+            plain = symbol.node.expr.expand(identity=True)
+            found = sympy_interp(PythonReferenceAnalysis, {}, plain)
+            return ConstValue(symbol.node.pytype(found))
         return SymValue(node, as_computed(symbol))
 
     def number_from(

@@ -212,3 +212,21 @@ def test_a_number_lacks_what_python_numbers_lack():
     for n in (4, 5, 6):
         x = torch.ones(n)
         assert tc.compile(f, fullgraph=True, backend="eager")(x)[1] == f(x)[1]
+
+
+def test_an_expression_of_unknown_numbers_that_is_one_number_has_its_value():
+    """Not that of the numbers which stand in for what the data says."""
+
+    def f(x):
+        u, v = x.tolist()
+        torch._check_is_size(u)
+        n = u + 10
+        return x + (n * n) % n, x * (v - v + 3), (n * n) % n == 0
+
+    with tc.config.patch(capture_scalar_outputs=True):
+        compiled = tc.compile(f, fullgraph=True)
+        for given in ([20, 21], [3, 0]):
+            x = torch.tensor(given)
+            found, expected = compiled(x), f(x)
+            assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
+            assert found[2] is expected[2]
