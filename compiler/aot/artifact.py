@@ -198,8 +198,8 @@ class TrainingContract:
             computed from. Where all of these are undefined, so is it, as in eager.
         unconnected: inputs that require gradients and get none, as nothing differentiable is
             computed from them. Eager's graph does not lead to what made them.
-        run_once: outputs for which eager saves tensors, where this backward saves none: a second
-            gradient for one of them is an error all the same, unless the graph is retained.
+        run_once: outputs from which each backward of eager frees tensors, where this one saves
+            none: a second is an error all the same, unless the graph is retained.
     """
 
     forward: Contract

@@ -40,12 +40,29 @@ def saved_by_eager(
 
 
 def run_once_in_eager(observed: Observation, outputs: Sequence[int]) -> tuple[int, ...]:
-    """Return the outputs from which eager can go backward once: it saves tensors on the way.
+    """Return the outputs from which eager can go backward once, whichever gradients are asked for.
 
-    A compiled backward may need none: that of ``x * 2``, for which eager saves the 2.
+    A compiled backward may need no saved tensor: that of ``x * 2``, for which eager saves the 2.
     """
-    returned = observed.results.returned
-    return tuple(i for i in outputs if any(True for _ in saved_tensors(_roots([returned[i]]))))
+    alone = len(observed.wanting) == 1
+    found = ((i, observed.results.returned[i].grad_fn) for i in outputs)
+    return tuple(i for i, root in found if any(True for _ in _always_freed(root, alone)))
+
+
+def _always_freed(root: Any, alone: bool) -> Iterator[torch.Tensor]:
+    """Yield tensors that each backward from a node frees.
+
+    Args:
+        alone: one input has gradients, so that all nodes run. Else those before the first fork do.
+    """
+    if alone:
+        yield from saved_tensors([root])
+        return
+    node = root
+    while node is not None:
+        yield from _saved_of(node)
+        following = [one for one, _ in node.next_functions if one is not None]
+        node = following[0] if len(following) == 1 else None
 
 
 def _roots(returned: Sequence[Any]) -> list[Any]:
@@ -69,15 +86,19 @@ def saved_tensors(roots: Iterable[Any]) -> Iterator[torch.Tensor]:
             continue
         seen.add(node)
         stack += [following for following, _ in node.next_functions]
-        kind: Any = type(node)
-        for name in _names(kind):
-            try:
-                value = getattr(node, name)
-            except RuntimeError:  # written to inside of the graph, or not accessible
-                continue
-            for item in value if isinstance(value, (list, tuple)) else [value]:
-                if isinstance(item, torch.Tensor):
-                    yield item
+        yield from _saved_of(node)
+
+
+def _saved_of(node: Any) -> Iterator[torch.Tensor]:
+    kind: Any = type(node)
+    for name in _names(kind):
+        try:
+            value = getattr(node, name)
+        except RuntimeError:  # written to inside of the graph, or not accessible
+            continue
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(item, torch.Tensor):
+                yield item
 
 
 @functools.cache
