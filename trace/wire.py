@@ -79,10 +79,7 @@ def safe_repr(value: object) -> str:
 def plain(value: object) -> Any:
     """Encode what JSON has no form for: a dataclass as an object, other things as their repr."""
     if is_dataclass(value) and not isinstance(value, type):
-        names, held = _field_names(type(value)), getattr(value, "__dict__", ())
-        if len(held) == len(names):  # fields alone, nothing computed from them is kept beside them
-            return dict(held)
-        return {name: getattr(value, name) for name in names}
+        return {name: getattr(value, name) for name in _field_names(type(value))}
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, set | frozenset):

@@ -291,8 +291,10 @@ def _cut(
     # what depends on no input would be no differentiable output any more
     apart = none if len(none) < len(observed.wanting) else ()
     once = () if parts.saved_tensors else run_once_in_eager(observed, diffs)
-    made = Training(joint, forward, backward, parts, returned, diffs, again, watched)
-    return replace(made, unconnected=apart, run_once=once)
+    return Training(
+        joint, forward, backward, parts, returned, diffs, again, watched,
+        unconnected=apart, run_once=once,
+    )  # fmt: skip
 
 
 def _take_as_made(parts: Partition) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import inspect
 import itertools
@@ -20,6 +19,7 @@ from torch.autograd import forward_ad
 from tc.compiler.capture import breaks, entries
 from tc.compiler.capture.guards.facts import transforms
 from tc.compiler.capture.torch_api.optimizers import IN_PYTHON, is_around_step
+from tc.compiler.core.sources import instance_dict
 
 if TYPE_CHECKING:
     from tc.compiler.capture.hook import Frame
@@ -229,8 +229,7 @@ def _is_of_tensors(value: Any) -> bool:
     elif isinstance(value, dict):
         held = value.values()
     elif not isinstance(value, type | types.ModuleType | types.FunctionType):
-        with contextlib.suppress(AttributeError):
-            held = object.__getattribute__(value, "__dict__").values()
+        held = (instance_dict(value) or {}).values()
     return any(map(_is_torchs, (value, *itertools.islice(held, MEMBERS))))
 
 

@@ -246,7 +246,11 @@ class DictSource(Source):
         return f"vars({self.base.pretty})"
 
     def _evaluate(self, scope: Scope) -> Any:
-        return instance_dict(self.base.evaluate(scope))
+        owner = self.base.evaluate(scope)
+        found = instance_dict(owner)
+        if found is None:
+            raise AttributeError(f"{type(owner).__qualname__} has no __dict__")
+        return found
 
     def code(self, hold: Callable[[Any], str]) -> str:
         return f"{self.base.code(hold)}.__dict__"
