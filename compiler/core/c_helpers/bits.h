@@ -39,13 +39,14 @@ TC_INLINE double tc_bits_i64_f64(long long x) {
 }
 
 /* helper: tc_signbit_f32
-   gcc 12 stops with an internal error where it vectorises __builtin_signbit. */
-TC_INLINE int tc_signbit_f32(float x) { return (int)(tc_bits_f32(x) >> 31); }
+   gcc 12 stops with an internal error where it vectorises __builtin_signbit. A comparison is a mask
+   of lanes, a bit shifted down would be bytes where it meets other conditions. */
+TC_INLINE int tc_signbit_f32(float x) { return (int)tc_bits_f32(x) < 0; }
 
 /* helper: tc_signbit_f64 */
 TC_INLINE int tc_signbit_f64(double x) {
-  union { double f; unsigned long long u; } v = {x};
-  return (int)(v.u >> 63);
+  union { double f; long long u; } v = {x};
+  return v.u < 0;
 }
 
 /* helper: tc_bf16_to_f32 */

@@ -159,18 +159,19 @@ TC_INLINE float tc_copysign_f32(float x0, float x1) { return __builtin_copysignf
 TC_INLINE double tc_copysign_f64(double x0, double x1) { return __builtin_copysign(x0, x1); }
 
 /* helper: tc_nextafter_f32
-   Numbers of one sign are in the order of their bits. */
+   Numbers of one sign are in the order of their bits. Chosen are the two results: a step of 1 or -1
+   gcc would keep in a byte, and make vectors of as many lanes as a register has bytes. */
 TC_INLINE float tc_nextafter_f32(float x, float y) {
-  int bits = (int)tc_bits_f32(x), up = (x < y) == (x > 0.0f) ? 1 : -1;
-  float r = tc_float_bits((unsigned)(bits + up));
+  unsigned bits = tc_bits_f32(x);
+  float r = (x < y) == (x > 0.0f) ? tc_float_bits(bits + 1) : tc_float_bits(bits - 1);
   r = x == 0.0f ? tc_copysign_f32(1.40129846e-45f, y) : r;
   return x == y ? y : (x != x) | (y != y) ? x + y : r;
 }
 
 /* helper: tc_nextafter_f64 */
 TC_INLINE double tc_nextafter_f64(double x, double y) {
-  long long bits = tc_bits_f64(x), up = (x < y) == (x > 0.0) ? 1 : -1;
-  double r = tc_double_bits(bits + up);
+  long long bits = tc_bits_f64(x);
+  double r = (x < y) == (x > 0.0) ? tc_double_bits(bits + 1) : tc_double_bits(bits - 1);
   r = x == 0.0 ? tc_copysign_f64(4.9406564584124654e-324, y) : r;
   return x == y ? y : (x != x) | (y != y) ? x + y : r;
 }
