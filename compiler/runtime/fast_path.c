@@ -2,8 +2,8 @@
  *
  * A compiled function asks its fast path first, which looks at the arguments and at what else the
  * code rests on; where all is as expected it calls the code, else it returns `MISS` and the frame
- * hook decides. An entry has places, where values are found, tests of these values, and
- * one check of all tensors among them.
+ * hook decides. An entry has places, where values are found, tests of these values, one check of all
+ * tensors among them, and one relation of their sizes, strides and of numbers.
  *
  * Threads: all of this runs with the GIL, which a test or check may give up for a while, as may
  * whatever frees an object. So a call holds the entry and the values that it looks at, and all fast
@@ -42,6 +42,9 @@ typedef struct {
     int *tensors;          /* places of tensors */
     int tensors_are_args;  /* they are the arguments, in order */
     PyObject *check;       /* of a tuple of the tensors, or NULL */
+    PyObject *relation;    /* of the values at some places, or NULL; asked when all else holds */
+    int n_related;
+    int *related;
 } Entry;
 
 typedef struct {
@@ -74,6 +77,8 @@ entry_release(Entry *entry)
     }
     Py_XDECREF(entry->function);
     Py_XDECREF(entry->check);
+    Py_XDECREF(entry->relation);
+    PyMem_Free(entry->related);
     PyMem_Free(entry->places);
     PyMem_Free(entry->tests);
     PyMem_Free(entry->tensors);
@@ -130,6 +135,38 @@ passes(const Test *test, PyObject *value)
     }
 }
 
+/* Whether a check of some values is true; -1: an error is set */
+static int
+agrees(PyObject *check, const int *places, int n, PyObject *const *values)
+{
+    PyObject *asked[PLACES];
+    for (int i = 0; i < n; i++)
+        asked[i] = values[places[i]];
+    PyObject *found = PyObject_Vectorcall(check, asked, n, NULL);
+    if (found == NULL)
+        return -1;
+    Py_DECREF(found); /* True and False live on */
+    return found == Py_True;
+}
+
+static int
+admits_tensors(const Entry *entry, PyObject *args, PyObject *const *values)
+{
+    int admitted = 1;
+    if (entry->check != NULL && entry->tensors_are_args) {
+        PyObject *found = PyObject_Call(entry->check, args, NULL);
+        if (found == NULL)
+            return -1;
+        Py_DECREF(found);
+        admitted = found == Py_True;
+    } else if (entry->check != NULL) {
+        admitted = agrees(entry->check, entry->tensors, entry->n_tensors, values);
+    }
+    if (admitted == 1 && entry->relation != NULL)
+        admitted = agrees(entry->relation, entry->related, entry->n_related, values);
+    return admitted;
+}
+
 static int
 admits_values(const Entry *entry, PyObject *args, PyObject *const *values)
 {
@@ -139,21 +176,7 @@ admits_values(const Entry *entry, PyObject *args, PyObject *const *values)
         if (passed != 1)
             return passed;
     }
-    if (entry->check == NULL)
-        return 1;
-    PyObject *found;
-    if (entry->tensors_are_args) {
-        found = PyObject_Call(entry->check, args, NULL);
-    } else {
-        PyObject *tensors[PLACES];
-        for (int i = 0; i < entry->n_tensors; i++)
-            tensors[i] = values[entry->tensors[i]];
-        found = PyObject_Vectorcall(entry->check, tensors, entry->n_tensors, NULL);
-    }
-    if (found == NULL)
-        return -1;
-    Py_DECREF(found);
-    return found == Py_True;
+    return admits_tensors(entry, args, values);
 }
 
 static int
@@ -276,14 +299,26 @@ fill_tensors(Entry *entry, PyObject *tensors)
     return 1;
 }
 
+static int
+fill_relation(Entry *entry, PyObject *related)
+{
+    for (int i = 0; i < entry->n_related; i++) {
+        entry->related[i] = (int)PyLong_AsLong(PyTuple_GET_ITEM(related, i));
+        if (entry->related[i] < 0 || entry->related[i] >= entry->n_places)
+            return 0;
+    }
+    return 1;
+}
+
 static PyObject *
 fast_path_add(FastPath *self, PyObject *args)
 {
-    PyObject *function, *places, *tests, *tensors, *check;
+    PyObject *function, *places, *tests, *tensors, *check, *relation, *related;
     Py_ssize_t n_args;
     unsigned long long known_in;
-    if (!PyArg_ParseTuple(args, "KOnO!O!O!O", &known_in, &function, &n_args, &PyTuple_Type, &places,
-                          &PyTuple_Type, &tests, &PyTuple_Type, &tensors, &check))
+    if (!PyArg_ParseTuple(args, "KOnO!O!O!OOO!", &known_in, &function, &n_args, &PyTuple_Type, &places,
+                          &PyTuple_Type, &tests, &PyTuple_Type, &tensors, &check, &relation,
+                          &PyTuple_Type, &related))
         return NULL;
     Entry *entry = PyMem_Calloc(1, sizeof(Entry));
     if (entry == NULL)
@@ -292,17 +327,22 @@ fast_path_add(FastPath *self, PyObject *args)
     entry->places = PyMem_Calloc(PyTuple_GET_SIZE(places) + 1, sizeof(Place));
     entry->tests = PyMem_Calloc(PyTuple_GET_SIZE(tests) + 1, sizeof(Test));
     entry->tensors = PyMem_Calloc(PyTuple_GET_SIZE(tensors) + 1, sizeof(int));
+    entry->related = PyMem_Calloc(PyTuple_GET_SIZE(related) + 1, sizeof(int));
     int good = entry->places != NULL && entry->tests != NULL && entry->tensors != NULL &&
-               PyTuple_GET_SIZE(places) <= PLACES && PyTuple_GET_SIZE(tensors) <= PLACES;
+               entry->related != NULL && PyTuple_GET_SIZE(places) <= PLACES &&
+               PyTuple_GET_SIZE(tensors) <= PLACES && PyTuple_GET_SIZE(related) <= PLACES;
     if (good) {
         entry->function = Py_NewRef(function);
         entry->n_args = n_args;
         entry->n_places = (int)PyTuple_GET_SIZE(places);
         entry->n_tests = (int)PyTuple_GET_SIZE(tests);
         entry->n_tensors = (int)PyTuple_GET_SIZE(tensors);
+        entry->n_related = (int)PyTuple_GET_SIZE(related);
         entry->check = check == Py_None ? NULL : Py_NewRef(check);
+        entry->relation = relation == Py_None ? NULL : Py_NewRef(relation);
         good = fill_places(entry, places) && fill_tests(entry, tests) &&
-               fill_tensors(entry, tensors) && (check != Py_None || entry->n_tensors == 0);
+               fill_tensors(entry, tensors) && (check != Py_None || entry->n_tensors == 0) &&
+               fill_relation(entry, related);
     }
     if (!good) {
         entry_release(entry);
@@ -400,6 +440,7 @@ fast_path_traverse(FastPath *self, visitproc visit, void *arg)
             continue;
         Py_VISIT(entry->function);
         Py_VISIT(entry->check);
+        Py_VISIT(entry->relation);
         for (int k = 0; k < entry->n_places; k++)
             Py_VISIT(entry->places[k].owner);
         for (int k = 0; k < entry->n_tests; k++) {
@@ -431,8 +472,9 @@ fast_path_dealloc(FastPath *self)
 
 static PyMethodDef fast_path_methods[] = {
     {"add", (PyCFunction)fast_path_add, METH_VARARGS,
-     "add(epoch, function, number of arguments, places, tests, places of tensors, check of tensors)"
-     ": whether it was added, which it is not if all fast paths were closed since that epoch"},
+     "add(epoch, function, number of arguments, places, tests, places of tensors, check of tensors, "
+     "relation of values, their places): whether it was added, which it is not if all fast paths "
+     "were closed since that epoch"},
     {"close", (PyCFunction)fast_path_close, METH_NOARGS, "Forget all entries."},
     {NULL},
 };

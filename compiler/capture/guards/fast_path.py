@@ -25,6 +25,7 @@ from tc.compiler.capture.bytecode.linetable import decode_exceptions
 from tc.compiler.capture.guards.facts import PROCESS, ObjectRef, TensorSpec
 from tc.compiler.capture.guards.guard_list import CheckedGuards
 from tc.compiler.capture.guards.rows import Guard
+from tc.compiler.capture.guards.shape_guards import ShapeGuards
 from tc.compiler.capture.guards.tree import check_of_tensors
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.sources import GlobalSource, LocalSource, Scope, Source
@@ -120,13 +121,14 @@ def install_entry(
         guards: CheckedGuards = entry.guards
         if not guards.check(locals):
             continue
-        if guards.shapes.guards or not _only_calls_graph(entry.code):
+        if not _only_calls_graph(entry.code):
             return False
         way = _Way(fn, locals)
         try:
             for guard in guards.guards:
                 way.add(guard)
             check = way.check_of_tensors()
+            relation, related = way.relation(guards.shapes)
         except _Unknown:
             return False
         if len(way.places) > MOST or not gate.allow(
@@ -136,8 +138,8 @@ def install_entry(
         code = hook.uncaptured(entry.code)
         run = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
         places, tensors = tuple(way.places), tuple(way.tensors)
-        tests = tuple(way.tests)
-        return bool(fast_path.add(epoch, run, len(args), places, tests, tensors, check))
+        values = places, tuple(way.tests), tensors, check, relation, related
+        return bool(fast_path.add(epoch, run, len(args), *values))
     return False
 
 
@@ -224,6 +226,20 @@ class _Way:
         if check is None or any(t.layout is not torch.strided for t in tensors):
             raise _Unknown
         return check
+
+    def relation(
+        self, shapes: ShapeGuards
+    ) -> tuple[Callable[..., bool] | None, tuple[int, ...]]:
+        """Return the check of sizes, strides and numbers, and the places of its arguments.
+
+        Raises:
+            _Unknown: reading them may run a program's code.
+        """
+        if not shapes.guards:
+            return None, ()
+        if shapes.derived:
+            raise _Unknown
+        return shapes.over_values(), tuple(map(self._place, shapes.sources))
 
     def _add_of_process(self, guard: Guard) -> None:
         kind, expected = guard.kind, guard.expected

@@ -63,9 +63,8 @@ class Operand:
             else self.source.pretty
         )
 
-    def code(self, hold: Callable[[Any], str]) -> str:
-        """Return Python that makes the call; see `Source.code`."""
-        read = self.source.code(hold)
+    def code(self, read: str) -> str:
+        """Return Python that makes the call on what the Python in ``read`` gives."""
         return f"{read}.{self.method}()" if self.method else read
 
     def value(self, scope: Scope) -> Any:
@@ -133,29 +132,54 @@ class ShapeGuards:
         """All conditions as one expression."""
         return " and ".join(f"({guard.text})" for guard in self.guards) or "True"
 
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """The tensors and numbers whose sizes, strides, offsets and values are read."""
+        read = (operand.source for guard in self.guards for operand in guard.operands)
+        return tuple(dict.fromkeys(read))
+
     def bind(self, globals: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
         """Compile the conditions to a function of the frame's locals."""
         names: dict[str, Any] = {"G": globals}
-        if self.guards:
-            from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
-
-            names.update(SYMPY_INTERP)
 
         def hold(value: Any) -> str:
             name = f"k{len(names)}"
             names[name] = value
             return name
 
-        body, lines = self.text, ["def check(L):"]
+        codes = {source: source.code(hold) for source in self.sources}
+        check: Callable[[dict[str, Any]], bool] = self._compiled("L", codes, names)
+        return check
+
+    def over_values(self) -> Callable[..., bool]:
+        """Compile the conditions to a function of the values of `sources`."""
+        codes = {source: f"p{n}" for n, source in enumerate(self.sources)}
+        return self._compiled(", ".join(codes.values()), codes, {})
+
+    def _compiled(
+        self, parameters: str, codes: Mapping[Source, str], names: dict[str, Any]
+    ) -> Callable[..., bool]:
+        """Compile the conditions.
+
+        Args:
+            parameters: of the function.
+            codes: Python of each source.
+            names: what that refers to besides parameters.
+        """
+        if self.guards:
+            from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+
+            names.update(SYMPY_INTERP)
+        body, lines = self.text, [f"def check({parameters}):"]
         reads = {
             operand.call: operand for guard in self.guards for operand in guard.operands
         }
         for i, call in enumerate(sorted(reads, key=lambda call: (-len(call), call))):
             # once, however often it is used
-            lines.append(f"    v{i} = {reads[call].code(hold)}")
+            lines.append(f"    v{i} = {reads[call].code(codes[reads[call].source])}")
             body = body.replace(call, f"v{i}")
         exec("\n".join([*lines, f"    return {body}"]), names)
-        check: Callable[[dict[str, Any]], bool] = names["check"]
+        check: Callable[..., bool] = names["check"]
         return _unasked(check) if self.derived else check
 
     def failures(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import weakref
 
 import pytest
@@ -12,9 +13,8 @@ from torch.overrides import TorchFunctionMode
 import tc
 from tc.compiler.capture.guards import fast_path as fast_path_module
 from tc.compiler.process import PROCESS
-from tc.compiler.runtime.fast_path import make_fast_path
 
-pytestmark = pytest.mark.skipif(make_fast_path(lambda: None) is None, reason="no C compiler")
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 scale = 2
 shift = torch.ones(4)
@@ -297,11 +297,37 @@ def test_no_fast_path_for_more_values_than_it_holds(count):
     assert fast_path_of(compiled).entries <= 1
 
 
-def test_no_fast_path_for_dynamic_sizes():
-    compiled = tc.compile(growing, dynamic=True)
-    for _ in range(40):
-        assert compiled(x()).equal(x() + 3)
-    assert fast_path_of(compiled).entries == 0
+def test_dynamic_sizes_are_related_on_the_fast_path():
+    def joined(x, y, n):
+        return torch.cat([x * n, y], 1) if x.shape[1] * 2 > y.shape[1] else x.sum(0)
+
+    x, y = torch.randn(3, 4), torch.randn(3, 6)
+    compiled, _ = opened(joined, x, y, 11, dynamic=True)
+    for rows in (2, 3, 7):
+        for left, right in ((4, 4), (6, 5), (9, 3)):
+            args = torch.randn(rows, left), torch.randn(rows, right), rows + 20
+            result, through = passed(compiled, *args)
+            assert through and result.equal(joined(*args))
+    for args in (
+        (torch.randn(3, 2), torch.randn(3, 8), 11),  # another side of the condition
+        (torch.randn(3, 4).t().contiguous().t(), y, 11),  # other strides
+        (torch.randn(1, 4), torch.randn(1, 6), 11),  # a size that is one
+        (x, y, 2.5),
+    ):
+        result, through = passed(compiled, *args)
+        assert not through and result.equal(joined(*args))
+
+
+def test_a_condition_of_sizes_that_raises_is_a_miss():
+    def scaled(x, n):
+        return x * (x.shape[0] % n)
+
+    x = torch.randn(6, 4)
+    compiled, _ = opened(scaled, x, 4, dynamic=True)
+    result, through = passed(compiled, x, 5)
+    assert through and result.equal(scaled(x, 5))
+    with pytest.raises(ZeroDivisionError):
+        compiled(x, 0)
 
 
 def test_reset_removes_fast_paths():
