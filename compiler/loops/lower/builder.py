@@ -229,8 +229,7 @@ class Builder:
         if strides is None or len(strides) != len(sizes):
             strides = contiguous(sizes)
         # Eager rounds each result, so this one is rounded even if it never reaches memory.
-        if not is_exact(body, dtype):
-            body = converted(converted(body, dtype), compute_dtype(dtype))
+        body = rounded_to(body, dtype)
         cell = Cell(dtype, sizes, strides, variables, body, self.origins())
         shared = self.uses > 1 and body.exceeds(CHEAP)
         large = body.exceeds(MAX_BODY_COST) or len(body.loads()) > MAX_BODY_LOADS
@@ -408,8 +407,10 @@ class Builder:
         return View(name, tensor.dtype, tensor.sizes, steps, ix.ZERO)
 
 
-# Ops whose result is one of their operands, except for the sign: it needs no rounding.
+#: ops whose result is one of their operands, except for the sign -> the first of these
 CHOOSING = {"maximum": 0, "minimum": 0, "neg": 0, "abs": 0, "where": 1, "select": 1}
+#: ops whose result is a number that a type has where it has the operands
+CLOSED = frozenset(("floor", "ceil", "trunc", "round", "sign", "fmod", "copysign"))
 
 
 def is_exact(value: Expr, dtype: torch.dtype) -> bool:
@@ -421,9 +422,31 @@ def is_exact(value: Expr, dtype: torch.dtype) -> bool:
     if value.op == "const":
         number: float = value.data[0]
         return number != number or float(torch.tensor(number, dtype=dtype, device="cpu")) == number
-    if value.op not in CHOOSING:
-        return False
-    return all(is_exact(arg, dtype) for arg in value.args[CHOOSING[value.op] :])
+    first = 0 if value.op in CLOSED else CHOOSING.get(value.op)
+    return first is not None and all(is_exact(arg, dtype) for arg in value.args[first:])
+
+
+def rounded_to(value: Expr, dtype: torch.dtype) -> Expr:
+    """Return a value rounded to a type, in the type that this is computed in.
+
+    A choice is the same of rounded operands, because rounding keeps order and signs; so constants
+    are rounded here, and what was rounded before is not again.
+    """
+    wide = compute_dtype(dtype)
+    if is_exact(value, dtype):
+        return value
+    if dtype not in LOW_PRECISION or value.dtype is not wide:
+        return converted(converted(value, dtype), wide)
+    if value.op == "const":
+        number = torch.tensor(value.data[0], dtype=wide, device="cpu").to(dtype)
+        return constant(float(number), wide)
+    first = CHOOSING.get(value.op)
+    if first is not None:
+        chosen = value.args[first:]
+        if sum(arg.op != "const" and not is_exact(arg, dtype) for arg in chosen) <= 1:
+            args = (*value.args[:first], *(rounded_to(arg, dtype) for arg in chosen))
+            return Expr(value.op, args, wide, value.data)
+    return converted(converted(value, dtype), wide)
 
 
 def converted(value: Expr, dtype: torch.dtype) -> Expr:

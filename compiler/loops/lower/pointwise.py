@@ -19,6 +19,7 @@ from tc.compiler.loops.lower.builder import (
     NotLowered,
     Tensor,
     converted,
+    rounded_to,
     scalar_value,
     supported,
 )
@@ -90,9 +91,7 @@ def rounded(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype
 
     It shows where results jump: the float16 next to 0.1 equals the number 0.1.
     """
-    wanted = compute_dtype(dtype)
-    value = operand(b, value, sizes, dtype)
-    return value if wanted is dtype else converted(converted(value, dtype), wanted)
+    return rounded_to(operand(b, value, sizes, dtype), dtype)
 
 
 def rounded_on_cpu(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype) -> Expr:

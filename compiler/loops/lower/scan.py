@@ -68,7 +68,7 @@ def _scan(b: Builder, kind: str, call: Call, dtype: torch.dtype, body: Expr, dim
     if not sizes or sizes[dim] is ix.ONE:
         alone = constant(0, dtype) if kind.startswith("arg") else body
         alone = of_one(kind, alone) if sizes else alone
-        return b.value(sizes, dtype, converted(converted(alone, dtype), compute_dtype(dtype)))
+        return b.value(sizes, dtype, alone)
     return b.scan(kind, dtype, dim, body, sizes)
 
 
