@@ -107,10 +107,9 @@ TC_INLINE float tc_round_f16(float x) {
   /* as tc_f32_to_f16, with half as much again added, so that the sign of x does not matter */
   int e = tc_bits_f32(x) & 0x7f800000;
   e = e > 113 << 23 ? e : 113 << 23;
-  e = e < 143 << 23 ? e : 143 << 23;
-  float c = tc_float_bits(e + (13 << 23 | 0x400000));
+  float c = tc_float_bits((unsigned)e + (13 << 23 | 0x400000));
   float y = (x + c) - c;
-  y = __builtin_fabsf(y) > 65504.0f ? x * __builtin_inff() : y;
+  y = __builtin_fabsf(x) >= 65520.0f ? x * __builtin_inff() : y;
   return tc_float_bits(tc_bits_f32(y) | (tc_bits_f32(x) & 0x80000000u));
 }
 
