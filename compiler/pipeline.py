@@ -180,8 +180,7 @@ def _lower(module: fx.GraphModule, job: Job) -> LoopGraph:
     """ATen graph → buffers and loop nests."""
     from tc.compiler import loops
 
-    if job.gpu is not None or trace.enabled():
-        job.hints = loops.size_hints(module)
+    job.hints = loops.size_hints(module)
     draws = not job.request.options.fallback_random
     try:
         return loops.lower(module, job.gate("loops"), job.gpu or loops.CPU, draws)
@@ -195,7 +194,7 @@ def _schedule(lowered: LoopGraph, job: Job) -> Plan:
 
     steps = job.gate("schedule")
     if job.gpu is None or job.on_gpu is None:
-        plan = schedule.plan(lowered, steps)
+        plan = schedule.plan(lowered, steps, job.hints)
     else:
         from tc.compiler.codegen import triton
 

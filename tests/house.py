@@ -91,6 +91,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         *LOOP_IR,
         "tc.compiler.schedule.costs",
         "tc.compiler.schedule.plan",
+        "tc.compiler.schedule.versions",
         "tc.compiler.routines",
     ),
     "tc.compiler.runtime": (*CORE, "tc.compiler.routines"),  # wrappers call them

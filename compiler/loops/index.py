@@ -426,8 +426,8 @@ def _recombine(index: Index) -> Index:
 
 
 def substitute(index: Index, values: Mapping[Atom, Index]) -> Index:
-    """Replace sizes and variables."""
-    if index.atoms().isdisjoint(values):
+    """Replace sizes and variables, or quotients and remainders of these."""
+    if index.atoms().isdisjoint(values) and all(atom.kind in NAMED for atom in values):
         return index
     return _substituted(index, tuple(values.items()))
 

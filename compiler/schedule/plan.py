@@ -132,6 +132,7 @@ class Kernel:
         members: names of the buffers computed here, also those that never reach memory.
         tile: the last two outer loops if some loads run along the first of them; those are read
             tile by tile and transposed, so that both loads and stores run along memory.
+        seen: symbolic sizes, with values for which there is a second version of the loops.
     """
 
     name: str
@@ -143,11 +144,13 @@ class Kernel:
     members: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = ()
     tile: tuple[Index, Index] | None = None
+    seen: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         lines = [
             f"{self.name}: for {_loops(self.outer)}" + (f" lane {self.lane}" if self.lane else "")
         ]
+        lines += [f"    a version for {name} = {value}" for name, value in self.seen]
         lines += [f"    scratch {s.name}: {short(s.dtype)}[{s.extent}]" for s in self.scratch]
         for section in self.sections:
             indent = "    "

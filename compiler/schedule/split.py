@@ -4,6 +4,9 @@ In: a kernel, for example of a concatenation, whose values `select` between piec
 kernel with a section for each range, in which the selects are resolved. Where the selects test
 every second or third position (the gradient of ``x[:, 1::2]``), the loop is unrolled by so many,
 after which they are resolved as well ("unrolling to remove a periodic condition").
+
+Loops whose reads jump back are split alike: the parts of ``x.repeat(1, 3)`` are ranges, and a pixel
+shuffle reads every second element of a row from another channel.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ from itertools import pairwise
 import torch
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, constant, substitute, transform, walk
-from tc.compiler.loops.index import Index
+from tc.compiler.loops.expr import Expr, constant, load, substitute, transform, walk
+from tc.compiler.loops.index import Atom, Index
 from tc.compiler.schedule.plan import Kernel, Let, Section, Statement, Store
 
 MAX_RANGES = 64
+#: most ranges of a loop for what it reads, which without them is gathered
+MAX_REPEATS = 8
 #: most copies of a loop's statements
 MAX_PERIOD = 8
+LONG_PERIOD = MAX_PERIOD + 1
 COMPARISONS = ("lt", "ge")
 
 
@@ -30,22 +36,23 @@ def split(kernel: Kernel) -> Kernel:
     if kernel.inner or kernel.tile is not None or not kernel.outer or kernel.bases():
         return kernel
     for variable in kernel.outer:
-        ranges = _ranges(kernel, variable)
-        sections = [made for r in ranges for made in _over(kernel.statements(), variable, *r)]
+        ranges, last = _ranges(kernel, variable), variable is kernel.outer[-1]
+        sections = [made for r in ranges for made in _over(kernel.statements(), variable, last, *r)]
         if any(section.over != (variable, ix.ZERO, ix.extent(variable)) for section in sections):
             return replace(kernel, sections=tuple(sections))
     return kernel
 
 
 def _over(
-    statements: Sequence[Statement], variable: Index, low: Index, high: Index
+    statements: Sequence[Statement], variable: Index, last: bool, low: Index, high: Index
 ) -> list[Section]:
-    """Return the statements for a range of a variable, unrolled if their selects are periodic.
+    """Return the statements for a range of a variable, unrolled if their selects are periodic, or,
+    in the last loop, their reads.
 
     What is left after the last whole period keeps its selects.
     """
     decided = [replace(s, value=_decided(s.value, variable, low, high)) for s in statements]
-    period = _period(decided, variable)
+    period = _period(decided, variable, last)
     if period == 1 or low.constant is None:
         return [Section("row", tuple(decided), (variable, low, high))]
     periods = ix.floordiv(high - low, ix.const(period))
@@ -61,12 +68,40 @@ def _over(
     return sections
 
 
-def _period(statements: Iterable[Statement], variable: Index) -> int:
+def _quotients(index: Index) -> Iterator[Atom]:
+    """Yield the quotients and remainders in an index, also those inside of others."""
+    for monomial, _ in index.terms:
+        for atom in monomial:
+            if atom.kind in ("floordiv", "mod"):
+                yield atom
+                for arg in atom.args:
+                    yield from _quotients(arg)
+
+
+def _jumps(statements: Iterable[Statement], variable: Index) -> Iterator[tuple[str, Index, Index]]:
+    """Yield kind, dividend and divisor of what reads divide the last loop's variable by.
+
+    The dividend is the variable, and perhaps a constant.
+    """
+    for statement in statements:
+        for use in statement.value.loads():
+            for atom in _quotients(use.data[1]) if use.op == "load" else ():
+                dividend, divisor = atom.args
+                if (dividend - variable).constant is not None and not divisor.variables():
+                    yield atom.kind, dividend, divisor
+
+
+def _period(statements: Sequence[Statement], variable: Index, last: bool) -> int:
     """Return after how many positions the selects choose alike again; 1 if they are not periodic.
 
-    Only tests of the remainder of the position are: ``(variable + offset) % period == constant``.
+    Only tests of the remainder of the position are: ``(variable + offset) % period == constant``,
+    and, of the last loop, reads at such a remainder.
     """
-    periods = set()
+    periods = {
+        modulus.constant
+        for kind, _, modulus in (_jumps(statements, variable) if last else ())
+        if kind == "mod" and modulus.constant is not None and modulus.constant <= MAX_PERIOD
+    }
     for statement in statements:
         for node in walk(statement.value):
             for test in _conjuncts(node.args[0]) if node.op == "select" else ():
@@ -121,9 +156,25 @@ def _ranges(kernel: Kernel, variable: Index) -> list[tuple[Index, Index]]:
                 point = _turning_point(test, variable)
                 if point is not None and not _insert(points, point):
                     return []
+    if variable is kernel.outer[-1]:
+        for point in _turns(kernel.statements(), variable):
+            if not _insert(points, point):
+                return []
     if len(points) > MAX_RANGES + 1:
         return []
     return list(pairwise(points))
+
+
+def _turns(statements: Sequence[Statement], variable: Index) -> Iterator[Index]:
+    """Yield where reads of a loop jump back, if that is seldom."""
+    for kind, dividend, divisor in _jumps(statements, variable):
+        if kind != "mod" or (divisor.constant or LONG_PERIOD) <= MAX_PERIOD:
+            continue
+        offset = dividend - variable
+        first = ix.floordiv(offset, divisor).constant
+        whole = ix.floordiv(offset + ix.extent(variable), divisor).constant
+        if first is not None and whole is not None and whole - first <= MAX_REPEATS:
+            yield from (divisor * k - offset for k in range(first + 1, whole + 1))
 
 
 def _conjuncts(condition: Expr) -> list[Expr]:
@@ -174,9 +225,25 @@ def _decided(value: Expr, variable: Index, low: Index, high: Index) -> Expr:
             below = ix.is_at_least(point - high, 0)
             if below or ix.is_at_least(low - point, 0):
                 return constant(below == (node.op == "lt"), torch.bool)
+        if node.op == "load":
+            return load(node.data[0], _straight(node.data[1], variable, low, high), node.dtype)
         return _resolved(node)
 
     return transform(value, change)
+
+
+def _straight(index: Index, variable: Index, low: Index, high: Index) -> Index:
+    """Return an index for positions of one period without the division."""
+    values = {}
+    for atom in _quotients(index):
+        dividend, divisor = atom.args
+        offset = dividend - variable
+        passed = ix.floordiv(low + offset, divisor)
+        if offset.constant is None or divisor.variables():
+            continue
+        if ix.is_at_least(divisor * (passed + 1) - (high + offset), 0):
+            values[atom] = passed if atom.kind == "floordiv" else dividend - divisor * passed
+    return ix.substitute(index, values)
 
 
 def _resolved(node: Expr) -> Expr:

@@ -5,7 +5,7 @@ In: `LoopGraph`. Out: `Plan`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tc.compiler.core.gate import Gate
@@ -17,12 +17,17 @@ from tc.compiler.schedule.memory import Work, with_memory
 from tc.compiler.schedule.order import ordered
 from tc.compiler.schedule.plan import Plan
 from tc.compiler.schedule.split import split
+from tc.compiler.schedule.versions import with_version
 
 NAME_LENGTH = 40
 
 
-def plan(graph: LoopGraph, gate: Gate) -> Plan:
-    """Fuse, order, build kernels, plan memory."""
+def plan(graph: LoopGraph, gate: Gate, hints: Mapping[str, int] | None = None) -> Plan:
+    """Fuse, order, build kernels, plan memory.
+
+    Args:
+        hints: symbolic size -> its value at capture.
+    """
     slots, decisions = fuse(
         graph, gate, transposes=lambda node: ordered(alone(node)).tile is not None
     )
@@ -35,7 +40,8 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
             needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
             name = f"k{kernels}_{kernel_title(slot)}"
             kernels += 1
-            work.append(split(build(ordered(slot, needed), needed, name)))
+            kernel = split(build(ordered(slot, needed), needed, name))
+            work.append(with_version(kernel, hints or {}, gate))
         else:
             assert not isinstance(slot, Reduction)
             work.append(slot)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from tc.compiler.codegen.cpp.scatters import ScatterWriter
 from tc.compiler.codegen.cpp.writer import Writer
 from tc.compiler.codegen.printer import c_type
 from tc.compiler.schedule.plan import Kernel, Running
+from tc.compiler.schedule.versions import at_seen
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,13 @@ def writer_for(kernel: Kernel, threads: int) -> Writer:
 def generate(kernel: Kernel, dtypes: Mapping[str, torch.dtype], threads: int) -> CKernel:
     """Print one kernel; ``dtypes`` are those of its buffers."""
     writer = writer_for(kernel, threads)
-    body = writer.run()
+    body, helpers = writer.run(), dict.fromkeys(writer.helpers)
+    if kernel.seen:
+        version = writer_for(at_seen(kernel), threads)
+        test = " && ".join(f"{name} == {value}" for name, value in kernel.seen)
+        end = "" if version.checked else "return 0;\n" if writer.checked else "return;\n"
+        body = f"if ({test}) {{\n{version.run()}{end}}}\n{body}"
+        helpers.update(dict.fromkeys(version.helpers))
     stored = kernel.stored
     spelled = []
     for argument in writer.parameters:
@@ -70,5 +77,5 @@ def generate(kernel: Kernel, dtypes: Mapping[str, torch.dtype], threads: int) ->
         writer.parameters,
         f"({', '.join(spelled) or 'void'}) {{\n{body}}}\n",
         writer.checked,
-        tuple(writer.helpers),
+        tuple(helpers),
     )

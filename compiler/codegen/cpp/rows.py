@@ -463,6 +463,10 @@ class RowWriter(Writer):
         self.names[0] += 1
         base = f"{last}_at{self.names[0]}"
         self.declare("long long", base, start)
+        # Short rows would wait for sums that nothing is added to.
+        asked = ix.extent(last).constant is None
+        if asked:
+            self.open(f"if ({base} + {WIDE} <= {stop})")
         pairs = [
             pair
             for a in sums
@@ -492,7 +496,7 @@ class RowWriter(Writer):
         self.count("j", "0", str(WIDE), kind="int")
         for (_, total, _, op), (_, name, _, _) in pairs:
             self.emit(joined(total, f"{name}[j]", op))
-        self.close()
+        self.close(2 if asked else 1)
         return base
 
     def _declare(self, sums: list[Accumulator]) -> None:

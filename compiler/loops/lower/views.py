@@ -72,6 +72,16 @@ def _expand(b: Builder, call: Call) -> Tensor:
     return b.broadcast(tensor(call["self"]), call.sizes)
 
 
+@lowering("repeat")
+def _repeat(b: Builder, call: Call) -> Tensor:
+    source, repeats = tensor(call["self"]), [ix.as_index(n) for n in call["repeats"]]
+    sizes = (*(ix.ONE,) * (len(repeats) - len(source.sizes)), *source.sizes)
+    apart = reshaped(source, tuple(n for size in sizes for n in (ix.ONE, size)))
+    pairs = zip(repeats, sizes, strict=True)
+    repeated = b.broadcast(apart, tuple(n for pair in pairs for n in pair))
+    return b.value(call.sizes, call.dtype, b.element(reshaped(repeated, call.sizes)))
+
+
 @lowering("slice.Tensor", view=True)
 def _slice(b: Builder, call: Call) -> Tensor:
     source = tensor(call["self"])

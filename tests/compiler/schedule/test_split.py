@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tc
 from tc.compiler.loops import index as ix
@@ -81,6 +82,81 @@ def test_programs_and_their_gradients(write, dynamic):
     exec(text, space)
     program, compiled = space["program"], tc.compile(space["program"], dynamic=dynamic)
     for size in ((rows, columns), (rows + 1, columns + 2)):
+        x = torch.randn(size, dtype=torch.float64, requires_grad=True)
+        want, got = program(x), compiled(x)
+        torch.testing.assert_close(got, want, msg=text)
+        weight = torch.randn_like(want)
+        grads = [torch.autograd.grad(out, x, weight)[0] for out in (got, want)]
+        torch.testing.assert_close(*grads, msg=text)
+
+
+def reading(index, extent):
+    """Return a kernel that reads at an index of its last loop."""
+    i = ix.var("i0", extent)
+    kept = Expr("local", (), torch.float32, ("v",))
+    value = Let("v", load("x", index(i), torch.float32))
+    return Kernel("k", (i,), (), (Sec("row", (value, Store("y", i, kept))),))
+
+
+def reads(kernel):
+    return [str(use.data[1]) for value in kernel.values() for use in value.loads()]
+
+
+def test_a_repeated_row_is_read_range_by_range():
+    made = split(reading(lambda i: ix.mod(i, ix.const(20)), ix.const(60)))
+    assert [tuple(map(str, s.over[1:])) for s in made.sections] == [
+        ("0", "20"),
+        ("20", "40"),
+        ("40", "60"),
+    ]
+    assert reads(made) == ["i0", "i0 - 20", "i0 - 40"]
+    size = ix.size("s0")
+    assert reads(split(reading(lambda i: ix.mod(i, size), size * 2))) == ["i0", "i0 - s0"]
+    often = reading(lambda i: ix.mod(i, ix.const(20)), ix.const(2000))
+    assert split(often) is often
+
+
+def test_interleaved_reads_are_unrolled():
+    def shuffled(i):
+        return ix.mod(i, ix.const(3)) * 100 + ix.floordiv(i, ix.const(3))
+
+    made = split(reading(shuffled, ix.const(11)))
+    assert reads(made)[:3] == ["i0", "i0 + 100", "i0 + 200"]
+    assert [str(s.over[2]) for s in made.sections] == ["3", "11"]
+    inner = Expr("local", (), torch.float32, ("v",))
+    i, j = ix.var("i0", ix.const(11)), ix.var("i1", ix.const(4))
+    value = Let("v", load("x", shuffled(i) * 4 + j, torch.float32))
+    rows = Kernel("k", (i, j), (), (Sec("row", (value, Store("y", i * 4 + j, inner))),))
+    assert split(rows) is rows  # a division in each row costs little
+
+
+MOVES = (
+    "x.repeat({a}, {b})",
+    "x.repeat({a}, 1, {b})",
+    "torch.tile(x.exp(), ({b},)) * 2",
+    "x.repeat(1, {a})[:, {a}:] + 1",
+    "x.roll({a}, -1).repeat(1, {b})",
+    "x.repeat_interleave({a}, -1) + x.repeat(1, {a})",
+    "F.pixel_shuffle(x.expand(2 * {b} * {b}, *x.shape).sin(), {b})",
+    "F.pixel_unshuffle(F.pixel_shuffle(x.expand(2, {b} * {b}, *x.shape), {b}), {b}) * x",
+    "F.channel_shuffle(x.repeat({a}, 1)[None], {a})",
+    "x.view(-1, 1).expand(-1, {a}).reshape(-1).repeat({b})",
+    "torch.kron(x, x[:{a}, :{b}])",
+    "torch.stack([x, x * 2, x.cos()][:{b}], -1).flatten(1)",
+)
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("move", MOVES)
+def test_moved_elements_and_their_gradients(move, dynamic):
+    rng = random.Random()
+    text = move.format(a=rng.randint(2, 10), b=rng.randint(2, 3))
+    space = {"torch": torch, "F": F}
+    exec(f"def program(x):\n    return {text}\n", space)
+    program, compiled = space["program"], tc.compile(space["program"], dynamic=dynamic)
+    rows, columns = rng.randint(2, 12), rng.randint(2, 40)
+    for size in ((rows, columns), (rows + 1, columns + 3)):
         x = torch.randn(size, dtype=torch.float64, requires_grad=True)
         want, got = program(x), compiled(x)
         torch.testing.assert_close(got, want, msg=text)
