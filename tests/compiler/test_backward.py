@@ -471,6 +471,7 @@ def test_parameters_of_a_branch_that_is_not_used_after_a_break_keep_no_gradient(
     assert unused.weight.grad is None and unused.bias.grad is None
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "f",
     [
@@ -496,6 +497,7 @@ def test_an_expanded_gradient_has_the_layout_of_eagers(f, twice):
     assert gradients_of(tc.compile(f)) == gradients_of(f)
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("order", ["00", "01", "11", "101", "010", "r00", "r000"])
 @pytest.mark.parametrize(
     "f",

@@ -59,6 +59,7 @@ def _bits(size: int, steps: int) -> int:
     return size
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("formula", [_doubled, _multiplied, _bits])
 @pytest.mark.parametrize("steps", [5, 60])
 def test_numbers_that_double_in_each_step(formula: Callable[..., Any], steps: int) -> None:

@@ -202,6 +202,7 @@ LIST_WRITES = {
 }
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("write", LIST_WRITES.values(), ids=list(LIST_WRITES))
 @pytest.mark.parametrize(
     "save", (_saves_its_result, _saves_its_input, _saves_its_base, _saves_nothing)

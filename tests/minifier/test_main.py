@@ -216,6 +216,7 @@ def test_the_result_goes_where_a_link_leads(tmp_path: Path) -> None:
     assert "mark" in (tmp_path / "far" / "real.py").read_text()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["tc.minifier.__main__", "tc.minifier.bisect"])
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["nothing.py"]])
 def test_what_needs_no_torch_loads_none(name: str, arguments: list[str]) -> None:

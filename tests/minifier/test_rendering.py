@@ -70,6 +70,7 @@ UNPRINTABLE = (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("made", edits.TABLE, ids=lambda made: made.__name__)
 def test_every_edit_of_modern_python_is_a_program_or_no_candidate(made: edits.Edits) -> None:
     text = rendering.normal_form(MODERN)

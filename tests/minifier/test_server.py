@@ -155,6 +155,7 @@ ENDINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("how", ENDINGS)
 def test_a_program_ends_as_python_ends_it(how: str, server: Server, tmp_path: Path) -> None:
     body, kind, graphs, said = ENDINGS[how]

@@ -468,6 +468,7 @@ def test_tangents_are_on_the_device_of_their_outputs():
     assert [tangent.stride() for tangent in tangents] == [(4, 1), (2, 1)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
     "view",

@@ -109,6 +109,7 @@ def test_as_eager(name, backend):
         same(fn, compiled, args, missing)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("options", [{"create_graph": True}, {"retain_graph": True}])
 @pytest.mark.parametrize("name", ["separate", "one above another", "product", "the input"])
 def test_as_eager_with_options(name, options):

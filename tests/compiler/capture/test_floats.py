@@ -220,6 +220,7 @@ def drawn(source: random.Random):
     return namespace["program"], "\n".join(lines)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("number", range(6))
 def test_whole_numbers_of_drawn_arithmetic_are_those_of_python(number):
     source = random.Random(f"{os.environ['TC_TEST_SEED']} {number}")

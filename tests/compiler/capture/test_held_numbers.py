@@ -104,6 +104,7 @@ HOLDERS: dict[str, Callable[[], Held]] = {
 CONFIGURE = ("module", "table of a module", "object of a module", "global")
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("dynamic", [None, True, False])
 @pytest.mark.parametrize("first", [2, 2.5])
 @pytest.mark.parametrize("holder", HOLDERS)

@@ -431,6 +431,7 @@ def mask_of_bytes(x: T, mask: T, values: T) -> T:
     return y
 
 
+@pytest.mark.sample(3)
 @pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
@@ -475,6 +476,7 @@ OF_TYPES: dict[str, Callable[[T], T]] = {
 }
 
 
+@pytest.mark.sample(4)
 @crossed(
     name=OF_TYPES,
     dtype=[torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64],

@@ -85,6 +85,7 @@ def test_a_chain_of_convolutions_runs_channels_last(fn: Callable[..., Any]) -> N
         assert mine.stride() == theirs.stride()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("fn", [chain, pooled, joined, scaled, grouped, grown])
 def test_compiled_chains_give_eagers_values_and_strides(fn: Callable[..., Any]) -> None:
     given = args()

@@ -77,6 +77,7 @@ def test_a_variance_far_from_zero_is_exact() -> None:
         torch.testing.assert_close(found, x.double().var((0, 2)).float(), rtol=1e-5, atol=0)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", TWICE)
 def test_a_costly_operand_is_computed_once(name: str) -> None:
     function, x = TWICE[name], torch.rand(64, 32, 64)
@@ -104,6 +105,7 @@ def test_slices_that_are_laid_flat(dtype: torch.dtype, sizes: tuple[int, ...]) -
         torch.testing.assert_close(tc.compile(program, dynamic=dynamic)(x), program(x), **rough)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dim", [0, 1, (0, 1), None], ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_means_of_infinite_elements_beside_variances(dtype: torch.dtype, dim: Any) -> None:

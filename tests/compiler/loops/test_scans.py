@@ -34,6 +34,7 @@ def r(*shape: int) -> T:
     return torch.randn(shape)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_longer_than_a_strip(kind: str, mode: str, always: None) -> None:
@@ -139,6 +140,7 @@ def test_sums_of_one_value_have_the_sign_of_zero_that_eager_gives(
         assert torch.equal(got, want) and torch.equal(got.signbit(), want.signbit())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_size_that_is_known_to_be_one_later_is_spelled_as_the_results(kind, dim):

@@ -132,6 +132,7 @@ TEMPORARIES: dict[str, tuple[Callable[..., Any], tuple[T, ...], int]] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", TEMPORARIES)
 def test_a_temporary_of_one_kernel_is_written_over(name: str) -> None:
     fn, args, count = TEMPORARIES[name]

@@ -213,6 +213,7 @@ def drawn_between(x, y):
     return torch.rand(2), y
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "program",
     [transposed_in_place, resized_in_place, data_replaced, number_read, drawn_between],

@@ -211,6 +211,7 @@ DISTRIBUTIONS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_arguments_of_distributions_are_checked(name, monkeypatch):
     monkeypatch.setattr(D.Distribution, "_validate_args", True)  # torch.compile sets it off

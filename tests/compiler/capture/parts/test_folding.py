@@ -302,6 +302,7 @@ def test_a_profiler_stays_at_work() -> None:
     assert any(entry.callcount for entry in profiler.getstats())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "make",
     [

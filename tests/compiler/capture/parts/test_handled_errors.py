@@ -121,6 +121,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
 def test_the_program_handles_what_a_kernel_refuses(case):
     function, *inputs = case

@@ -324,6 +324,7 @@ TRANSFORMED = {
 }
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("wants", [False, True])
 @pytest.mark.parametrize("transform", TRANSFORMED)
 @pytest.mark.parametrize("function", [OwnRules, NoRules, RuleOfMethods])
@@ -386,6 +387,7 @@ def number_between_tensors(x):
     return x.sin(), len(x), x.sum()
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("wants", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize(

@@ -152,6 +152,7 @@ LOOKS = [
 ]
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("look", LOOKS)
 def test_what_looks_at_a_text_sees_the_one_of_the_call(look):
     space = {}
