@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
+from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.positions import replaced
-from tc.compiler.codegen.cpp.writer import WIDE_COST, Writer, at_least
+from tc.compiler.codegen.cpp.writer import WIDE_COST, Bounds, Writer, at_least
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, can_fail, walk
@@ -23,6 +24,8 @@ from tc.compiler.schedule.plan import Accumulate, Statement, Store
 
 #: bytes of the longest vectors
 VECTOR = 64
+#: operations of an element from which on its latency counts: those of about three functions
+LONG = 60
 #: placeholders of elements beyond the row, whose results nothing reads: 1, which no built-in
 #: function computes in a slow way
 ONES = {torch.bfloat16: "0x3f80", torch.float16: "0x3c00"}
@@ -68,6 +71,8 @@ def in_vectors(
         inside: prints what stands first in a loop.
     """
     count = lanes(statements)
+    second = "" if in_order else _second(statements, variable)
+    count *= 2 if second else 1
     if run is not None and run.of is not None:
         count = min(count, 1 << (run.of - 1).bit_length())
     whole = stop if in_order else _end_of_vectors(statements, variable, start, stop, count, run)
@@ -80,11 +85,7 @@ def in_vectors(
             unmasked.append((whole, stop))
             whole = stop
     for first, end in unmasked:
-        mark()
-        writer.loop(variable, first, end)
-        inside()
-        writer.statements(statements)
-        writer.close()
+        _unmasked(writer, statements, (variable, first, end), second, mark, inside)
     if whole == stop:
         return
     if not known and whole != start:
@@ -99,6 +100,52 @@ def in_vectors(
     writer.statements(_read(writer, statements, f"{writer.mask} ? {{}} : {{}}"))
     writer.mask = ""
     writer.close(1 if known or whole == start else 2)
+
+
+def _unmasked(
+    writer: Writer,
+    statements: Sequence[Statement],
+    bounds: Bounds,
+    second: str,
+    mark: Callable[[], None],
+    inside: Callable[[], None],
+) -> None:
+    """Print a vectorised loop; with ``second``, see `_second`, two vectors at a time."""
+    if second:
+        writer.names[0] += 1
+        writer.narrow = f"w{writer.names[0]}"
+        writer.declare(second, writer.narrow, "0")
+    mark()
+    writer.loop(*bounds)
+    inside()
+    writer.statements(statements)
+    if second:
+        writer.emit(f"{writer.narrow} |= 1;")
+    writer.close()
+    if second:
+        writer.emit(call("tc_keep", writer.narrow) + ";")
+        writer.narrow = ""
+
+
+def _second(statements: Sequence[Statement], variable: Index) -> str:
+    """Return the C type of a number that makes a loop compute two vectors at a time; "" for one.
+
+    An element of many operations, each of which waits for the one before, is longer than what a
+    processor looks ahead, so that only what is beside it in the program fills the time. gcc gives a
+    loop as many lanes as its narrowest type has, and computes the wider ones in several vectors.
+    """
+    sizes = {
+        node.dtype.itemsize
+        for s in statements
+        for node in walk(s.value)
+        if node.dtype is not torch.bool and node.dtype not in LOW_PRECISION
+    }
+    count = lanes(statements)
+    alike = len(sizes) == 1 and count * max(sizes) == VECTOR
+    cost = sum(s.value.cost() for s in statements)
+    if not alike or cost < LONG or not at_least(variable, 4 * count):
+        return ""
+    return {4: "short", 8: "int"}.get(max(sizes), "")
 
 
 def _steady_first(

@@ -163,7 +163,7 @@ class Writer(Block):
         self.names = [0]
         self.arrays: set[str] = set()
         self.hoisted: dict[Expr, str] = {}
-        self.branching, self.mask = False, ""
+        self.branching, self.mask, self.narrow = False, "", ""
         self.widened = {
             node
             for statement in kernel.statements()
@@ -383,7 +383,8 @@ class Writer(Block):
 
     def simd(self, clause: str = "") -> None:
         """Mark the next loop for vectorisation."""
-        self.pragma(f"omp simd{clause}{self._faults()}")
+        narrow = f" reduction(|:{self.narrow})" if self.narrow else ""
+        self.pragma(f"omp simd{clause}{narrow}{self._faults()}")
 
     def before_loop(self) -> None:
         """Keep gcc from vectorising the loop around the next one, where loads are guarded."""

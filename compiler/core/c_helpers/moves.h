@@ -19,6 +19,10 @@ TC_INLINE void tc_stream(void* to, const void* from, long long bytes) {
   __builtin_memcpy(to, from, bytes);
 }
 
+/* helper: tc_keep
+   What is computed for its type alone. */
+TC_INLINE void tc_keep(int x) { __asm__ volatile("" ::"r"(x)); }
+
 /* helper: tc_scalar_loop */
 TC_INLINE void tc_scalar_loop(void) {
   /* the loop that this stands in is not vectorised, as gcc does by itself; those in it can be */

@@ -72,14 +72,23 @@ def _expand(b: Builder, call: Call) -> Tensor:
     return b.broadcast(tensor(call["self"]), call.sizes)
 
 
+#: elements of the shortest rows whose reads are divided for in each use
+LONG_ROW = 16
+
+
 @lowering("repeat")
 def _repeat(b: Builder, call: Call) -> Tensor:
     source, repeats = tensor(call["self"]), [ix.as_index(n) for n in call["repeats"]]
     sizes = (*(ix.ONE,) * (len(repeats) - len(source.sizes)), *source.sizes)
     apart = reshaped(source, tuple(n for size in sizes for n in (ix.ONE, size)))
     pairs = zip(repeats, sizes, strict=True)
-    repeated = b.broadcast(apart, tuple(n for pair in pairs for n in pair))
-    return b.value(call.sizes, call.dtype, b.element(reshaped(repeated, call.sizes)))
+    wide = b.broadcast(apart, tuple(n for pair in pairs for n in pair))
+    long = not sizes or (sizes[-1].constant or LONG_ROW) >= LONG_ROW
+    if not long or (repeats and repeats[-1] is not ix.ONE):
+        # Stored by its own loops, it is read without divisions, which vectors would gather by.
+        wide = b.value(wide.sizes, call.dtype, b.element(wide))
+        b.realize(wide.cell)
+    return b.value(call.sizes, call.dtype, b.element(reshaped(wide, call.sizes)))
 
 
 @lowering("slice.Tensor", view=True)

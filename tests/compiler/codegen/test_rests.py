@@ -24,6 +24,8 @@ ROWS: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "counts": lambda x, y: (x > y).sum(-1),
     "whole": lambda x, y: torch.sigmoid(x).mul(100).to(torch.int64) + torch.arange(x.shape[-1]),
     "in place": lambda x, y: x.mul_(y).sigmoid_().add_(1),
+    "long": lambda x, y: ((x.sin() * y).exp().log1p() + y).tanh(),
+    "long sums": lambda x, y: ((x.sin() * y).exp().log1p() + y).tanh().sum(-1),
 }
 
 
@@ -96,3 +98,12 @@ def test_a_vector_is_as_short_as_the_rest() -> None:
 def test_a_cheap_sum_and_whole_vectors_are_left_to_gcc() -> None:
     assert "d_r0" not in printed(lambda x: x.sum(-1), torch.randn(30, 250))
     assert "d_r0" not in printed(lambda x: x.softmax(-1), torch.randn(30, 256))
+
+
+@pytest.mark.parametrize(("dtype", "narrow"), [(torch.float32, "short"), (torch.float64, "int")])
+def test_long_elements_are_computed_two_vectors_at_a_time(dtype: torch.dtype, narrow: str) -> None:
+    x, y = torch.randn(30, 252, dtype=dtype), torch.randn(252, dtype=dtype)
+    code = printed(ROWS["long"], x, y)
+    assert f"{narrow} w1 = 0;" in code and "reduction(|:w1)" in code
+    assert "reduction(|:" not in printed(lambda x: x.exp(), x)
+    assert "reduction(|:" not in printed(ROWS["long"], x[:, :20], y[:20])

@@ -55,7 +55,7 @@ def test_a_source_of_few_picks_is_not_written_to_memory() -> None:
     [
         lambda x, i: F.pad(x, (1, 1, 1, 1))[i],
         lambda x, i: (x + torch.arange(40)[:, None])[i],
-        lambda x, i: (x[i.repeat(14)[:40]] + 1)[i],
+        lambda x, i: (x[i.expand(14, -1).flatten()[:40]] + 1)[i],
     ],
 )
 def test_a_source_that_knows_its_positions_is(fn: Callable[[T, T], Any]) -> None:
