@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.guards.facts import is_heap_type
+from tc.compiler.capture.guards.facts import is_heap_type, is_library
 from tc.compiler.capture.torch_api.lazy_modules import make_parameter
 from tc.compiler.capture.torch_api.tensor_classes import TYPED, construct
 from tc.compiler.capture.values.base import Args, Kwargs, Value
@@ -70,8 +70,8 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
         plain = t.python.concrete_list(args)
         return t.python.folded(kind, *plain, **t.python.concrete_dict(kwargs))
     called = type_lookup(type(kind), "__call__")
-    if is_users_function(called) and not cls.past_metaclass:
-        return t.inline_object(called, [cls, *args], kwargs)
+    if cls.has_own("__call__") and not cls.past_metaclass:
+        return cls.call_special(t, "__call__", args, kwargs)
     if issubclass(kind, OSError) and len(args) > 1:
         raise breaks.GraphBreak(
             breaks.UNSUPPORTED_CALL, "OSError, whose class the number decides"
@@ -103,7 +103,7 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
 
 def _looks_up_by_program(cls: ClassValue) -> bool:
     """Return whether functions of the program decide which member an enumeration gives."""
-    if cls.own_special("__call__") is not None:
+    if cls.has_own("__call__"):
         return True
     missing = type_lookup(cls.obj, "_missing_")
     return isinstance(missing, classmethod) and is_users_function(missing.__func__)
@@ -112,8 +112,8 @@ def _looks_up_by_program(cls: ClassValue) -> bool:
 def _member(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Look a member up by its value; for another value, call what the program defines for it."""
     kind: Any = cls.obj
-    if (own := cls.own_special("__call__")) is not None:
-        return t.inline_object(own, [cls, *args], kwargs)
+    if cls.has_own("__call__"):
+        return cls.call_special(t, "__call__", args, kwargs)
     if len(args) == 1 and not kwargs:
         value = t.python.concrete(args[0])
         with contextlib.suppress(KeyError, TypeError):  # of no member, or not hashable
@@ -141,7 +141,7 @@ def _leave_to_python(t: Interpreter, kind: type) -> NoReturn:
 
 def _is_plain(kind: type) -> bool:
     called = type_lookup(type(kind), "__call__")
-    if called is not vars(type)["__call__"] and not is_users_function(called):
+    if called is not vars(type)["__call__"] and is_library(kind.__module__):
         return False
     if issubclass(kind, type | dict | list | set | str | int | float):
         return False

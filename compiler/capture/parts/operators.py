@@ -85,9 +85,8 @@ class Operators:
         """Apply ``operator.<name>``."""
         function = getattr(operator, name)
         value = decided(self.t, value)
-        own = value.own_special(f"__{name}__")
-        if own is not None:
-            return self.t.inline_object(own, [value])
+        if value.has_own(f"__{name}__"):
+            return value.call_special(self.t, f"__{name}__", [])
         if (
             isinstance(value, SymValue)
             and value.python_type() is int
@@ -289,8 +288,8 @@ class Operators:
         for owner, method, argument in attempts:
             if isinstance(owner, OpaqueValue) and not only_objects(owner, method):
                 owner.cannot(breaks.UNSUPPORTED_OP, f"{owner.describe()}.{method}")
-            raw = owner.own_special(method)
-            if raw is None or (owner is right and self._tensor_asks(left, right)):
+            absent = not owner.has_own(method)
+            if absent or (owner is right and self._tensor_asks(left, right)):
                 continue
             if (
                 plain == "mod"
@@ -298,16 +297,13 @@ class Operators:
                 and issubclass(left.python_type(), str | bytes)
             ):
                 continue  # formatting takes every operand
-            result = self.t.inline_object(raw, [owner, argument])
+            result = owner.call_special(self.t, method, [argument])
             if not is_not_implemented(result):
                 return result
         for owner, other in ((left, right), (right, left)) if name == "ne" else ():
-            raw = owner.own_special("__eq__")
-            if (
-                raw is not None
-                and type_lookup(owner.python_type(), "__ne__") is object.__ne__
-            ):
-                result = self.t.inline_object(raw, [owner, other])
+            inherits = type_lookup(owner.python_type(), "__ne__") is object.__ne__
+            if owner.has_own("__eq__") and inherits:
+                result = owner.call_special(self.t, "__eq__", [other])
                 if not is_not_implemented(result):
                     return self.python.logical_not(result)
         return (

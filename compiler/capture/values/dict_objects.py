@@ -103,7 +103,7 @@ class DictObjectValue(ObjectValue):
 def _update(
     t: Interpreter, d: DictObjectValue, other: Value | None = None, /, **named: Value
 ) -> Value:
-    own = d.own_special("__setitem__") is not None
+    own = d.has_own("__setitem__")
     put = d.set_item if own else d.storage.put
     return merge(t, functools.partial(put, t), collections.OrderedDict, other, named)
 

@@ -17,7 +17,12 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
+from tc.compiler.capture.values.lookup import (
+    MISSING,
+    python_method,
+    replaced_slot,
+    type_lookup,
+)
 from tc.trace.ids import plain_function
 
 if TYPE_CHECKING:
@@ -41,8 +46,8 @@ class ExceptionValue(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def own_special(self, name: str) -> types.FunctionType | None:
-        return python_method(self.cls, name)
+    def own_special(self, name: str) -> Any:
+        return replaced_slot(self.cls, name)
 
     def describe(self) -> str:
         return self.cls.__name__

@@ -110,8 +110,10 @@ def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     kind = owner.python_type()
     if not has_any(kind, ("__reversed__", "__getitem__")):
         t.python.raise_(TypeError, f"'{full_name(kind)}' object is not reversible")
-    if owner.own_special("__reversed__") is not None:
-        return owner.method(t, "__reversed__", [], {})
+    if owner.own_special("__reversed__") is None:
+        t.python.raise_(TypeError, f"'{full_name(kind)}' object is not reversible")
+    if owner.has_own("__reversed__"):
+        return owner.call_special(t, "__reversed__", [])
     if isinstance(owner, ObjectValue):
         if owner.dunder(t, "__reversed__") is not None:
             return owner.method(t, "__reversed__", [], {})

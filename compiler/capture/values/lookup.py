@@ -15,6 +15,12 @@ MISSING: Any = object()
 ITERABLE = ("__iter__", "__getitem__")
 #: what a class has for an attribute that C code holds, which may be empty
 SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
+#: types of the methods of classes in C
+METHODS_OF_C = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+)
 #: what PyTorch's own modules define: the tracer knows what it does
 _MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
 #: what the class of a named tuple that is written in Python has for each field
@@ -41,12 +47,27 @@ def python_method(cls: type, name: str) -> types.FunctionType | None:
 def replaced_slot(cls: type, name: str) -> Any:
     """Return what a class defines under the name of a slot, MISSING if C code's own is left.
 
-    A class may define a slot by any callable: ``__setattr__ = dict.__setitem__`` makes the
-    attributes of a dict its items. What a type of C puts under the name has that name itself.
+    A class may define a special method by any object: ``__setattr__ = dict.__setitem__`` makes
+    the attributes of a dict its items, and None refuses what the method is for.
     """
-    raw = type_lookup(cls, name)
-    ordinary = isinstance(raw, types.WrapperDescriptorType) and raw.__name__ == name
-    return MISSING if ordinary else raw
+    home = next((base for base in cls.__mro__ if name in base.__dict__), None)
+    if home is None or not is_heap_type(home):
+        return MISSING
+    raw = home.__dict__[name]
+    if isinstance(raw, METHODS_OF_C):
+        of_c = next(base for base in cls.__mro__ if not is_heap_type(base))
+        # A class in C that can be changed has its own, another may name that of its base again.
+        if raw.__objclass__ is home or raw is type_lookup(of_c, name):
+            return MISSING
+    return raw
+
+
+def users_slot(cls: type, name: str) -> Any:
+    """Return what a class of the program defines under the name of a slot, or MISSING."""
+    home = next((base for base in cls.__mro__ if name in base.__dict__), None)
+    if home is None or is_library(home.__module__):
+        return MISSING
+    return replaced_slot(cls, name)
 
 
 def is_users_function(raw: Any) -> bool:

@@ -32,7 +32,7 @@ from tc.compiler.capture.values.lookup import (
     read_runs_python,
     replaced_slot,
     type_lookup,
-    users_method,
+    users_slot,
 )
 from tc.compiler.core.sources import (
     AttrSource,
@@ -277,8 +277,8 @@ class ObjectValue(Attributed):
         )
 
     # -- dunder methods --------------------------------------------------------------------
-    def own_special(self, name: str) -> types.FunctionType | None:
-        return python_method(self.cls, name)
+    def own_special(self, name: str) -> Any:
+        return replaced_slot(self.cls, name)
 
     def dunder(self, t: Interpreter, name: str) -> Value | None:
         """Return the bound special method, looked up on the class, or None."""
@@ -288,12 +288,11 @@ class ObjectValue(Attributed):
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        method = self.dunder(t, "__call__")
-        if method is None:
-            return t.python.raise_(
-                TypeError, f"'{self.cls.__name__}' object is not callable"
-            )
-        return method.call(t, args, kwargs)
+        if self.has_own("__call__"):
+            return self.call_special(t, "__call__", args, kwargs)
+        return t.python.raise_(
+            TypeError, f"'{self.cls.__name__}' object is not callable"
+        )
 
     def tail_call_codes(self) -> tuple[types.CodeType, ...]:
         method = python_method(self.cls, "__call__")
@@ -434,8 +433,8 @@ class ClassValue(KnownObject):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.instantiate(self, args, kwargs)
 
-    def own_special(self, name: str) -> types.FunctionType | None:
-        return users_method(type(self.obj), name)
+    def own_special(self, name: str) -> Any:
+        return users_slot(type(self.obj), name)
 
     def item(self, t: Interpreter, key: Value) -> Value:
         if (own := self.call_own(t, "__getitem__", key)) is not None:
@@ -454,9 +453,8 @@ class ClassValue(KnownObject):
         return self.call_own(t, "__len__") or t.python.folded(len, self.obj)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        meta = python_method(type(self.obj), name)
-        if name.startswith("__") and meta is not None:
-            return t.inline_object(meta, [self, *args], kwargs)
+        if name.startswith("__") and self.has_own(name):
+            return self.call_special(t, name, args, kwargs)
         return super().method(t, name, args, kwargs)
 
     def rebuild(self, r: ResidualInterface) -> None:

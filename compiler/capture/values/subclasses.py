@@ -21,7 +21,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, replaced_slot, type_lookup
 from tc.compiler.capture.values.tensor import VIEWS, NodeValue, TensorValue, calling
 from tc.compiler.core.sources import AttrSource, DictSource, Source
 
@@ -185,8 +185,9 @@ class SubclassValue(TensorValue):
             return t.values.known(held)
         self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.kind.__name__}.{name}")
 
-    def own_special(self, name: str) -> types.FunctionType | None:
-        return own_method(self.kind, name)
+    def own_special(self, name: str) -> Any:
+        raw = own_attribute(self.kind, name)
+        return raw if raw is MISSING else replaced_slot(self.kind, name)
 
     def _missing(self, t: Interpreter, name: str) -> Value:
         fallback = own_method(self.kind, "__getattr__")
