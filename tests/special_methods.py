@@ -269,6 +269,7 @@ class World:
         self.case = case
         base, *args = BASES[case.kind]
         body: dict[str, Any] = {
+            "__module__": __name__,
             "method": lambda self, k: k + 1,
             "prop": property(lambda self: self.nothing_such),
         }

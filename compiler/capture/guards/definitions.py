@@ -234,7 +234,8 @@ def is_changeable(cls: type) -> bool:
 def is_definition(value: Any) -> bool:
     """Return whether an object counts as a definition: a class, function, module or the like."""
     is_module = isinstance(value, types.ModuleType)
-    return callable(value) or is_module or hasattr(type(value), "__get__")
+    bound = any("__get__" in base.__dict__ for base in type(value).__mro__)
+    return callable(value) or is_module or bound
 
 
 _living: weakref.WeakValueDictionary[str, Unchanged] = weakref.WeakValueDictionary()

@@ -142,7 +142,7 @@ def _equals(tree: GuardTree, at: Manager, name: str, expected: Any, text: str) -
 
 
 def _remember_length(value: Any) -> tuple[ObjectRef, int]:
-    if type(value) is tuple and len(value) == 2 and isinstance(value[0], ObjectRef):
+    if type(value) is tuple and len(value) == 2 and type(value[0]) is ObjectRef:
         return value[0], value[1]
     return ObjectRef.of(type(value)), len(value)
 

@@ -69,7 +69,7 @@ from tc.compiler.capture.values.lookup import (
     field_names,
     is_struct_sequence,
     type_lookup,
-    users_method,
+    users_slot,
 )
 from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.objects import (
@@ -125,10 +125,14 @@ def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
 
     Comparisons, and everything else that needs only the type of an object, rely on that guard.
     """
+    if any(map(_is_beyond_rules, (type(obj), obj))):
+        raise breaks.SkipFrame(
+            f"{source.pretty} is of a class with a metaclass of its own"
+        )
     t.guards.definitions.meet(obj)
-    if users_method(type(obj), "__getattribute__") and _is_plain_object(obj):
+    if users_slot(type(obj), "__getattribute__") is not MISSING:
         # The other rows ask for attributes, and so do the checks of ``isinstance``.
-        value = _object(t, obj, source)
+        value = _asked_for_nothing(t, obj, source)
     elif _names_its_class(obj):
         value = _wrapped(t, obj, source)
     else:
@@ -136,6 +140,26 @@ def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
     if not t.guards.recorded.fixes_type(source):
         t.guards.add("TYPE", source, type(obj))
     return value
+
+
+def _is_beyond_rules(cls: Any) -> bool:
+    """Return whether the metaclass of a class lets nobody read it, or keep it in a table."""
+    kind = type(cls)
+    if kind is type or not issubclass(kind, type):
+        return False
+    reads = users_slot(kind, "__getattribute__") is not MISSING
+    return reads or type_lookup(kind, "__hash__") is None
+
+
+def _asked_for_nothing(t: Interpreter, obj: Any, source: Source) -> Value:
+    """Return the value of an object whose class defines how its attributes are read."""
+    if dict_objects.accepts(obj):
+        return dict_objects.wrap_dict_object(t, obj, source)
+    if list_objects.accepts(obj):
+        return list_objects.wrap_list_object(t, obj, source)
+    if _is_plain_object(obj):
+        return _object(t, obj, source)
+    return OpaqueValue(obj, source)
 
 
 def _wrapped(t: Interpreter, obj: Any, source: Source) -> Value:

@@ -427,6 +427,8 @@ def _hasattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
             raise
         if args[0].obj is not None and read_runs_python(args[0].obj, name):
             raise
+        if args[0].has_own("__getattr__", "__getattribute__"):
+            raise
         return ConstValue(_has_unread(t, args[0], name))
     except Raised as raised:
         if issubclass(raised.value.python_type(), AttributeError):

@@ -105,7 +105,7 @@ def full_name(cls: type) -> str:
 
 def is_data_descriptor(raw: Any) -> bool:
     """Return whether what a class defines takes precedence over an entry of ``__dict__``."""
-    return hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__")
+    return has_any(type(raw), ("__set__", "__delete__"))
 
 
 def is_unset(slot: Any, obj: Any) -> bool:

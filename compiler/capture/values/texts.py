@@ -100,8 +100,8 @@ class TextValue(ConstValue):
     def describe(self) -> str:
         return self.noun
 
-    def own_special(self, name: str) -> None:
-        return None
+    def own_special(self, name: str) -> Any:
+        return MISSING
 
     def truth(self, t: Interpreter) -> bool:
         for piece in self.pieces:
