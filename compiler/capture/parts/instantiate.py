@@ -27,7 +27,6 @@ from tc.compiler.capture.values.lookup import (
     MISSING,
     is_struct_sequence,
     is_users_function,
-    python_method,
     type_lookup,
 )
 from tc.compiler.capture.values.nn_modules import NNModuleValue
@@ -171,7 +170,10 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
     if kind not in made.python_type().__mro__:
         return made  # a class may refuse to be asked, or call others its instances
     start = type_lookup(kind, "__init__")
-    if isinstance(start, types.FunctionType):
+    if made.python_type() is kind and made.has_own("__init__"):
+        result = made.call_special(t, "__init__", args, kwargs)
+        t.python.slot_result(kind, "__init__", result)
+    elif isinstance(start, types.FunctionType):
         t.python.slot_result(
             kind, "__init__", t.inline_object(start, [made, *args], kwargs)
         )
@@ -195,13 +197,13 @@ def _namespace(t: Interpreter, attributes: Kwargs) -> Value:
 
 def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     made = ExceptionValue(cls.obj, list(args))
-    start = python_method(cls.obj, "__init__")
-    if kwargs and start is None:  # `name` of an ImportError
+    starts = made.has_own("__init__")
+    # `name` of an ImportError
+    if made.has_own("__new__") or (kwargs and not starts):
         raise breaks.GraphBreak(
             breaks.UNSUPPORTED_CALL, f"class {cls.obj.__qualname__}"
         )
-    if start is not None:
-        t.python.slot_result(
-            cls.obj, "__init__", t.inline_object(start, [made, *args], kwargs)
-        )
+    if starts:
+        result = made.call_special(t, "__init__", args, kwargs)
+        t.python.slot_result(cls.obj, "__init__", result)
     return made

@@ -114,7 +114,7 @@ class PythonSemantics:
         """
         found = self.fold(function, *args, **kwargs)
         if may_change(found) and self.fold(function, *args, **kwargs) is not found:
-            if isinstance(found, Iterator):
+            if isinstance(found, Iterator) and type(found) is not types.GeneratorType:
                 return ConstIterator(list(found))
             detail = f"{name_of(function)}(), which makes a {type(found).__name__},"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, detail)
@@ -286,7 +286,8 @@ class PythonSemantics:
         if container.has_own("__contains__"):
             return self._contained(container, item)
         if isinstance(container, ConstValue | ClassValue):
-            if container.has_own("__iter__", "__getitem__"):
+            in_c = type_lookup(container.python_type(), "__contains__") is not MISSING
+            if not in_c and container.has_own("__iter__", "__getitem__"):
                 return ConstValue(
                     any(self.equal(v, item) for v in container.each(self.t))
                 )
@@ -340,14 +341,8 @@ class PythonSemantics:
         """Apply ``operator.index``."""
         if isinstance(value, SymValue) and value.python_type() is int:
             return value
-        if isinstance(value, ObjectValue):
-            own = value.dunder(self.t, "__index__") is not None
-        else:
-            own = value.has_own("__index__")
-        if not own:
-            return self.folded(operator.index, self.concrete(value))
-        found = value.method(self.t, "__index__", [], {})
-        return self.slot_result(value.python_type(), "__index__", found)
+        own = value.call_own(self.t, "__index__")
+        return own or self.folded(operator.index, self.concrete(value))
 
     def slot_result(self, kind: type, name: str, result: Value) -> Value:
         """Return what Python makes of the result of a class's special method."""

@@ -148,7 +148,8 @@ def _is_beyond_rules(cls: Any) -> bool:
     if kind is type or not issubclass(kind, type):
         return False
     reads = users_slot(kind, "__getattribute__") is not MISSING
-    return reads or type_lookup(kind, "__hash__") is None
+    hashes = users_slot(kind, "__hash__")
+    return reads or not (hashes is MISSING or isinstance(hashes, types.FunctionType))
 
 
 def _asked_for_nothing(t: Interpreter, obj: Any, source: Source) -> Value:

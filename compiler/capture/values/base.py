@@ -189,7 +189,7 @@ class Value:
         kind = self.python_type()
         for name in ("__bool__", "__len__"):
             raw = type_lookup(kind, name)
-            if raw is not MISSING and raw is not None:
+            if raw is not MISSING:  # None, too, is called
                 method = t.attributes.bind_descriptor(self, kind, raw, name)
                 found = method.call(t, [], {})
                 return t.python.slot_result(kind, name, found).truth(t)

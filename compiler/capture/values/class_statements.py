@@ -20,6 +20,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
+from tc.compiler.capture.values.lookup import MISSING, replaced_slot
 from tc.compiler.capture.values.objects import ClassValue
 from tc.compiler.capture.values.reflection import DescriptorValue
 from tc.compiler.capture.values.sets import SetValue
@@ -76,9 +77,8 @@ def _refusal(what: str) -> breaks.GraphBreak:
 def _real_base(base: Value) -> type:
     if not isinstance(base, ClassValue):
         raise _refusal("whose base is not a plain class")
-    for cls in base.obj.__mro__[:-1]:
-        if isinstance(vars(cls).get("__init_subclass__"), classmethod):
-            raise _refusal(f"whose base {cls.__qualname__} has an __init_subclass__")
+    if replaced_slot(base.obj, "__init_subclass__") is not MISSING:
+        raise _refusal(f"whose base {base.describe()} has an __init_subclass__")
     return base.obj
 
 
@@ -86,6 +86,8 @@ def _real(t: Interpreter, name: str, value: Value) -> Any:
     """Return the Python object for a value that a class body binds to a name."""
     if isinstance(value, FunctionValue):
         return stand_in(t, value)
+    if value.has_own("__set_name__"):
+        raise _refusal(f"that binds {value.describe()}, which is given its name")
     plain = isinstance(
         value, NodeValue | TextValue | ListValue | SetValue | DictValue | TupleValue
     )

@@ -84,7 +84,8 @@ class DictObjectValue(ObjectValue):
                 merge(t, functools.partial(plain.put, t), dict, self, {})
                 return plain.method(t, name, args, kwargs)
             method = "update" if name == "__init__" else name
-            found = self.storage.method(t, method, args, kwargs)
+            found = t.attributes.builtin_method(self.storage, method)
+            found = found.call(t, args, kwargs)
             return self if found is self.storage else found
 
         return LambdaValue(run, f"{self.cls.__name__}.{name}")
@@ -184,16 +185,16 @@ def item_of(key: Any, mapping: dict[Any, Any]) -> Any:
 
 def make(cls: Any, items: dict[Any, Any]) -> Any:
     """Make a dict object without running its class's code; called from residual code."""
-    made = cls.__new__(cls)
+    ordered = issubclass(cls, collections.OrderedDict)
+    made = (collections.OrderedDict if ordered else dict).__new__(cls)
     refill(made, items)
     return made
 
 
 def refill(target: Any, items: dict[Any, Any]) -> None:
     """Replace all items, bypassing the methods of the class; called from residual code."""
-    base: Any = (
-        collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
-    )
+    ordered = issubclass(type(target), collections.OrderedDict)
+    base: Any = collections.OrderedDict if ordered else dict
     base.clear(target)
     for key, value in items.items():
         base.__setitem__(target, key, value)

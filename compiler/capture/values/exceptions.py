@@ -77,8 +77,12 @@ class ExceptionValue(Value):
             raise breaks.SkipFrame(f"what an exception names is read, as {name}")
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else ConstValue(None)
+        if self.has_own("__getattribute__"):
+            self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
         raw = type_lookup(self.cls, name)
         if raw is MISSING:
+            if self.has_own("__getattr__"):
+                return self.call_special(t, "__getattr__", [ConstValue(name)])
             return t.python.raise_(
                 AttributeError,
                 f"'{self.cls.__name__}' object has no attribute '{name}'",
@@ -113,6 +117,9 @@ class ExceptionValue(Value):
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         if isinstance(value, TracebackValue) and value.error is self:
             return  # as ``contextlib`` does, to take off the frames of its own
+        if self.has_own("__setattr__"):
+            self.call_special(t, "__setattr__", [ConstValue(name), value])
+            return
         self.extra[name] = value
         if name == "__traceback__":
             self.trail = ()

@@ -422,9 +422,8 @@ class ClassValue(KnownObject):
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         fixed = id(self.obj) in t.values.made_inside or is_library(self.obj.__module__)
-        special = (
-            name.startswith("__") or type(self.obj).__setattr__ is not type.__setattr__
-        )
+        setter = type_lookup(type(self.obj), "__setattr__")
+        special = name.startswith("__") or setter is not type.__setattr__
         held = (type_lookup(type(self.obj), name), type_lookup(self.obj, name))
         bound = any(has_any(type(raw), ("__get__",)) for raw in held)
         if fixed or special or bound or hasattr(value.python_type(), "__get__"):
@@ -443,6 +442,8 @@ class ClassValue(KnownObject):
         if (own := self.call_own(t, "__getitem__", key)) is not None:
             return own
         raw = type_lookup(self.obj, "__class_getitem__")
+        if type_lookup(type(self.obj), "__getitem__") is not MISSING:
+            raw = MISSING  # enumerations have theirs
         if isinstance(raw, classmethod) and is_users_function(raw.__func__):
             return self.attr(t, "__class_getitem__").call(t, [key], {})
         return t.python.folded(operator.getitem, self.obj, t.python.concrete(key))
