@@ -27,6 +27,7 @@ from tc.compiler.capture.values.lookup import (
     MISSING,
     is_struct_sequence,
     is_users_function,
+    replaced_slot,
     type_lookup,
 )
 from tc.compiler.capture.values.nn_modules import NNModuleValue
@@ -154,6 +155,8 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         maker = maker.__func__
     if isinstance(maker, types.FunctionType):
         made = t.inline_object(maker, [cls, *args], kwargs)
+    elif replaced_slot(kind, "__new__") is not MISSING:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
     elif issubclass(kind, dict):
         made = DictObjectValue(kind)
     elif issubclass(kind, list):

@@ -299,9 +299,9 @@ class OutputGraph:
         refuse_scalars(self.t, [*args, *kwargs.values()], text)
         for _, fake in (*pairs, *named.values()):
             quantized = isinstance(fake, torch.dtype) and fake in QUANTIZED
-            # a class that is an index is one of the program
+            # torch would call it here, and again where the graph runs
             indexes = users_slot(type(fake), "__index__") is not MISSING
-            if quantized or (indexes and isinstance(fake, type)):
+            if quantized or indexes:
                 raise breaks.GraphBreak(
                     breaks.UNSUPPORTED_CALL, f"{text} (with {fake})"
                 )

@@ -175,7 +175,8 @@ class PythonSemantics:
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:
             return frozenset(value.items)
-        if (kind := self._class_of_key(value)).__hash__ is None:
+        kind = self._class_of_key(value)
+        if type_lookup(kind, "__hash__") is None:
             self.raise_(TypeError, f"unhashable type: '{full_name(kind)}'")
         if isinstance(value, MappingProxyValue):
             return self.key(value.mapping)

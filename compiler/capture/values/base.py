@@ -190,7 +190,9 @@ class Value:
         for name in ("__bool__", "__len__"):
             raw = type_lookup(kind, name)
             if raw is not MISSING:  # None, too, is called
-                method = t.attributes.bind_descriptor(self, kind, raw, name)
+                method = t.attributes.bind_descriptor(
+                    self, kind, raw, name, inherited=True
+                )
                 found = method.call(t, [], {})
                 return t.python.slot_result(kind, name, found).truth(t)
         return True

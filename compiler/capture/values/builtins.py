@@ -300,8 +300,6 @@ def _object_init(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(callable)
 def _callable(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
-    if isinstance(value, ObjectValue):
-        return ConstValue(value.dunder(t, "__call__") is not None)
     try:
         kind = value.python_type()
     except breaks.GraphBreak:  # a callable of the tracer's own
@@ -467,7 +465,7 @@ def _object_setattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
     if not isinstance(owner, Attributed):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_STORE, owner.describe())
-    owner.generic_set_attr(t, t.python.concrete(args[1]), args[2])
+    owner.generic_set_attr(t, _attribute_name(t, args[1]), args[2])
     return ConstValue(None)
 
 
@@ -476,7 +474,7 @@ def _object_delattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
     if not isinstance(owner, Attributed):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_STORE, owner.describe())
-    owner.generic_del_attr(t, t.python.concrete(args[1]))
+    owner.generic_del_attr(t, _attribute_name(t, args[1]))
     return ConstValue(None)
 
 
@@ -558,7 +556,7 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
         return t.attributes.builtin_method(
             TupleValue(owner.slots), name
         )  # bypassing the class's own method
-    if isinstance(owner, ExceptionValue):
+    if isinstance(owner, ExceptionValue) and raw.__objclass__ is not object:
         return _exception_method(owner, name)
     if isinstance(owner, TensorValue):
         return MethodValue(owner, t.values.known(raw))
@@ -576,7 +574,7 @@ def _exception_method(owner: ExceptionValue, name: str) -> Value:
         if name == "__init__":
             owner.args = list(args)
             return ConstValue(None)
-        if name in ("__str__", "__repr__"):
+        if name in ("__str__", "__repr__") and not args:
             return owner.converted(str if name == "__str__" else repr)
         if name == "with_traceback":
             return owner

@@ -45,12 +45,13 @@ def build_class(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if kwargs or not isinstance(body, FunctionValue):
         raise _refusal("with keywords")
     real_bases = tuple(_real_base(base) for base in bases)
-    made_by = types.prepare_class(str(name.constant()), real_bases)[0]
+    title = str(name.constant())
+    made_by = t.python.fold(types.prepare_class, title, real_bases)[0]
     if made_by not in METACLASSES:
         raise _refusal(f"whose metaclass is {made_by.__qualname__}")
     bound = t.names_bound_by(body)
     space = {k: _real(t, k, v) for k, v in bound.items() if k not in BY_THE_COMPILER}
-    cls = made_by(name.constant(), real_bases, space)
+    cls = t.python.run_now(made_by, title, real_bases, space)
     value = ClassValue(cls)
     t.values.make_inside(cls, value)
     cell = bound.get("__classcell__")

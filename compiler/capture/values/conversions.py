@@ -63,7 +63,7 @@ def _number(kind: type) -> Handler:
         for name in (f"__{kind.__name__}__", "__index__"):
             if (own := value.call_own(t, name)) is not None:
                 return convert(t, [own], {})
-            if hasattr(value.python_type(), name):
+            if type_lookup(value.python_type(), name) is not MISSING:
                 break
         return t.python.folded(kind, *t.python.concrete_list(args))
 

@@ -65,8 +65,7 @@ class DictObjectValue(ObjectValue):
         raw = type_lookup(self.cls, "__missing__")
         if raw is MISSING:
             return t.python.raise_(KeyError, key)
-        method = t.attributes.bind_descriptor(self, self.cls, raw, "__missing__")
-        return method.call(t, [key], {})
+        return self.call_special(t, "__missing__", [key])
 
     def base_method(self, name: str) -> Value:
         """Return the method that dict itself has under a name, bound to the items."""

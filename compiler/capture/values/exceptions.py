@@ -56,6 +56,8 @@ class ExceptionValue(Value):
         return self.truth_by_class(t)
 
     def attr(self, t: Interpreter, name: str) -> Value:
+        if self.has_own("__getattribute__"):
+            self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
         if name == "__traceback__" and self.trail:
             return TracebackValue(self)
         if name in self.extra:
@@ -77,8 +79,6 @@ class ExceptionValue(Value):
             raise breaks.SkipFrame(f"what an exception names is read, as {name}")
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else ConstValue(None)
-        if self.has_own("__getattribute__"):
-            self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
         raw = type_lookup(self.cls, name)
         if raw is MISSING:
             if self.has_own("__getattr__"):

@@ -289,7 +289,7 @@ class ObjectValue(Attributed):
         raw = type_lookup(self.cls, name)
         if raw is MISSING or raw is None:
             return None
-        return t.attributes.bind_descriptor(self, self.cls, raw, name)
+        return t.attributes.bind_descriptor(self, self.cls, raw, name, inherited=True)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if self.has_own("__call__"):
