@@ -6,6 +6,7 @@ type of the exception, what the methods have logged, and what the object holds a
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import functools
@@ -157,6 +158,11 @@ IN_C: dict[str, tuple[Any, ...]] = {
 }
 GENERAL_IN_C = (len, torch.neg, object.__repr__, list.__len__, int.__neg__, str, functools.reduce)
 
+#: bases whose objects get their contents after they are made
+FILLED = (
+    list, dict, set, collections.OrderedDict, collections.deque, collections.defaultdict,
+    torch.nn.Module,
+)  # fmt: skip
 LOG: list[Any] = []
 
 
@@ -171,6 +177,7 @@ def method_of(name: str, version: int) -> Callable[..., Any]:
             return (last if type(last) is torch.Tensor else X) * (version + 2)
         return iter([1, 2, 3][version:]) if result == "iterator" else result[version]
 
+    run.__name__ = name
     return run
 
 
@@ -214,12 +221,25 @@ def generator(run: Callable[..., Any]) -> Any:
     return method
 
 
+def above(run: Callable[..., Any]) -> Any:
+    """Return a method that calls the one above it; `World.define` says where that is."""
+    owner: Any = None
+    name = run.__name__
+
+    def method(self: Any, *args: Any) -> Any:
+        run(self, *args)
+        return getattr(super(owner, self), name)(*args)
+
+    return method
+
+
 #: how a class may define a method
 WAYS: dict[str, Callable[[Callable[..., Any]], Any]] = {
     "function": plain,
     "lambda": lambda run: lambda self, *args: run(self, *args),
     "keywords": lambda run: lambda self, *args, **named: run(self, *args, *named),
     "generator": generator,
+    "super": above,
     "static": staticmethod,
     "class": classmethod,
     "partial": lambda run: functools.partial(run, "first"),
@@ -235,12 +255,16 @@ WAYS: dict[str, Callable[[Callable[..., Any]], Any]] = {
 }
 #: where the definition stands
 PLACES = ("class", "mixin", "base", "set later", "metaclass", "instance")
+Pair = collections.namedtuple("Pair", "first second")
 BASES: dict[str, tuple[Any, ...]] = {
     "object": (object,), "slots": (object,), "dataclass": (object,), "int": (int, 3),
     "str": (str, "abc"), "list": (list, [1, 2, 3]), "dict": (dict, {"a": 1, 0: 2}),
     "tuple": (tuple, (1, 2, 3)), "float": (float, 2.5), "set": (set, {1, 3}),
     "module": (torch.nn.Module,), "exception": (ValueError, "text"), "enum": (enum.Enum,),
-    "frozenset": (frozenset, {1, 3}), "bytes": (bytes, b"ab"),
+    "frozenset": (frozenset, {1, 3}), "bytes": (bytes, b"ab"), "complex": (complex, 1j),
+    "ordered": (collections.OrderedDict, {"a": 1, 0: 2}), "deque": (collections.deque, [1, 2]),
+    "default": (collections.defaultdict, int), "named": (Pair, 1, 2),
+    "namespace": (types.SimpleNamespace,), "tensor": (torch.Tensor,),
 }  # fmt: skip
 
 
@@ -281,7 +305,9 @@ class World:
         if case.place == "mixin":
             bases.insert(0, type("Mixin", (), defined))
         elif case.place == "base":
-            bases = [type("Base", (base,), {**defined, **body})] if base is not enum.Enum else [base]
+            bases = (
+                [type("Base", (base,), {**defined, **body})] if base is not enum.Enum else [base]
+            )
         elif case.place == "metaclass":
             meta = type("Meta", (meta,), defined)
         elif case.place == "class":
@@ -290,6 +316,7 @@ class World:
         self.cls = made
         if case.place == "set later" or (case.place == "base" and base is enum.Enum):
             type.__setattr__(made, case.name, self.definition(0))
+        self.place_super()
         self.args = args
         self.obj = self.instance()
         self.holder = type("Holder", (), {"field": self.obj})
@@ -311,15 +338,19 @@ class World:
 
     def instance(self) -> Any:
         if self.case.kind == "enum":
-            return self.cls.__members__["ONE"] if self.case.place != "metaclass" else self.cls._member_map_["ONE"]
-        base = BASES[self.case.kind][0]
-        made: Any = base.__new__(self.cls, *(() if base in (list, dict, set) else self.args))
-        if base in (list, dict, set):
-            base.__init__(made, *self.args)
-        elif base is torch.nn.Module:
-            base.__init__(made)
-        store = object.__setattr__ if base is not torch.nn.Module else base.__setattr__
-        store(made, "value", X + 1)
+            return self.cls._member_map_["ONE"]
+        base: Any = BASES[self.case.kind][0]
+        if base is torch.Tensor:
+            made = torch.ones(2).as_subclass(self.cls)
+        else:
+            filled = base in FILLED
+            made = base.__new__(self.cls, *(() if filled else self.args))
+            if filled:
+                base.__init__(made, *self.args)
+        if base is torch.nn.Module:
+            base.__setattr__(made, "value", X + 1)
+        else:
+            vars(base).get("__setattr__", object.__setattr__)(made, "value", X + 1)
         return made
 
     def definition(self, version: int) -> Any:
@@ -331,6 +362,20 @@ class World:
             return plain(method_of(case.name, 0))
         return WAYS[case.way](method_of(case.name, version))
 
+    def owner(self) -> Any:
+        """Return the class that has the definition."""
+        of = type(self.cls) if self.case.place == "metaclass" else self.cls
+        return next((one for one in type.mro(of) if self.case.name in vars(one)), None)
+
+    def place_super(self) -> None:
+        """Let a method that calls the one above it know in which class it is."""
+        owner = self.owner()
+        method = vars(owner)[self.case.name] if owner is not None else None
+        method = getattr(method, "__func__", method)
+        if self.case.way == "super" and isinstance(method, types.FunctionType):
+            at = method.__code__.co_freevars.index("owner")
+            method.__closure__[at].cell_contents = owner  # type: ignore[index]
+
     def change(self, version: int) -> None:
         """Replace the definition where it stands."""
         place, name = self.case.place, self.case.name
@@ -341,11 +386,8 @@ class World:
             return
         if not version:
             return
-        if place == "metaclass":
-            owner = next(c for c in type(self.cls).__mro__ if name in vars(c))
-        else:
-            owner = next(c for c in self.cls.__mro__ if name in vars(c))
-        type.__setattr__(owner, name, self.definition(version))
+        type.__setattr__(self.owner(), name, self.definition(version))
+        self.place_super()
 
     def program(self) -> Callable[[torch.Tensor], Any]:
         used = self.case.use
@@ -354,7 +396,10 @@ class World:
         if not re.search(r"\br = ", used):
             used = f"{used}; r = 1"
         o = "    o = make()\n" if self.case.inside else ""
-        if self.case.place == "metaclass" and self.case.name not in ("__instancecheck__", "__subclasscheck__"):
+        if self.case.place == "metaclass" and self.case.name not in (
+            "__instancecheck__",
+            "__subclasscheck__",
+        ):
             o = "    o = C\n"
         text = f"def program(x):\n{o}    y = x + 1\n    {used}\n    return y, r\n"
         space: dict[str, Any] = {
@@ -364,7 +409,7 @@ class World:
         cls, args = self.cls, self.args
         space |= {
             "o": self.obj, "C": self.cls, "Holder": self.holder, "h": self.holder(),
-            "make": (lambda: cls()) if base in (object, torch.nn.Module) else (lambda: cls(*args)),
+            "make": lambda: cls(*args),
         }  # fmt: skip
         exec(text, space)
         found: Callable[[torch.Tensor], Any] = space["program"]

@@ -65,6 +65,7 @@ from tc.compiler.capture.values.iterators import (
     wrap_iterator,
 )
 from tc.compiler.capture.values.lookup import (
+    METHODS_OF_C,
     MISSING,
     field_names,
     is_struct_sequence,
@@ -364,6 +365,15 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
     """Wrap a method in C that is bound to an object: by the object, and the method's name."""
     t.guards.add("TYPE", source, type(obj))
     t.guards.add("EQUALS", AttrSource(source, "__name__"), obj.__name__)
+    if is_heap_type(type(obj.__self__)):  # `super()` finds one that its class replaces
+        found = _is_found_by_name(obj)
+        check = Predicate(
+            f"is_found_by_name({{}}) is {found}",
+            lambda obj: _is_found_by_name(obj) is found,
+        )
+        t.guards.add("CUSTOM", source, check)
+        if not found:
+            return OpaqueValue(obj, source)
     owner = t.values.wrap(obj.__self__, AttrSource(source, "__self__"))
     if not isinstance(owner, OpaqueValue) and not isinstance(obj.__self__, type):
         # a call of it would break, not its wrapping
@@ -372,10 +382,17 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
     return BuiltinValue(obj, source)
 
 
+def _is_found_by_name(obj: Any) -> bool:
+    """Return whether a method in C is what the class of its object has under its name."""
+    owner = obj.__self__
+    raw = type_lookup(type(owner), obj.__name__)
+    return isinstance(raw, METHODS_OF_C) and raw.__get__(owner, type(owner)) == obj
+
+
 def _new_each_read(obj: Any) -> bool:
     """Return whether a builtin is a bound method, of which each read makes a new object."""
     owner = obj.__self__ if isinstance(obj, BOUND_BUILTINS) else None
-    return owner is not None and not isinstance(owner, types.ModuleType)
+    return owner is not None and not issubclass(type(owner), types.ModuleType)
 
 
 def _method(t: Interpreter, obj: types.MethodType, source: Source) -> Value:

@@ -236,7 +236,16 @@ def _type(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(super)
 def _super(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return SuperValue(t.python.concrete(args[0]), args[1])
+    if len(args) != 2 or t.python.is_none(args[1]):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "super() of no object")
+    cls, owner = t.python.concrete(args[0]), args[1]
+    if not isinstance(cls, type):
+        t.python.fold(super, cls, None)  # Python's own error
+    of_class = owner.obj.__mro__ if isinstance(owner, ClassValue) else ()
+    if cls not in (*owner.python_type().__mro__, *of_class):
+        text = "super(type, obj): obj must be an instance or subtype of type"
+        t.python.raise_(TypeError, text)
+    return SuperValue(cls, owner)
 
 
 @builtin(object)
@@ -248,6 +257,8 @@ def _object(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(object.__new__)
 def _object_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if not args:
+        t.python.fold(object.__new__)  # Python's own error
     cls = t.python.concrete(args[0])
     if issubclass(cls, BaseException):
         return ExceptionValue(cls, list(args[1:]))

@@ -441,10 +441,11 @@ class ClassValue(KnownObject):
     def item(self, t: Interpreter, key: Value) -> Value:
         if (own := self.call_own(t, "__getitem__", key)) is not None:
             return own
-        raw = type_lookup(self.obj, "__class_getitem__")
-        if type_lookup(type(self.obj), "__getitem__") is not MISSING:
-            raw = MISSING  # enumerations have theirs
-        if isinstance(raw, classmethod) and is_users_function(raw.__func__):
+        raw = replaced_slot(self.obj, "__class_getitem__")
+        generic = isinstance(raw, classmethod) and not is_users_function(raw.__func__)
+        # enumerations have one in their metaclass
+        known = type_lookup(type(self.obj), "__getitem__") is not MISSING
+        if not (raw is MISSING or generic or known):
             return self.attr(t, "__class_getitem__").call(t, [key], {})
         return t.python.folded(operator.getitem, self.obj, t.python.concrete(key))
 

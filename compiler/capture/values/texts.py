@@ -26,7 +26,13 @@ from tc.compiler.capture.values.const import (
 )
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.lookup import ITERABLE, MISSING, has_any, type_lookup
+from tc.compiler.capture.values.lookup import (
+    ITERABLE,
+    MISSING,
+    has_any,
+    replaced_slot,
+    type_lookup,
+)
 from tc.compiler.capture.values.tensor import SymValue, TensorValue, decided
 from tc.compiler.core.symbolic import hint
 
@@ -356,7 +362,11 @@ class _Operands:
         kind = given.python_type()
         self.is_tuple = issubclass(kind, tuple)
         has_items = type_lookup(kind, "__getitem__") is not MISSING
-        self.is_mapping = has_items and not issubclass(kind, tuple | str)
+        # the items of which C code takes for those of a sequence
+        sequence = replaced_slot(kind, "__getitem__") is MISSING
+        sequence = sequence and issubclass(kind, collections.deque)
+        sequence = sequence or issubclass(kind, tuple | str)
+        self.is_mapping = has_items and not sequence
         self.rest = given.unpack(t) if self.is_tuple else [given]
 
     def take(self) -> Value:
