@@ -302,12 +302,34 @@ def is_type(value: Any, expected: ObjectRef) -> bool:
     return id(type(value)) == expected.id
 
 
+#: the lengths of containers, past the methods of their classes
+LENGTHS: dict[type, Callable[[Any], int]] = {
+    base: base.__len__ for base in (tuple, list, dict, set, frozenset)
+}
+
+
+def length_of(value: Any) -> int:
+    """Return how many items a container has; no method of the program is called."""
+    for base, length in LENGTHS.items():
+        if issubclass(type(value), base):
+            return length(value)
+    return len(value)
+
+
+def counts_itself(cls: type) -> bool:
+    """Return whether a class of containers defines its own length."""
+    for base in cls.__mro__:
+        if "__len__" in vars(base):
+            return is_heap_type(base)
+    return False
+
+
 def has_length(value: Any, length: int, kind: ObjectRef | None = None) -> bool:
     """Return whether a value has this length and, if a kind is given, exactly that type."""
     if kind is not None and not is_type(value, kind):
         return False
     try:
-        return bool(len(value) == length)
+        return bool(length_of(value) == length)
     except TypeError:
         return False
 

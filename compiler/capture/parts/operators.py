@@ -275,25 +275,25 @@ class Operators:
     def _user_binary(self, name: str, left: Value, right: Value) -> Value | None:
         """Return the result of an operator method written in Python, or None if there is none."""
         plain = name.rstrip("_")
-        attempts = [(left, f"__{plain}__", right)]
+        attempts = [(left, f"__{plain}__", right, False)]
         if name[0] == "i" and name not in ("invert", "is_"):
             plain = plain[1:]
-            attempts.append((left, f"__{plain}__", right))
+            attempts.append((left, f"__{plain}__", right, False))
         if name in COMPARISONS:
-            attempts.append((right, f"__{REFLECTED[name]}__", left))
+            attempts.append((right, f"__{REFLECTED[name]}__", left, True))
         elif not self._of_one_class(left, right):
-            attempts.append((right, f"__r{plain}__", left))
+            attempts.append((right, f"__r{plain}__", left, True))
         if self._reflected_goes_first(left, right, attempts[-1][1]):
             attempts.insert(0, attempts.pop())
-        for owner, method, argument in attempts:
+        for owner, method, argument, reflects in attempts:
             if isinstance(owner, OpaqueValue) and not only_objects(owner, method):
                 owner.cannot(breaks.UNSUPPORTED_OP, f"{owner.describe()}.{method}")
             absent = not owner.has_own(method)
-            if absent or (owner is right and self._tensor_asks(left, right)):
+            if absent or (reflects and self._tensor_asks(left, right)):
                 continue
             if (
                 plain == "mod"
-                and owner is right
+                and reflects
                 and issubclass(left.python_type(), str | bytes)
             ):
                 continue  # formatting takes every operand
@@ -323,7 +323,7 @@ class Operators:
             return False
         if isinstance(right, ConstValue):
             # a member that tensors take as a number
-            return isinstance(right.obj, int | float)
+            return isinstance(right.obj, int | float | complex)
         if not isinstance(right, OWNERS):
             return False
         return type_lookup(right.python_type(), "__torch_function__") is not MISSING

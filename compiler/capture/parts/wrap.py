@@ -199,6 +199,9 @@ def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
         try:
             fake = t.shapes.fake(obj, source, dims, demands=demands, strides=strides)
         except Exception as error:
+            if users_slot(type(obj), "__getattr__") is not MISSING:
+                # PyTorch asks it for methods of tensors that hold others
+                raise breaks.SkipFrame(f"{source.pretty} has a __getattr__") from error
             if not torch._C._functorch.is_functorch_wrapped_tensor(obj):
                 raise
             text = f"{source.pretty} cannot be represented inside a transform of torch.func"
