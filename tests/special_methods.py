@@ -27,8 +27,8 @@ TENSOR = "tensor"
 RESULTS: dict[str, Any] = {
     "__getattribute__": TENSOR, "__getattr__": TENSOR, "__call__": TENSOR, "__getitem__": TENSOR,
     "__enter__": TENSOR, "__missing__": TENSOR, "__next__": TENSOR, "__class_getitem__": TENSOR,
-    "__get__": TENSOR, "__neg__": TENSOR, "__pos__": TENSOR, "__abs__": TENSOR, "__invert__": TENSOR,
-    "__round__": TENSOR,
+    "__get__": TENSOR, "__neg__": TENSOR, "__pos__": TENSOR, "__abs__": TENSOR,
+    "__invert__": TENSOR, "__round__": TENSOR,
     "__setattr__": (None, 1), "__delattr__": (None, 1), "__setitem__": (None, 1),
     "__delitem__": (None, 1), "__set__": (None, 1), "__delete__": (None, 1),
     "__len__": (0, 3), "__bool__": (True, False), "__hash__": (5, 7), "__contains__": (True, 0),
@@ -405,7 +405,6 @@ class World:
         space: dict[str, Any] = {
             name: __import__(name) for name in ("operator", "math", "os", "copy", "torch")
         }
-        base = BASES[self.case.kind][0]
         cls, args = self.cls, self.args
         space |= {
             "o": self.obj, "C": self.cls, "Holder": self.holder, "h": self.holder(),

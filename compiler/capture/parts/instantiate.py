@@ -16,9 +16,10 @@ from tc.compiler.capture.torch_api.lazy_modules import make_parameter
 from tc.compiler.capture.torch_api.tensor_classes import TYPED, construct
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtin_arguments import bound_arguments
-from tc.compiler.capture.values.builtins import BUILTINS, refuse_abstract
-from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.builtins import BUILTINS, builtin, refuse_abstract
+from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
+from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.handlers import handler_of
@@ -33,6 +34,7 @@ from tc.compiler.capture.values.lookup import (
 from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.stand_ins import call_handler
+from tc.compiler.capture.values.tuple_objects import tuple_of
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -210,3 +212,26 @@ def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> V
         result = made.call_special(t, "__init__", args, kwargs)
         t.python.slot_result(cls.obj, "__init__", result)
     return made
+
+
+# -- what makes an object of a given class --------------------------------------------------
+@builtin(tuple.__new__)
+def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    cls, *contents = args
+    items = contents[0].unpack(t) if contents else []
+    kind = t.python.concrete(cls)
+    return tuple_of([*items], kind)
+
+
+@builtin(list.__new__)
+def _list_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    kind = t.python.concrete(args[0])
+    return ListValue([]) if kind is list else ListObjectValue(kind)
+
+
+@builtin(dict.__new__)
+def _dict_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    kind = t.python.concrete(args[0])
+    if kind in DICT_KINDS:
+        return DictValue({}, kind=kind)
+    return DictObjectValue(kind)

@@ -120,6 +120,8 @@ class Operators:
         found = self._user_binary(name, left, right)
         if found is not None:
             return found
+        if name in ("mul", "imul"):
+            left, right = self._count(left, right), self._count(right, left)
         merges, equality = name in ("or_", "ior"), name in ("eq", "ne")
         if merges and isinstance(left, DictObjectValue):
             method = f"__{name.rstrip('_')}__"
@@ -160,6 +162,14 @@ class Operators:
         self._raise_as_python(name, left, right)
         a, b = self._operand(left, name), self._operand(right, name)
         return self.python.folded(getattr(operator, name), a, b)
+
+    def _count(self, count: Value, repeated: Value) -> Value:
+        """Return how often a sequence is repeated, or what else multiplies."""
+        text = isinstance(repeated, ConstValue) and type(repeated.obj) in (str, bytes)
+        repeats = text or isinstance(repeated, SequenceValue)
+        if repeats and count.has_own("__index__"):
+            return self.python.index(count)
+        return count
 
     def _raise_as_python(self, name: str, *operands: Value) -> None:
         """Raise Python's error where no class of the operands knows an operator.

@@ -65,9 +65,10 @@ from tc.compiler.capture.values.iterators import (
     wrap_iterator,
 )
 from tc.compiler.capture.values.lookup import (
-    METHODS_OF_C,
     MISSING,
     field_names,
+    is_beyond_rules,
+    is_found_by_name,
     is_struct_sequence,
     type_lookup,
     users_slot,
@@ -126,7 +127,7 @@ def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
 
     Comparisons, and everything else that needs only the type of an object, rely on that guard.
     """
-    if any(map(_is_beyond_rules, (type(obj), obj))):
+    if any(map(is_beyond_rules, (type(obj), obj))):
         raise breaks.SkipFrame(
             f"{source.pretty} is of a class with a metaclass of its own"
         )
@@ -141,16 +142,6 @@ def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
     if not t.guards.recorded.fixes_type(source):
         t.guards.add("TYPE", source, type(obj))
     return value
-
-
-def _is_beyond_rules(cls: Any) -> bool:
-    """Return whether the metaclass of a class lets nobody read it, or keep it in a table."""
-    kind = type(cls)
-    if kind is type or not issubclass(kind, type):
-        return False
-    reads = users_slot(kind, "__getattribute__") is not MISSING
-    hashes = users_slot(kind, "__hash__")
-    return reads or not (hashes is MISSING or isinstance(hashes, types.FunctionType))
 
 
 def _asked_for_nothing(t: Interpreter, obj: Any, source: Source) -> Value:
@@ -369,10 +360,10 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
     t.guards.add("TYPE", source, type(obj))
     t.guards.add("EQUALS", AttrSource(source, "__name__"), obj.__name__)
     if is_heap_type(type(obj.__self__)):  # `super()` finds one that its class replaces
-        found = _is_found_by_name(obj)
+        found = is_found_by_name(obj)
         check = Predicate(
             f"is_found_by_name({{}}) is {found}",
-            lambda obj: _is_found_by_name(obj) is found,
+            lambda obj: is_found_by_name(obj) is found,
         )
         t.guards.add("CUSTOM", source, check)
         if not found:
@@ -383,13 +374,6 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
         with contextlib.suppress(breaks.GraphBreak):
             return owner.attr(t, obj.__name__)
     return BuiltinValue(obj, source)
-
-
-def _is_found_by_name(obj: Any) -> bool:
-    """Return whether a method in C is what the class of its object has under its name."""
-    owner = obj.__self__
-    raw = type_lookup(type(owner), obj.__name__)
-    return isinstance(raw, METHODS_OF_C) and raw.__get__(owner, type(owner)) == obj
 
 
 def _new_each_read(obj: Any) -> bool:

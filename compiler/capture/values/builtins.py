@@ -39,7 +39,6 @@ from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.super_calls import SuperValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
-from tc.compiler.capture.values.tuple_objects import tuple_of
 from tc.compiler.core.sources import AttrSource
 from tc.compiler.core.symbolic import MATH
 from tc.compiler.core.table import Table
@@ -287,20 +286,6 @@ def _type_call(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     cls = ClassValue(t.python.concrete(args[0]))
     cls.past_metaclass = True
     return cls.call(t, args[1:], kwargs)
-
-
-@builtin(tuple.__new__)
-def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    cls, *contents = args
-    items = contents[0].unpack(t) if contents else []
-    kind = t.python.concrete(cls)
-    return tuple_of([*items], kind)
-
-
-@builtin(list.__new__)
-def _list_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    kind = t.python.concrete(args[0])
-    return ListValue([]) if kind is list else ListObjectValue(kind)
 
 
 @builtin(object.__init__)

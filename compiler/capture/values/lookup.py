@@ -133,6 +133,23 @@ def read_runs_python(obj: Any, name: str) -> bool:
     return isinstance(raw, property) or isinstance(getter, types.FunctionType)
 
 
+def is_beyond_rules(cls: Any) -> bool:
+    """Return whether the metaclass of a class lets nobody read it, or keep it in a table."""
+    kind = type(cls)
+    if kind is type or not issubclass(kind, type):
+        return False
+    reads = users_slot(kind, "__getattribute__") is not MISSING
+    hashes = users_slot(kind, "__hash__")
+    return reads or not (hashes is MISSING or isinstance(hashes, types.FunctionType))
+
+
+def is_found_by_name(obj: Any) -> bool:
+    """Return whether a method in C is what the class of its object has under its name."""
+    owner = obj.__self__
+    raw = type_lookup(type(owner), obj.__name__)
+    return isinstance(raw, METHODS_OF_C) and raw.__get__(owner, type(owner)) == obj
+
+
 def is_struct_sequence(kind: Any) -> bool:
     """Return whether a class is a named tuple of C whose fields are its items, as torch's are."""
     if not issubclass(kind, tuple) or "n_fields" not in vars(kind):

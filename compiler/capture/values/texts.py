@@ -12,6 +12,7 @@ import _string  # type: ignore[import-not-found]
 import collections
 import operator
 import re
+import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeGuard
 
@@ -433,6 +434,14 @@ def _mod(t: Interpreter, text: str, args: Args, kwargs: Kwargs) -> Value:
 METHODS_OF_CONSTANTS[str, "__mod__"] = _mod
 
 
+#: kinds of fields that take a number, what makes it of an object, and by which special methods
+_NUMBERS_OF: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+    ("diu", int, ("__int__", "__index__")),
+    ("oxX", operator.index, ("__index__",)),
+    ("eEfFgG", float, ("__float__", "__index__")),
+)
+
+
 def _percent_field(t: Interpreter, operands: _Operands, spec: str, kind: str) -> Value:
     """Return the text of one field of ``%``."""
     stars = t.python.concrete_list(operands.take() for _ in range(spec.count("*")))
@@ -444,6 +453,9 @@ def _percent_field(t: Interpreter, operands: _Operands, spec: str, kind: str) ->
         return (
             written(t, operator.mod, ConstValue(f"%{spec}s"), value) if spec else value
         )
+    for kinds, convert, methods in _NUMBERS_OF:
+        if kind in kinds and value.has_own(*methods):
+            value = t.values.known(convert).call(t, [value], {})
     of_any = not stars and value.python_type() in _OF_ANY.get(kind, ())
     if of_any and isinstance(value, SymValue):
         return written(t, operator.mod, ConstValue(f"%{spec}{kind}"), value)
@@ -477,15 +489,22 @@ def text_of_items(t: Interpreter, value: Value) -> Value | None:
         ]
     elif isinstance(value, TupleValue | ListValue):
         items = value.values(t)
+    elif value.python_type() is types.SimpleNamespace:
+        held = value.attr(t, "__dict__")
+        names = [t.python.concrete(name) for name in held.unpack(t)]
+        items = [held.item(t, ConstValue(name)) for name in names]
     else:
         return None
-    if not isinstance(value, DictValue) and all(map(_is_plain, items)):
+    if isinstance(value, TupleValue | ListValue) and all(map(_is_plain, items)):
         return None
     places = [_Item(place) for place in range(len(items))]
     if isinstance(value, DictValue):
         text = t.python.fold(
             repr, value.kind(zip(places[::2], places[1::2], strict=True))
         )
+    elif not isinstance(value, TupleValue | ListValue):
+        named = dict(zip(names, places, strict=True))
+        text = t.python.fold(repr, types.SimpleNamespace(**named))
     elif value.kind is torch.Size:  # which takes numbers alone
         text = f"{torch.Size.__module__}.{torch.Size.__qualname__}({places!r})"
     else:
