@@ -153,6 +153,8 @@ class BuiltinValue(KnownObject):
             ):
                 method = slot_method(t, args[0], self.obj)
                 return method.call(t, args[1:], kwargs)
+            if overridden and isinstance(args[0], ConstValue):
+                return self._fold(t, args, kwargs)
             return args[0].method(t, name, args[1:], kwargs)
         if id(self.obj) in ASKED_AGAIN:
             answer = self.obj(*map(t.python.concrete, args))
@@ -290,6 +292,13 @@ def _type_call(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(object.__init__)
 def _object_init(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    kind = args[0].python_type()
+    if len(args) > 1 or kwargs:  # which another `__new__` may take
+        if type_lookup(kind, "__init__") is not object.__init__:
+            text = "object.__init__() takes exactly one argument (the instance to initialize)"
+            t.python.raise_(TypeError, text)
+        if type_lookup(kind, "__new__") is object.__new__:
+            t.python.raise_(TypeError, f"{kind.__name__}() takes no arguments")
     return ConstValue(None)
 
 
@@ -539,7 +548,7 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
     """Return a method of a builtin type (``object.__init__`` …) bound to a value."""
     name = raw.__name__
     if name == "__init__" and raw is object.__init__:
-        return LambdaValue(lambda t, args, kwargs: ConstValue(None), "object.__init__")
+        return MethodValue(owner, BuiltinValue(raw))
     if isinstance(owner, DictObjectValue) and issubclass(raw.__objclass__, dict):
         return owner.base_method(name)
     if isinstance(owner, ListObjectValue) and raw.__objclass__ is list:

@@ -129,13 +129,13 @@ class Attributed(Value):
     def _held_in_slot(self, t: Interpreter, slot: Any, name: str) -> Value | None:
         """Return what C code holds for an existing object, or None.
 
-        Where the class has a `__getattr__`, only the descriptor itself may be asked:
+        Where the class defines how attributes are read, only the descriptor itself may be asked:
         what an empty slot leads to is code of the program.
         """
         source = self.source or Source()
         value: Any
         place: AttrSource | CallSource
-        if replaced_slot(self.cls, "__getattr__") is MISSING:
+        if not self.has_own("__getattr__", "__getattribute__"):
             value, place = getattr(self.obj, name, MISSING), AttrSource(source, name)
         else:
             text = f"{self.cls.__name__}.{name}"

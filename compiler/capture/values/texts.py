@@ -434,11 +434,11 @@ def _mod(t: Interpreter, text: str, args: Args, kwargs: Kwargs) -> Value:
 METHODS_OF_CONSTANTS[str, "__mod__"] = _mod
 
 
-#: kinds of fields that take a number, what makes it of an object, and by which special methods
-_NUMBERS_OF: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
-    ("diu", int, ("__int__", "__index__")),
-    ("oxX", operator.index, ("__index__",)),
-    ("eEfFgG", float, ("__float__", "__index__")),
+#: kinds of fields that take a number, its type, what makes it of an object, and by which methods
+_NUMBERS_OF: tuple[tuple[str, type, Any, tuple[str, ...]], ...] = (
+    ("diu", int, int, ("__int__", "__index__")),
+    ("oxX", int, operator.index, ("__index__",)),
+    ("eEfFgG", float, float, ("__float__", "__index__")),
 )
 
 
@@ -453,8 +453,9 @@ def _percent_field(t: Interpreter, operands: _Operands, spec: str, kind: str) ->
         return (
             written(t, operator.mod, ConstValue(f"%{spec}s"), value) if spec else value
         )
-    for kinds, convert, methods in _NUMBERS_OF:
-        if kind in kinds and value.has_own(*methods):
+    for kinds, number, convert, methods in _NUMBERS_OF:
+        given_one = issubclass(value.python_type(), number)  # which is read as it is
+        if kind in kinds and not given_one and value.has_own(*methods):
             value = t.values.known(convert).call(t, [value], {})
     of_any = not stars and value.python_type() in _OF_ANY.get(kind, ())
     if of_any and isinstance(value, SymValue):
