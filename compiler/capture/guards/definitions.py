@@ -14,6 +14,7 @@ are present or absent. It costs one comparison of a version tag a class (`Watch`
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import types
 import weakref
@@ -39,6 +40,8 @@ IMPLICIT = frozenset(
         *dir(type),
         *dir(type(lambda: 0)),
         *dir(type(lambda: (yield))),
+        # every operator, also those in place
+        *(name for name in dir(operator) if name.startswith("__")),
     )
 ) | frozenset(
     (
@@ -48,7 +51,14 @@ IMPLICIT = frozenset(
         "__get__",
         "__set__",
         "__delete__",
+        "__delitem__",
         "__set_name__",
+        "__class_getitem__",
+        "__init_subclass__",
+        "__length_hint__",
+        "__reversed__",
+        "__complex__",
+        "__bytes__",
         "__bool__",
         "__index__",
         "__next__",
@@ -56,16 +66,7 @@ IMPLICIT = frozenset(
         "__exit__",
         "__missing__",
         "__fspath__",
-        "__matmul__",
         "__rmatmul__",
-        "__imatmul__",
-        "__truediv__",
-        "__rtruediv__",
-        "__itruediv__",
-        "__ifloordiv__",
-        "__ipow__",
-        "__ilshift__",
-        "__irshift__",
         "__copy__",
         "__deepcopy__",
         "__instancecheck__",
@@ -233,7 +234,8 @@ def is_changeable(cls: type) -> bool:
 def is_definition(value: Any) -> bool:
     """Return whether an object counts as a definition: a class, function, module or the like."""
     is_module = isinstance(value, types.ModuleType)
-    return callable(value) or is_module or hasattr(type(value), "__get__")
+    bound = any("__get__" in base.__dict__ for base in type(value).__mro__)
+    return callable(value) or is_module or bound
 
 
 _living: weakref.WeakValueDictionary[str, Unchanged] = weakref.WeakValueDictionary()

@@ -24,7 +24,7 @@ from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from tc.compiler.capture.array_memory import as_tensor
 from tc.compiler.core.levels import KEYS_OF_MODES, dispatch_modes
 from tc.compiler.core.modes import torch_mode
-from tc.compiler.core.sources import Scope, Source
+from tc.compiler.core.sources import Scope, Source, instance_dict
 from tc.compiler.errors import StageError
 
 
@@ -85,7 +85,7 @@ def the(id_: int, label: str) -> ObjectRef:
 def label_of(value: Any) -> str:
     """Return a readable label of an object: its kind and full name."""
     name = _named(value, "__qualname__") or _named(value, "__name__")
-    if isinstance(value, enum.Enum):
+    if issubclass(type(value), enum.Enum):
         return f"{type(value).__qualname__}.{value.name}"
     if not isinstance(name, str):
         return f"a {type(value).__qualname__}"
@@ -97,13 +97,15 @@ def label_of(value: Any) -> str:
 
 
 def _named(value: Any, name: str) -> Any:
-    """Return one of an object's names, or None; no `__getattr__` of the program is asked for it."""
-    falls_back = isinstance(value, types.ModuleType) or hasattr(
-        type(value), "__getattr__"
-    )
-    if isinstance(value, type) or not falls_back:
-        return getattr(value, name, None)
-    return getattr(value, "__dict__", {}).get(name)
+    """Return one of an object's names, or None; no code of the program is asked for it."""
+    kind = type(value)
+    if issubclass(kind, type):
+        return vars(type)[name].__get__(value)
+    asks = ("__getattr__", "__getattribute__") if is_heap_type(kind) else ()
+    written = any(asked in vars(base) for asked in asks for base in kind.__mro__[:-1])
+    if written or issubclass(kind, types.ModuleType):
+        return (instance_dict(value) or {}).get(name)
+    return getattr(value, name, None)
 
 
 @dataclass(frozen=True)
@@ -300,12 +302,34 @@ def is_type(value: Any, expected: ObjectRef) -> bool:
     return id(type(value)) == expected.id
 
 
+#: the lengths of containers, past the methods of their classes
+LENGTHS: dict[type, Callable[[Any], int]] = {
+    base: base.__len__ for base in (tuple, list, dict, set, frozenset)
+}
+
+
+def length_of(value: Any) -> int:
+    """Return how many items a container has; no method of the program is called."""
+    for base, length in LENGTHS.items():
+        if issubclass(type(value), base):
+            return length(value)
+    return len(value)
+
+
+def counts_itself(cls: type) -> bool:
+    """Return whether a class of containers defines its own length."""
+    for base in cls.__mro__:
+        if "__len__" in vars(base):
+            return is_heap_type(base)
+    return False
+
+
 def has_length(value: Any, length: int, kind: ObjectRef | None = None) -> bool:
     """Return whether a value has this length and, if a kind is given, exactly that type."""
     if kind is not None and not is_type(value, kind):
         return False
     try:
-        return bool(len(value) == length)
+        return bool(length_of(value) == length)
     except TypeError:
         return False
 

@@ -142,17 +142,18 @@ def _equals(tree: GuardTree, at: Manager, name: str, expected: Any, text: str) -
 
 
 def _remember_length(value: Any) -> tuple[ObjectRef, int]:
-    if type(value) is tuple and len(value) == 2 and isinstance(value[0], ObjectRef):
+    if type(value) is tuple and len(value) == 2 and type(value[0]) is ObjectRef:
         return value[0], value[1]
-    return ObjectRef.of(type(value)), len(value)
+    return ObjectRef.of(type(value)), values.length_of(value)
 
 
 def _install_length(tree: GuardTree, guard: Guard) -> None:
     kind, length = guard.expected
     tree.guard(guard.source, "type_match", guard.text, kind.id)
-    if issubclass(kind.get(), dict):
+    plain = not values.counts_itself(kind.get())
+    if plain and issubclass(kind.get(), dict):
         tree.guard(guard.source, "dict_length_check", guard.text, length)
-    elif issubclass(kind.get(), list | tuple | set | frozenset):
+    elif plain and issubclass(kind.get(), list | tuple | set | frozenset):
         tree.guard(guard.source, "length_check", guard.text, length)
     else:
         tree.test(
@@ -170,7 +171,7 @@ def _explain_length(value: Any, guard: Guard, scope: Scope) -> list[Difference]:
     where = guard.source.pretty
     if not values.is_type(value, kind):
         return [(f"type({where})", kind.label, values.label_of(type(value)))]
-    return [(f"len({where})", str(length), str(len(value)))]
+    return [(f"len({where})", str(length), str(values.length_of(value)))]
 
 
 def _install_keys(tree: GuardTree, guard: Guard) -> None:

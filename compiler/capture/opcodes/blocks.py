@@ -30,13 +30,13 @@ def before_with(f: Frame, i: Instruction) -> None:
 
 
 def _method_of_class(f: Frame, context: Value, name: str, refusal: str) -> Value:
-    try:
-        return context.attr(f.t, name)
-    except Raised:
-        kind = context.python_type()
-        if type_lookup(kind, name) is not MISSING:
-            raise
+    kind, raw = context.python_type(), context.own_special(name)
+    if raw is not MISSING:
+        binding = f.t.attributes
+        return binding.bind_descriptor(context, kind, raw, name, inherited=True)
+    if type_lookup(kind, name) is MISSING and not issubclass(kind, type):
         return f.t.python.raise_(TypeError, refusal.format(full_name(kind)))
+    return context.attr(f.t, name)
 
 
 @opcode("WITH_EXCEPT_START")

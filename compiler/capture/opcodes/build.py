@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.bytecode.opcode_table import opcode
-from tc.compiler.capture.values.base import Slot, Value
+from tc.compiler.capture.values.base import Exhausted, Slot, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue, items_to_merge
@@ -204,7 +204,7 @@ def unpack_ex(f: Frame, i: Instruction) -> None:
     before, after = (i.arg or 0) & 255, (i.arg or 0) >> 8
     iterable = f.pop()
     _require(f, iterable, ITERABLE, "cannot unpack non-iterable {} object")
-    values = iterable.unpack(f.t)
+    values = _items_around(f, iterable, before)
     if len(values) < before + after:
         expected = f"expected at least {before + after}, got {len(values)}"
         f.t.python.raise_(ValueError, f"not enough values to unpack ({expected})")
@@ -213,6 +213,23 @@ def unpack_ex(f: Frame, i: Instruction) -> None:
     parts: list[Value] = [*values[:before], ListValue(middle), *tail]
     for value in reversed(parts):
         f.push(value)
+
+
+def _items_around(f: Frame, iterable: Value, before: int) -> list[Value]:
+    """Return the items for targets one of which is starred.
+
+    For the list, Python asks the iterator itself for an iterator: it may start again.
+    """
+    if not iterable.has_own(*ITERABLE):
+        return iterable.unpack(f.t)
+    iterator = iterable.iterate(f.t)
+    first: list[Value] = []
+    try:
+        while len(first) < before:
+            first.append(iterator.advance(f.t))
+    except Exhausted:
+        return first
+    return [*first, *iterator.unpack(f.t)]
 
 
 @opcode("MAKE_FUNCTION", until=(3, 12))

@@ -52,6 +52,9 @@ def without_user_code(
         GraphBreak: it would.
     """
     operands = (*args, *kwargs.values())
+    owner = getattr(function, "__self__", None)
+    if not isinstance(owner, types.ModuleType):
+        operands = (owner, *operands)
     builtin = isinstance(function, _BUILTIN) or any(function is kind for kind in _PLAIN)
     plain = builtin and all(type(one) in _PLAIN for one in operands)
     if plain or sys.getprofile() is not None:

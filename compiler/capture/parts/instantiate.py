@@ -11,14 +11,15 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.guards.facts import is_heap_type
+from tc.compiler.capture.guards.facts import is_heap_type, is_library
 from tc.compiler.capture.torch_api.lazy_modules import make_parameter
 from tc.compiler.capture.torch_api.tensor_classes import TYPED, construct
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtin_arguments import bound_arguments
-from tc.compiler.capture.values.builtins import BUILTINS, refuse_abstract
-from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.builtins import BUILTINS, builtin, refuse_abstract
+from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
+from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.handlers import handler_of
@@ -27,12 +28,13 @@ from tc.compiler.capture.values.lookup import (
     MISSING,
     is_struct_sequence,
     is_users_function,
-    python_method,
+    replaced_slot,
     type_lookup,
 )
 from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.stand_ins import call_handler
+from tc.compiler.capture.values.tuple_objects import tuple_of
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -70,8 +72,8 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
         plain = t.python.concrete_list(args)
         return t.python.folded(kind, *plain, **t.python.concrete_dict(kwargs))
     called = type_lookup(type(kind), "__call__")
-    if is_users_function(called) and not cls.past_metaclass:
-        return t.inline_object(called, [cls, *args], kwargs)
+    if cls.has_own("__call__") and not cls.past_metaclass:
+        return cls.call_special(t, "__call__", args, kwargs)
     if issubclass(kind, OSError) and len(args) > 1:
         raise breaks.GraphBreak(
             breaks.UNSUPPORTED_CALL, "OSError, whose class the number decides"
@@ -103,7 +105,7 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
 
 def _looks_up_by_program(cls: ClassValue) -> bool:
     """Return whether functions of the program decide which member an enumeration gives."""
-    if cls.own_special("__call__") is not None:
+    if cls.has_own("__call__"):
         return True
     missing = type_lookup(cls.obj, "_missing_")
     return isinstance(missing, classmethod) and is_users_function(missing.__func__)
@@ -112,8 +114,8 @@ def _looks_up_by_program(cls: ClassValue) -> bool:
 def _member(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Look a member up by its value; for another value, call what the program defines for it."""
     kind: Any = cls.obj
-    if (own := cls.own_special("__call__")) is not None:
-        return t.inline_object(own, [cls, *args], kwargs)
+    if cls.has_own("__call__"):
+        return cls.call_special(t, "__call__", args, kwargs)
     if len(args) == 1 and not kwargs:
         value = t.python.concrete(args[0])
         with contextlib.suppress(KeyError, TypeError):  # of no member, or not hashable
@@ -141,7 +143,7 @@ def _leave_to_python(t: Interpreter, kind: type) -> NoReturn:
 
 def _is_plain(kind: type) -> bool:
     called = type_lookup(type(kind), "__call__")
-    if called is not vars(type)["__call__"] and not is_users_function(called):
+    if called is not vars(type)["__call__"] and is_library(kind.__module__):
         return False
     if issubclass(kind, type | dict | list | set | str | int | float):
         return False
@@ -155,6 +157,8 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         maker = maker.__func__
     if isinstance(maker, types.FunctionType):
         made = t.inline_object(maker, [cls, *args], kwargs)
+    elif replaced_slot(kind, "__new__") is not MISSING:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
     elif issubclass(kind, dict):
         made = DictObjectValue(kind)
     elif issubclass(kind, list):
@@ -171,7 +175,10 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
     if kind not in made.python_type().__mro__:
         return made  # a class may refuse to be asked, or call others its instances
     start = type_lookup(kind, "__init__")
-    if isinstance(start, types.FunctionType):
+    if made.python_type() is kind and made.has_own("__init__"):
+        result = made.call_special(t, "__init__", args, kwargs)
+        t.python.slot_result(kind, "__init__", result)
+    elif isinstance(start, types.FunctionType):
         t.python.slot_result(
             kind, "__init__", t.inline_object(start, [made, *args], kwargs)
         )
@@ -195,13 +202,36 @@ def _namespace(t: Interpreter, attributes: Kwargs) -> Value:
 
 def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     made = ExceptionValue(cls.obj, list(args))
-    start = python_method(cls.obj, "__init__")
-    if kwargs and start is None:  # `name` of an ImportError
+    starts = made.has_own("__init__")
+    # `name` of an ImportError
+    if made.has_own("__new__") or (kwargs and not starts):
         raise breaks.GraphBreak(
             breaks.UNSUPPORTED_CALL, f"class {cls.obj.__qualname__}"
         )
-    if start is not None:
-        t.python.slot_result(
-            cls.obj, "__init__", t.inline_object(start, [made, *args], kwargs)
-        )
+    if starts:
+        result = made.call_special(t, "__init__", args, kwargs)
+        t.python.slot_result(cls.obj, "__init__", result)
     return made
+
+
+# -- what makes an object of a given class --------------------------------------------------
+@builtin(tuple.__new__)
+def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    cls, *contents = args
+    items = contents[0].unpack(t) if contents else []
+    kind = t.python.concrete(cls)
+    return tuple_of([*items], kind)
+
+
+@builtin(list.__new__)
+def _list_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    kind = t.python.concrete(args[0])
+    return ListValue([]) if kind is list else ListObjectValue(kind)
+
+
+@builtin(dict.__new__)
+def _dict_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    kind = t.python.concrete(args[0])
+    if kind in DICT_KINDS:
+        return DictValue({}, kind=kind)
+    return DictObjectValue(kind)

@@ -85,9 +85,8 @@ class Operators:
         """Apply ``operator.<name>``."""
         function = getattr(operator, name)
         value = decided(self.t, value)
-        own = value.own_special(f"__{name}__")
-        if own is not None:
-            return self.t.inline_object(own, [value])
+        if value.has_own(f"__{name}__"):
+            return value.call_special(self.t, f"__{name}__", [])
         if (
             isinstance(value, SymValue)
             and value.python_type() is int
@@ -121,6 +120,8 @@ class Operators:
         found = self._user_binary(name, left, right)
         if found is not None:
             return found
+        if name in ("mul", "imul"):
+            left, right = self._count(left, right), self._count(right, left)
         merges, equality = name in ("or_", "ior"), name in ("eq", "ne")
         if merges and isinstance(left, DictObjectValue):
             method = f"__{name.rstrip('_')}__"
@@ -161,6 +162,14 @@ class Operators:
         self._raise_as_python(name, left, right)
         a, b = self._operand(left, name), self._operand(right, name)
         return self.python.folded(getattr(operator, name), a, b)
+
+    def _count(self, count: Value, repeated: Value) -> Value:
+        """Return how often a sequence is repeated, or what else multiplies."""
+        text = isinstance(repeated, ConstValue) and type(repeated.obj) in (str, bytes)
+        repeats = text or isinstance(repeated, SequenceValue)
+        if repeats and count.has_own("__index__"):
+            return self.python.index(count)
+        return count
 
     def _raise_as_python(self, name: str, *operands: Value) -> None:
         """Raise Python's error where no class of the operands knows an operator.
@@ -276,38 +285,35 @@ class Operators:
     def _user_binary(self, name: str, left: Value, right: Value) -> Value | None:
         """Return the result of an operator method written in Python, or None if there is none."""
         plain = name.rstrip("_")
-        attempts = [(left, f"__{plain}__", right)]
+        attempts = [(left, f"__{plain}__", right, False)]
         if name[0] == "i" and name not in ("invert", "is_"):
             plain = plain[1:]
-            attempts.append((left, f"__{plain}__", right))
+            attempts.append((left, f"__{plain}__", right, False))
         if name in COMPARISONS:
-            attempts.append((right, f"__{REFLECTED[name]}__", left))
+            attempts.append((right, f"__{REFLECTED[name]}__", left, True))
         elif not self._of_one_class(left, right):
-            attempts.append((right, f"__r{plain}__", left))
+            attempts.append((right, f"__r{plain}__", left, True))
         if self._reflected_goes_first(left, right, attempts[-1][1]):
             attempts.insert(0, attempts.pop())
-        for owner, method, argument in attempts:
+        for owner, method, argument, reflects in attempts:
             if isinstance(owner, OpaqueValue) and not only_objects(owner, method):
                 owner.cannot(breaks.UNSUPPORTED_OP, f"{owner.describe()}.{method}")
-            raw = owner.own_special(method)
-            if raw is None or (owner is right and self._tensor_asks(left, right)):
+            absent = not owner.has_own(method)
+            if absent or (reflects and self._tensor_asks(left, right)):
                 continue
             if (
                 plain == "mod"
-                and owner is right
+                and reflects
                 and issubclass(left.python_type(), str | bytes)
             ):
                 continue  # formatting takes every operand
-            result = self.t.inline_object(raw, [owner, argument])
+            result = owner.call_special(self.t, method, [argument])
             if not is_not_implemented(result):
                 return result
         for owner, other in ((left, right), (right, left)) if name == "ne" else ():
-            raw = owner.own_special("__eq__")
-            if (
-                raw is not None
-                and type_lookup(owner.python_type(), "__ne__") is object.__ne__
-            ):
-                result = self.t.inline_object(raw, [owner, other])
+            inherits = type_lookup(owner.python_type(), "__ne__") is object.__ne__
+            if owner.has_own("__eq__") and inherits:
+                result = owner.call_special(self.t, "__eq__", [other])
                 if not is_not_implemented(result):
                     return self.python.logical_not(result)
         return (
@@ -327,7 +333,7 @@ class Operators:
             return False
         if isinstance(right, ConstValue):
             # a member that tensors take as a number
-            return isinstance(right.obj, int | float)
+            return isinstance(right.obj, int | float | complex)
         if not isinstance(right, OWNERS):
             return False
         return type_lookup(right.python_type(), "__torch_function__") is not MISSING

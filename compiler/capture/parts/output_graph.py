@@ -34,7 +34,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.lookup import is_frozen_dataclass
+from tc.compiler.capture.values.lookup import MISSING, is_frozen_dataclass, users_slot
 from tc.compiler.capture.values.number_objects import NumberObjectValue
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.records import StorageValue
@@ -298,7 +298,10 @@ class OutputGraph:
         named = {k: self.graphable(v, text) for k, v in kwargs.items()}
         refuse_scalars(self.t, [*args, *kwargs.values()], text)
         for _, fake in (*pairs, *named.values()):
-            if isinstance(fake, torch.dtype) and fake in QUANTIZED:
+            quantized = isinstance(fake, torch.dtype) and fake in QUANTIZED
+            # torch would call it here, and again where the graph runs
+            indexes = users_slot(type(fake), "__index__") is not MISSING
+            if quantized or indexes:
                 raise breaks.GraphBreak(
                     breaks.UNSUPPORTED_CALL, f"{text} (with {fake})"
                 )

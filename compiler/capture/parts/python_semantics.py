@@ -114,7 +114,7 @@ class PythonSemantics:
         """
         found = self.fold(function, *args, **kwargs)
         if may_change(found) and self.fold(function, *args, **kwargs) is not found:
-            if isinstance(found, Iterator):
+            if isinstance(found, Iterator) and type(found) is not types.GeneratorType:
                 return ConstIterator(list(found))
             detail = f"{name_of(function)}(), which makes a {type(found).__name__},"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, detail)
@@ -144,7 +144,7 @@ class PythonSemantics:
         try:
             found = value.constant()
             # which an index or a size asks
-            if value.own_special("__index__") is not None:
+            if value.has_own("__index__"):
                 raise NotConstant(value.describe())
             # it may name an attribute, as in ``getattr(owner, name)``
             if type(found) is str:
@@ -168,14 +168,15 @@ class PythonSemantics:
             return value.specialise(self.t).obj
         if isinstance(value, SliceValue):
             value = ConstValue(self.concrete(value))
-        own_hash = value.own_special("__hash__") is not None
+        own_hash = value.has_own("__hash__")
         if isinstance(value, ConstValue):
-            own_hash |= value.own_special("__eq__") is not None
+            own_hash |= value.has_own("__eq__")
         if isinstance(value, TupleValue) and not own_hash:
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:
             return frozenset(value.items)
-        if (kind := self._class_of_key(value)).__hash__ is None:
+        kind = self._class_of_key(value)
+        if type_lookup(kind, "__hash__") is None:
             self.raise_(TypeError, f"unhashable type: '{full_name(kind)}'")
         if isinstance(value, MappingProxyValue):
             return self.key(value.mapping)
@@ -204,9 +205,12 @@ class PythonSemantics:
 
     def hashed(self, value: Value) -> Value:
         """Apply ``hash``."""
-        if (own := value.own_special("__hash__")) is not None:
+        if value.own_special("__hash__") is None:
+            kind = full_name(value.python_type())
+            self.raise_(TypeError, f"unhashable type: '{kind}'")
+        if value.has_own("__hash__"):
             value.is_hashed = True
-            found = self.t.inline_object(own, [value])
+            found = value.call_special(self.t, "__hash__", [])
             if isinstance(found, SymValue):
                 found = found.specialise(self.t)
             return self.slot_result(value.python_type(), "__hash__", found)
@@ -280,14 +284,11 @@ class PythonSemantics:
 
     def contains(self, container: Value, item: Value) -> Value:
         """Return ``item in container``."""
+        if container.has_own("__contains__"):
+            return self._contained(container, item)
         if isinstance(container, ConstValue | ClassValue):
-            if (own := container.own_special("__contains__")) is not None:
-                return ConstValue(
-                    self.t.inline_object(own, [container, item]).truth(self.t)
-                )
-            if container.own_special("__iter__") or container.own_special(
-                "__getitem__"
-            ):
+            in_c = type_lookup(container.python_type(), "__contains__") is not MISSING
+            if not in_c and container.has_own("__iter__", "__getitem__"):
                 return ConstValue(
                     any(self.equal(v, item) for v in container.each(self.t))
                 )
@@ -309,6 +310,14 @@ class PythonSemantics:
                 self.raise_(TypeError, what)
             return ConstValue(any(self.equal(v, item) for v in container.each(self.t)))
         return container.method(self.t, "__contains__", [item], {})
+
+    def _contained(self, container: Value, item: Value) -> Value:
+        """Return what Python makes of the result of a class's own ``__contains__``."""
+        if container.own_special("__contains__") is None:
+            kind = full_name(container.python_type())
+            self.raise_(TypeError, f"'{kind}' object is not a container")
+        found = container.call_special(self.t, "__contains__", [item])
+        return ConstValue(found.truth(self.t))
 
     def equal(self, left: Value, right: Value) -> bool:
         """Return ``left is right or left == right`` as a Python bool, as containers compare."""
@@ -333,14 +342,8 @@ class PythonSemantics:
         """Apply ``operator.index``."""
         if isinstance(value, SymValue) and value.python_type() is int:
             return value
-        if isinstance(value, ObjectValue):
-            own = value.dunder(self.t, "__index__") is not None
-        else:
-            own = value.own_special("__index__") is not None
-        if not own:
-            return self.folded(operator.index, self.concrete(value))
-        found = value.method(self.t, "__index__", [], {})
-        return self.slot_result(value.python_type(), "__index__", found)
+        own = value.call_own(self.t, "__index__")
+        return own or self.folded(operator.index, self.concrete(value))
 
     def slot_result(self, kind: type, name: str, result: Value) -> Value:
         """Return what Python makes of the result of a class's special method."""
@@ -354,9 +357,8 @@ class PythonSemantics:
         own = self._text_method(function, value)
         if own is not None:
             slot = "__str__" if function is str else "__repr__"
-            text = self.slot_result(
-                value.python_type(), slot, self._own_text(own, value)
-            )
+            written_text = self._own_text(own, value)
+            text = self.slot_result(value.python_type(), slot, written_text)
             return self.folded(_ascii, text.constant()) if function is ascii else text
         if isinstance(value, ExceptionValue):
             for at, arg in enumerate(value.args):
@@ -386,25 +388,26 @@ class PythonSemantics:
         finally:
             self._being_written.pop()
 
-    def _text_method(
-        self, function: Callable[[Any], str], value: Value
-    ) -> types.FunctionType | None:
-        """Return the method written in Python that str, repr or ascii calls; None if none."""
-        names = ("__str__", "__repr__") if function is str else ("__repr__",)
-        if isinstance(value, ConstValue | ClassValue | ExceptionValue):
-            # their str() does not ask for a repr() that is defined in Python
-            names = names[:1]
-        elif not isinstance(value, ObjectValue | TupleValue):
-            return None
-        return next(filter(None, map(value.own_special, names)), None)
+    @staticmethod
+    def _text_method(function: Callable[[Any], str], value: Value) -> str | None:
+        """Return the name of the class's own method that str, repr or ascii calls, or None."""
+        if function is not str:
+            return "__repr__" if value.has_own("__repr__") else None
+        if value.has_own("__str__"):
+            return "__str__"
+        # which `object` defines by the other: numbers do not define it, texts and exceptions do
+        by_other = type_lookup(value.python_type(), "__str__") is object.__str__
+        return "__repr__" if by_other and value.has_own("__repr__") else None
 
-    def _own_text(self, method: types.FunctionType, value: Value) -> Value:
+    def _own_text(self, name: str, value: Value) -> Value:
         """Call a ``__str__`` or ``__repr__``.
 
         A wrapper that ends recursion asks for the id of the thread; what it wraps is called here.
         """
-        if method.__code__ not in _ENDS_RECURSION:
-            return self.t.inline_object(method, [value])
+        method = value.own_special(name)
+        traced = isinstance(method, types.FunctionType)
+        if not traced or method.__code__ not in _ENDS_RECURSION:
+            return value.call_special(self.t, name, [])
         names = method.__code__.co_freevars
         held = [cell.cell_contents for cell in method.__closure__ or ()]
         around = dict(zip(names, held, strict=True))
@@ -428,7 +431,7 @@ class PythonSemantics:
             return written(self.t, format, value, ConstValue(spec))
         if (own := value.call_own(self.t, "__format__", ConstValue(spec))) is not None:
             return own
-        if value.own_special("__str__") and _formats_text(value.python_type()):
+        if value.has_own("__str__") and _formats_text(value.python_type()):
             return self.format(self.convert_text(str, value), spec)
         if isinstance(value, ObjectValue | ExceptionValue) and spec:
             # Python's own error

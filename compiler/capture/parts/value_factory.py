@@ -174,11 +174,12 @@ class ValueFactory:
 
     def known(self, obj: Any) -> Value:
         """Return the value of an object that traced code made or that needs no guard."""
+        self.t.guards.definitions.meet(obj)
         if is_constant_object(obj):
             return ConstValue(obj)
         if type(obj) is list:
             return ListValue([self.known(item) for item in obj])
-        if isinstance(obj, tuple):
+        if issubclass(type(obj), tuple):
             return tuple_of([self.known(item) for item in obj], type(obj))
         if type(obj) is dict:
             return self.dict_of((k, self.known(v)) for k, v in obj.items())
@@ -186,8 +187,7 @@ class ValueFactory:
             made = set_of(self.t, [self.known(item) for item in obj], type(obj))
             made.table = obj.copy()
             return made
-        if isinstance(obj, type):
-            self.t.guards.definitions.meet(obj)
+        if issubclass(type(obj), type):
             known = self._values.get(id(obj))
             return known[1] if known is not None else ClassValue(obj)
         return self.wrap(obj, self.object_source(obj))

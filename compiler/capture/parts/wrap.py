@@ -67,9 +67,11 @@ from tc.compiler.capture.values.iterators import (
 from tc.compiler.capture.values.lookup import (
     MISSING,
     field_names,
+    is_beyond_rules,
+    is_found_by_name,
     is_struct_sequence,
     type_lookup,
-    users_method,
+    users_slot,
 )
 from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.objects import (
@@ -125,10 +127,14 @@ def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
 
     Comparisons, and everything else that needs only the type of an object, rely on that guard.
     """
+    if any(map(is_beyond_rules, (type(obj), obj))):
+        raise breaks.SkipFrame(
+            f"{source.pretty} is of a class with a metaclass of its own"
+        )
     t.guards.definitions.meet(obj)
-    if users_method(type(obj), "__getattribute__") and _is_plain_object(obj):
+    if users_slot(type(obj), "__getattribute__") is not MISSING:
         # The other rows ask for attributes, and so do the checks of ``isinstance``.
-        value = _object(t, obj, source)
+        value = _asked_for_nothing(t, obj, source)
     elif _names_its_class(obj):
         value = _wrapped(t, obj, source)
     else:
@@ -136,6 +142,17 @@ def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
     if not t.guards.recorded.fixes_type(source):
         t.guards.add("TYPE", source, type(obj))
     return value
+
+
+def _asked_for_nothing(t: Interpreter, obj: Any, source: Source) -> Value:
+    """Return the value of an object whose class defines how its attributes are read."""
+    if dict_objects.accepts(obj):
+        return dict_objects.wrap_dict_object(t, obj, source)
+    if list_objects.accepts(obj):
+        return list_objects.wrap_list_object(t, obj, source)
+    if _is_plain_object(obj):
+        return _object(t, obj, source)
+    return OpaqueValue(obj, source)
 
 
 def _wrapped(t: Interpreter, obj: Any, source: Source) -> Value:
@@ -173,6 +190,9 @@ def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
         try:
             fake = t.shapes.fake(obj, source, dims, demands=demands, strides=strides)
         except Exception as error:
+            if users_slot(type(obj), "__getattr__") is not MISSING:
+                # PyTorch asks it for methods of tensors that hold others
+                raise breaks.SkipFrame(f"{source.pretty} has a __getattr__") from error
             if not torch._C._functorch.is_functorch_wrapped_tensor(obj):
                 raise
             text = f"{source.pretty} cannot be represented inside a transform of torch.func"
@@ -339,6 +359,15 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
     """Wrap a method in C that is bound to an object: by the object, and the method's name."""
     t.guards.add("TYPE", source, type(obj))
     t.guards.add("EQUALS", AttrSource(source, "__name__"), obj.__name__)
+    if is_heap_type(type(obj.__self__)):  # `super()` finds one that its class replaces
+        found = is_found_by_name(obj)
+        check = Predicate(
+            f"is_found_by_name({{}}) is {found}",
+            lambda obj: is_found_by_name(obj) is found,
+        )
+        t.guards.add("CUSTOM", source, check)
+        if not found:
+            return OpaqueValue(obj, source)
     owner = t.values.wrap(obj.__self__, AttrSource(source, "__self__"))
     if not isinstance(owner, OpaqueValue) and not isinstance(obj.__self__, type):
         # a call of it would break, not its wrapping
@@ -350,7 +379,7 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
 def _new_each_read(obj: Any) -> bool:
     """Return whether a builtin is a bound method, of which each read makes a new object."""
     owner = obj.__self__ if isinstance(obj, BOUND_BUILTINS) else None
-    return owner is not None and not isinstance(owner, types.ModuleType)
+    return owner is not None and not issubclass(type(owner), types.ModuleType)
 
 
 def _method(t: Interpreter, obj: types.MethodType, source: Source) -> Value:

@@ -28,6 +28,7 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.const import is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.lookup import read_runs_python
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.once import loaded
 from tc.compiler.errors import ForbiddenCall
@@ -72,7 +73,9 @@ def annotation_of(function: Any) -> Annotation | None:
     if found is not None:
         return found[1]
     rules = loaded("torch._dynamo.trace_rules")
-    if rules is None or not rules.is_callable_allowed(function):
+    if rules is None or read_runs_python(function, "__module__"):
+        return None  # PyTorch's rules read where it is defined
+    if not rules.is_callable_allowed(function):
         return None
     return LEAF if id(function) in getattr(rules, "_leaf_function_ids", ()) else ALLOWED
 

@@ -20,7 +20,6 @@ from tc.compiler.capture.values.subclasses import (
     CLASSES_OFF,
     is_wrapper,
     own_attribute,
-    own_method,
     with_class,
 )
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
@@ -54,9 +53,9 @@ def construct(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Va
         made = _new(t, [cls, *args], kwargs)
     else:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{kind.__qualname__}()")
-    start = own_method(kind, "__init__")
-    if start is not None and issubclass(made.python_type(), kind):
-        t.inline_object(start, [made, *args], kwargs)
+    if issubclass(made.python_type(), kind) and made.has_own("__init__"):
+        result = made.call_special(t, "__init__", args, kwargs)
+        t.python.slot_result(kind, "__init__", result)
     return made
 
 

@@ -106,18 +106,30 @@ class Value:
         """Describe the value for a message."""
         return self.source.pretty if self.source is not None else self.noun
 
-    def own_special(self, name: str) -> FunctionType | None:
-        """Return the special method of that name that its class defines in Python, or None."""
-        return None
+    def own_special(self, name: str) -> Any:
+        """Return what its class defines for a special method, MISSING if C code's own is left."""
+        return MISSING
+
+    def has_own(self, *names: str) -> bool:
+        """Return whether its class defines one of some special methods."""
+        return any(self.own_special(name) is not MISSING for name in names)
+
+    def call_special(
+        self, t: Interpreter, name: str, args: Args, kwargs: Kwargs | None = None
+    ) -> Value:
+        """Call a special method that its class defines, as Python's slots look it up."""
+        kind, raw = self.python_type(), self.own_special(name)
+        if isinstance(raw, FunctionType):
+            return t.inline_object(raw, [self, *args], kwargs)
+        method = t.attributes.bind_descriptor(self, kind, raw, name, inherited=True)
+        return method.call(t, args, kwargs or {})
 
     def call_own(self, t: Interpreter, name: str, *args: Value) -> Value | None:
         """Return the result of `own_special` of that name, or None if there is no such method."""
-        own = self.own_special(name)
-        if own is None:
+        if self.own_special(name) is MISSING:
             return None
-        return t.python.slot_result(
-            self.python_type(), name, t.inline_object(own, [self, *args])
-        )
+        result = self.call_special(t, name, args)
+        return t.python.slot_result(self.python_type(), name, result)
 
     # -- what can be done ------------------------------------------------------------------
     def attr(self, t: Interpreter, name: str) -> Value:
@@ -177,8 +189,10 @@ class Value:
         kind = self.python_type()
         for name in ("__bool__", "__len__"):
             raw = type_lookup(kind, name)
-            if raw is not MISSING and raw is not None:
-                method = t.attributes.bind_descriptor(self, kind, raw, name)
+            if raw is not MISSING:  # None, too, is called
+                method = t.attributes.bind_descriptor(
+                    self, kind, raw, name, inherited=True
+                )
                 found = method.call(t, [], {})
                 return t.python.slot_result(kind, name, found).truth(t)
         return True

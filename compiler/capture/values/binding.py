@@ -11,8 +11,16 @@ from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
-from tc.compiler.capture.values.objects import Attributed, ClassValue
+from tc.compiler.capture.values.lookup import (
+    MISSING,
+    has_any,
+    replaced_slot,
+    type_lookup,
+)
+from tc.compiler.capture.values.objects import (
+    Attributed,
+    ClassValue,
+)
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import AttrSource, CallSource, Source, instance_dict
 
@@ -50,16 +58,27 @@ def bind_descriptor(
     if isinstance(raw, types.GetSetDescriptorType) and isinstance(owner, TensorValue):
         return owner.base_attr(t, name)
     getter = type_lookup(type(raw), "__get__")
-    if isinstance(getter, types.FunctionType):
-        descriptor = t.values.known(raw)
-        return t.inline_object(getter, [descriptor, owner, t.values.known(cls)])
+    if replaced_slot(type(raw), "__get__") is not MISSING:
+        return _called_getter(t, raw, owner, t.values.known(cls))
     if getter is not MISSING and not isinstance(raw, type):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_ATTR, f"{owner.describe()}.{name}")
-    source: Source | None = None
     if owner.source is None or inherited or _instance_hides(owner, cls, name):
-        source = _source_in_class(t, cls, raw, name)
-    else:
-        source = AttrSource(owner.source, name)
+        return _in_class(t, cls, raw, name)
+    return t.values.wrap(raw, AttrSource(owner.source, name))
+
+
+def _called_getter(t: Interpreter, raw: Any, owner: Value, cls: Value) -> Value:
+    """Call the ``__get__`` of a descriptor, which Python binds to nothing."""
+    kind = type(raw)
+    getter = _in_class(t, kind, type_lookup(kind, "__get__"), "__get__")
+    return getter.call(t, [t.values.known(raw), owner, cls], {})
+
+
+def _in_class(t: Interpreter, cls: type, raw: Any, name: str) -> Value:
+    """Return the value of what a class defines, as it is."""
+    if isinstance(raw, types.FunctionType):
+        return t.values.function_of_class(raw)
+    source = _source_in_class(t, cls, raw, name)
     return t.values.wrap(raw, source) if source is not None else t.values.known(raw)
 
 
@@ -80,7 +99,7 @@ def _instance_hides(owner: Value, cls: type, name: str) -> bool:
     Traced code may have deleted an attribute of the object, or a ``__getattribute__`` that is
     written in Python asked for the one of the class.
     """
-    if python_method(cls, "__getattribute__") is not None:
+    if replaced_slot(cls, "__getattribute__") is not MISSING:
         return True
     return name in (instance_dict(owner.obj) or ())
 
@@ -110,20 +129,20 @@ def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> V
     """Return the value of a class attribute that is read through the class."""
     if isinstance(raw, classmethod):
         return MethodValue(owner, t.values.known(_function_of(raw, owner.obj, name)))
-    getter = python_method(type(raw), "__get__")
-    if getter is not None and not isinstance(raw, functools.cached_property):
-        return t.inline_object(getter, [t.values.known(raw), ConstValue(None), owner])
+    own = replaced_slot(type(raw), "__get__")
+    if own is not MISSING and not isinstance(raw, functools.cached_property):
+        return _called_getter(t, raw, ConstValue(None), owner)
     found = raw
     if isinstance(raw, staticmethod):
         found = raw.__func__
-    elif not isinstance(raw, types.FunctionType | property) and hasattr(
-        type(raw), "__get__"
+    elif not isinstance(raw, types.FunctionType | property) and has_any(
+        type(raw), ("__get__",)
     ):
         found = raw.__get__(None, owner.obj)
     if type_lookup(owner.obj, name) is not raw:
         return t.values.known(found)  # super() finds it in a base
     source = t.values.source_of(owner)
-    if found is raw and python_method(type(owner.obj), "__getattr__") is not None:
+    if found is raw and owner.has_own("__getattr__"):
         # Where the attribute is gone, a guard must not run the fallback.
         look = functools.partial(type_lookup, name=name)
         return t.values.wrap(

@@ -39,7 +39,6 @@ from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.super_calls import SuperValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
-from tc.compiler.capture.values.tuple_objects import tuple_of
 from tc.compiler.core.sources import AttrSource
 from tc.compiler.core.symbolic import MATH
 from tc.compiler.core.table import Table
@@ -154,6 +153,8 @@ class BuiltinValue(KnownObject):
             ):
                 method = slot_method(t, args[0], self.obj)
                 return method.call(t, args[1:], kwargs)
+            if overridden and isinstance(args[0], ConstValue):
+                return self._fold(t, args, kwargs)
             return args[0].method(t, name, args[1:], kwargs)
         if id(self.obj) in ASKED_AGAIN:
             answer = self.obj(*map(t.python.concrete, args))
@@ -236,7 +237,16 @@ def _type(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(super)
 def _super(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return SuperValue(t.python.concrete(args[0]), args[1])
+    if len(args) != 2 or t.python.is_none(args[1]):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "super() of no object")
+    cls, owner = t.python.concrete(args[0]), args[1]
+    if not isinstance(cls, type):
+        t.python.fold(super, cls, None)  # Python's own error
+    of_class = owner.obj.__mro__ if isinstance(owner, ClassValue) else ()
+    if cls not in (*owner.python_type().__mro__, *of_class):
+        text = "super(type, obj): obj must be an instance or subtype of type"
+        t.python.raise_(TypeError, text)
+    return SuperValue(cls, owner)
 
 
 @builtin(object)
@@ -248,6 +258,8 @@ def _object(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(object.__new__)
 def _object_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if not args:
+        t.python.fold(object.__new__)  # Python's own error
     cls = t.python.concrete(args[0])
     if issubclass(cls, BaseException):
         return ExceptionValue(cls, list(args[1:]))
@@ -278,30 +290,21 @@ def _type_call(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return cls.call(t, args[1:], kwargs)
 
 
-@builtin(tuple.__new__)
-def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    cls, *contents = args
-    items = contents[0].unpack(t) if contents else []
-    kind = t.python.concrete(cls)
-    return tuple_of([*items], kind)
-
-
-@builtin(list.__new__)
-def _list_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    kind = t.python.concrete(args[0])
-    return ListValue([]) if kind is list else ListObjectValue(kind)
-
-
 @builtin(object.__init__)
 def _object_init(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    kind = args[0].python_type()
+    if len(args) > 1 or kwargs:  # which another `__new__` may take
+        if type_lookup(kind, "__init__") is not object.__init__:
+            text = "object.__init__() takes exactly one argument (the instance to initialize)"
+            t.python.raise_(TypeError, text)
+        if type_lookup(kind, "__new__") is object.__new__:
+            t.python.raise_(TypeError, f"{kind.__name__}() takes no arguments")
     return ConstValue(None)
 
 
 @builtin(callable)
 def _callable(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
-    if isinstance(value, ObjectValue):
-        return ConstValue(value.dunder(t, "__call__") is not None)
     try:
         kind = value.python_type()
     except breaks.GraphBreak:  # a callable of the tracer's own
@@ -427,6 +430,8 @@ def _hasattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
             raise
         if args[0].obj is not None and read_runs_python(args[0].obj, name):
             raise
+        if args[0].has_own("__getattr__", "__getattribute__"):
+            raise
         return ConstValue(_has_unread(t, args[0], name))
     except Raised as raised:
         if issubclass(raised.value.python_type(), AttributeError):
@@ -465,7 +470,7 @@ def _object_setattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
     if not isinstance(owner, Attributed):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_STORE, owner.describe())
-    owner.generic_set_attr(t, t.python.concrete(args[1]), args[2])
+    owner.generic_set_attr(t, _attribute_name(t, args[1]), args[2])
     return ConstValue(None)
 
 
@@ -474,7 +479,7 @@ def _object_delattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
     if not isinstance(owner, Attributed):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_STORE, owner.describe())
-    owner.generic_del_attr(t, t.python.concrete(args[1]))
+    owner.generic_del_attr(t, _attribute_name(t, args[1]))
     return ConstValue(None)
 
 
@@ -543,7 +548,7 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
     """Return a method of a builtin type (``object.__init__`` …) bound to a value."""
     name = raw.__name__
     if name == "__init__" and raw is object.__init__:
-        return LambdaValue(lambda t, args, kwargs: ConstValue(None), "object.__init__")
+        return MethodValue(owner, BuiltinValue(raw))
     if isinstance(owner, DictObjectValue) and issubclass(raw.__objclass__, dict):
         return owner.base_method(name)
     if isinstance(owner, ListObjectValue) and raw.__objclass__ is list:
@@ -556,7 +561,7 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
         return t.attributes.builtin_method(
             TupleValue(owner.slots), name
         )  # bypassing the class's own method
-    if isinstance(owner, ExceptionValue):
+    if isinstance(owner, ExceptionValue) and raw.__objclass__ is not object:
         return _exception_method(owner, name)
     if isinstance(owner, TensorValue):
         return MethodValue(owner, t.values.known(raw))
@@ -574,7 +579,7 @@ def _exception_method(owner: ExceptionValue, name: str) -> Value:
         if name == "__init__":
             owner.args = list(args)
             return ConstValue(None)
-        if name in ("__str__", "__repr__"):
+        if name in ("__str__", "__repr__") and not args:
             return owner.converted(str if name == "__str__" else repr)
         if name == "with_traceback":
             return owner

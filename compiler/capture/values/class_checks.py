@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import abc
 import weakref
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.rows import Predicate
 from tc.compiler.capture.values.base import Args, Kwargs, Raised, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import python_method, type_lookup, users_method
+from tc.compiler.capture.values.lookup import MISSING, type_lookup, users_slot
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import Source
@@ -62,19 +62,18 @@ def _has_own_check(cls: type) -> bool:
     return check is not PLAIN_CHECK
 
 
-def _reads_as_it_says(value: Value) -> TypeGuard[ObjectValue]:
+def _reads_as_it_says(value: Value) -> bool:
     """Return whether the class of an object defines how its attributes are read."""
-    return isinstance(value, ObjectValue) and bool(
-        python_method(value.cls, "__getattribute__")
-    )
+    kind = value.python_type()
+    return users_slot(kind, "__getattribute__") is not MISSING
 
 
-def _is_of(t: Interpreter, value: ObjectValue, classes: tuple[type, ...]) -> bool:
+def _is_of(t: Interpreter, value: Value, classes: tuple[type, ...]) -> bool:
     """Ask an object for its class as Python does where its type is none of the classes."""
-    if not set(value.cls.__mro__).isdisjoint(classes):
+    if not set(value.python_type().__mro__).isdisjoint(classes):
         return True
     try:
-        named = t.python.concrete(value.attr(t, "__class__"))
+        named = value.attr(t, "__class__").obj
     except Raised as raised:
         if not issubclass(raised.value.python_type(), AttributeError):
             raise
@@ -89,14 +88,18 @@ def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | Non
     """
     found: bool | None = None
     for cls in _flat(classes):
-        check = users_method(type(cls), "__instancecheck__")
+        if value.python_type() is cls:  # of which Python asks no metaclass
+            found = True
+            continue
+        check = users_slot(type(cls), "__instancecheck__")
         if isinstance(cls, abc.ABCMeta):
             _guard_registered(t, value.python_type(), cls)
         if getattr(cls, "_is_protocol", False) and value.source is not None:
             _ask_protocol_again(t, value, value.source, cls)
-        elif check is not None:
+        elif check is not MISSING:
             if not found:
-                result = t.inline_object(check, [t.values.known(cls), value])
+                known = t.values.known(cls)
+                result = known.call_special(t, "__instancecheck__", [value])
                 found = result.truth(t)
         elif isinstance(classes, tuple) and found is False:
             result = _isinstance(t, [value, t.values.known(cls)], {})

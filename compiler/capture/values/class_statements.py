@@ -20,6 +20,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
+from tc.compiler.capture.values.lookup import MISSING, replaced_slot
 from tc.compiler.capture.values.objects import ClassValue
 from tc.compiler.capture.values.reflection import DescriptorValue
 from tc.compiler.capture.values.sets import SetValue
@@ -44,12 +45,13 @@ def build_class(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if kwargs or not isinstance(body, FunctionValue):
         raise _refusal("with keywords")
     real_bases = tuple(_real_base(base) for base in bases)
-    made_by = types.prepare_class(str(name.constant()), real_bases)[0]
+    title = str(name.constant())
+    made_by = t.python.fold(types.prepare_class, title, real_bases)[0]
     if made_by not in METACLASSES:
         raise _refusal(f"whose metaclass is {made_by.__qualname__}")
     bound = t.names_bound_by(body)
     space = {k: _real(t, k, v) for k, v in bound.items() if k not in BY_THE_COMPILER}
-    cls = made_by(name.constant(), real_bases, space)
+    cls = t.python.run_now(made_by, title, real_bases, space)
     value = ClassValue(cls)
     t.values.make_inside(cls, value)
     cell = bound.get("__classcell__")
@@ -76,9 +78,8 @@ def _refusal(what: str) -> breaks.GraphBreak:
 def _real_base(base: Value) -> type:
     if not isinstance(base, ClassValue):
         raise _refusal("whose base is not a plain class")
-    for cls in base.obj.__mro__[:-1]:
-        if isinstance(vars(cls).get("__init_subclass__"), classmethod):
-            raise _refusal(f"whose base {cls.__qualname__} has an __init_subclass__")
+    if replaced_slot(base.obj, "__init_subclass__") is not MISSING:
+        raise _refusal(f"whose base {base.describe()} has an __init_subclass__")
     return base.obj
 
 
@@ -86,6 +87,8 @@ def _real(t: Interpreter, name: str, value: Value) -> Any:
     """Return the Python object for a value that a class body binds to a name."""
     if isinstance(value, FunctionValue):
         return stand_in(t, value)
+    if value.has_own("__set_name__"):
+        raise _refusal(f"that binds {value.describe()}, which is given its name")
     plain = isinstance(
         value, NodeValue | TextValue | ListValue | SetValue | DictValue | TupleValue
     )

@@ -24,7 +24,7 @@ from tc.compiler.capture.values.lookup import (
     is_data_descriptor,
     is_users_function,
     type_lookup,
-    users_method,
+    users_slot,
 )
 from tc.compiler.core.sources import AttrSource, DictSource
 
@@ -82,11 +82,11 @@ class ConstValue(KnownObject):
         own = is_heap_type(type(self.obj))
         return brief(self.obj) if own else repr(self.obj)
 
-    def own_special(self, name: str) -> types.FunctionType | None:
-        return users_method(type(self.obj), name)
+    def own_special(self, name: str) -> Any:
+        return users_slot(type(self.obj), name)
 
     def truth(self, t: Interpreter) -> bool:
-        if any(map(self.own_special, ("__bool__", "__len__"))):
+        if self.has_own("__bool__", "__len__"):
             return self.truth_by_class(t)
         return bool(self.obj)
 
@@ -105,8 +105,8 @@ class ConstValue(KnownObject):
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if (known := METHODS_OF_CONSTANTS.get((type(self.obj), name))) is not None:
             return known(t, self.obj, args, kwargs)
-        if (own := self.own_special(name)) is not None:
-            return t.inline_object(own, [self, *args], kwargs)
+        if self.has_own(name):
+            return self.call_special(t, name, args, kwargs)
         try:
             plain = [_operand(t, a) for a in args]
             named = {k: _operand(t, v) for k, v in kwargs.items()}
@@ -122,8 +122,8 @@ class ConstValue(KnownObject):
         return t.python.folded(bound, *plain, **named)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        if (own := self.own_special("__call__")) is not None:
-            return t.inline_object(own, [self, *args], kwargs)
+        if self.has_own("__call__"):
+            return self.call_special(t, "__call__", args, kwargs)
         return t.python.raise_(
             TypeError, f"{type(self.obj).__name__!r} object is not callable"
         )
@@ -140,7 +140,7 @@ class ConstValue(KnownObject):
     def iterate(self, t: Interpreter) -> Value:
         if (own := self.call_own(t, "__iter__")) is not None:
             return own
-        if self.own_special("__getitem__") and not hasattr(type(self.obj), "__iter__"):
+        if self.has_own("__getitem__") and not hasattr(type(self.obj), "__iter__"):
             return t.python.iterate_by_index(self)
         return t.python.constant_iterator(self.obj)
 
@@ -161,7 +161,7 @@ def _attr_of_member(t: Interpreter, member: ConstValue, name: str) -> Value | No
     What the program defines, a property or ``__getattr__``, is traced: it may read what changes.
     """
     kind, own = type(member.obj), type_lookup(type(member.obj), name)
-    if member.own_special("__getattribute__") is not None:
+    if member.has_own("__getattribute__"):
         member.cannot(breaks.UNSUPPORTED_ATTR, f"{member.describe()}.{name}")
     # a property that classes do not have
     if isinstance(own, types.DynamicClassAttribute):
@@ -179,10 +179,7 @@ def _attr_of_member(t: Interpreter, member: ConstValue, name: str) -> Value | No
             return None
         where = DictSource(t.values.source_of(member))
         t.guards.add("NOT_CONTAINS", where, name)
-        fallback = member.own_special("__getattr__")
-        if fallback is None:
-            return None
-        return t.inline_object(fallback, [member, ConstValue(name)])
+        return member.call_own(t, "__getattr__", ConstValue(name))
     if isinstance(own, (types.DynamicClassAttribute, *BUILTIN_DESCRIPTORS)):
         return None
     return t.attributes.bind_descriptor(member, kind, own, name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import operator
-import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import (
     field_index,
     field_names,
-    python_method,
+    replaced_slot,
     type_lookup,
 )
 from tc.compiler.capture.values.stand_ins import raise_as_python
@@ -146,7 +145,7 @@ class TupleValue(SequenceValue):
         index = field_index(self.kind, name)
         if index is not None:
             return self.at(t, index)
-        own = python_method(self.kind, name) is not None
+        own = self.has_own(name)
         if self.kind not in (tuple, torch.Size) and (own or name not in dir(tuple)):
             found = t.attributes.class_attr(self, self.kind, name)
             if found is not None:
@@ -155,8 +154,8 @@ class TupleValue(SequenceValue):
             return t.values.known(fields)
         return super().attr(t, name)
 
-    def own_special(self, name: str) -> types.FunctionType | None:
-        return python_method(self.kind, name)
+    def own_special(self, name: str) -> Any:
+        return replaced_slot(self.kind, name)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "numel" and self.kind is torch.Size:
@@ -164,7 +163,7 @@ class TupleValue(SequenceValue):
             for size in self.values(t):
                 total = t.python.binary("mul", total, size)
             return total
-        own = python_method(self.kind, name) is not None
+        own = self.has_own(name)
         if self.kind not in (tuple, torch.Size) and (
             own or name not in SEQUENCE_METHODS
         ):

@@ -63,7 +63,7 @@ def _number(kind: type) -> Handler:
         for name in (f"__{kind.__name__}__", "__index__"):
             if (own := value.call_own(t, name)) is not None:
                 return convert(t, [own], {})
-            if hasattr(value.python_type(), name):
+            if type_lookup(value.python_type(), name) is not MISSING:
                 break
         return t.python.folded(kind, *t.python.concrete_list(args))
 
@@ -101,7 +101,7 @@ def _digits(function: Callable[[Any], str]) -> Handler:
     def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if isinstance(args[0], SymValue):
             return written(t, function, args[0])
-        if args[0].own_special("__index__") is not None:
+        if args[0].has_own("__index__"):
             return t.python.folded(function, t.python.concrete(t.python.index(args[0])))
         return t.python.folded(function, t.python.concrete(args[0]))
 
@@ -160,8 +160,8 @@ def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
         name = args[0].python_type().__name__
         t.python.raise_(TypeError, f"type {name} doesn't define __round__ method")
-    if args[0].own_special("__round__") is not None:
-        return args[0].method(t, "__round__", args[1:], kwargs)
+    if args[0].has_own("__round__"):
+        return args[0].call_special(t, "__round__", args[1:], kwargs)
     if isinstance(args[0], SymValue) and len(args) == 1 and not kwargs:
         return t.output.call_torch(round, list(args), {})
     return t.python.folded(round, *t.python.concrete_list(args))

@@ -65,8 +65,7 @@ class DictObjectValue(ObjectValue):
         raw = type_lookup(self.cls, "__missing__")
         if raw is MISSING:
             return t.python.raise_(KeyError, key)
-        method = t.attributes.bind_descriptor(self, self.cls, raw, "__missing__")
-        return method.call(t, [key], {})
+        return self.call_special(t, "__missing__", [key])
 
     def base_method(self, name: str) -> Value:
         """Return the method that dict itself has under a name, bound to the items."""
@@ -84,7 +83,8 @@ class DictObjectValue(ObjectValue):
                 merge(t, functools.partial(plain.put, t), dict, self, {})
                 return plain.method(t, name, args, kwargs)
             method = "update" if name == "__init__" else name
-            found = self.storage.method(t, method, args, kwargs)
+            found = t.attributes.builtin_method(self.storage, method)
+            found = found.call(t, args, kwargs)
             return self if found is self.storage else found
 
         return LambdaValue(run, f"{self.cls.__name__}.{name}")
@@ -103,7 +103,7 @@ class DictObjectValue(ObjectValue):
 def _update(
     t: Interpreter, d: DictObjectValue, other: Value | None = None, /, **named: Value
 ) -> Value:
-    own = d.own_special("__setitem__") is not None
+    own = d.has_own("__setitem__")
     put = d.set_item if own else d.storage.put
     return merge(t, functools.partial(put, t), collections.OrderedDict, other, named)
 
@@ -184,16 +184,16 @@ def item_of(key: Any, mapping: dict[Any, Any]) -> Any:
 
 def make(cls: Any, items: dict[Any, Any]) -> Any:
     """Make a dict object without running its class's code; called from residual code."""
-    made = cls.__new__(cls)
+    ordered = issubclass(cls, collections.OrderedDict)
+    made = (collections.OrderedDict if ordered else dict).__new__(cls)
     refill(made, items)
     return made
 
 
 def refill(target: Any, items: dict[Any, Any]) -> None:
     """Replace all items, bypassing the methods of the class; called from residual code."""
-    base: Any = (
-        collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
-    )
+    ordered = issubclass(type(target), collections.OrderedDict)
+    base: Any = collections.OrderedDict if ordered else dict
     base.clear(target)
     for key, value in items.items():
         base.__setitem__(target, key, value)

@@ -17,7 +17,12 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import MISSING, python_method, type_lookup
+from tc.compiler.capture.values.lookup import (
+    MISSING,
+    python_method,
+    replaced_slot,
+    type_lookup,
+)
 from tc.trace.ids import plain_function
 
 if TYPE_CHECKING:
@@ -41,8 +46,8 @@ class ExceptionValue(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def own_special(self, name: str) -> types.FunctionType | None:
-        return python_method(self.cls, name)
+    def own_special(self, name: str) -> Any:
+        return replaced_slot(self.cls, name)
 
     def describe(self) -> str:
         return self.cls.__name__
@@ -51,6 +56,8 @@ class ExceptionValue(Value):
         return self.truth_by_class(t)
 
     def attr(self, t: Interpreter, name: str) -> Value:
+        if self.has_own("__getattribute__"):
+            self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
         if name == "__traceback__" and self.trail:
             return TracebackValue(self)
         if name in self.extra:
@@ -74,6 +81,8 @@ class ExceptionValue(Value):
             return self.args[0] if self.args else ConstValue(None)
         raw = type_lookup(self.cls, name)
         if raw is MISSING:
+            if self.has_own("__getattr__"):
+                return self.call_special(t, "__getattr__", [ConstValue(name)])
             return t.python.raise_(
                 AttributeError,
                 f"'{self.cls.__name__}' object has no attribute '{name}'",
@@ -108,6 +117,9 @@ class ExceptionValue(Value):
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         if isinstance(value, TracebackValue) and value.error is self:
             return  # as ``contextlib`` does, to take off the frames of its own
+        if self.has_own("__setattr__"):
+            self.call_special(t, "__setattr__", [ConstValue(name), value])
+            return
         self.extra[name] = value
         if name == "__traceback__":
             self.trail = ()

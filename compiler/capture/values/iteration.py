@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tc.compiler.capture import breaks
 from tc.compiler.capture.traceable import groupby
 from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Slot, Value
 from tc.compiler.capture.values.builtins import (
@@ -110,8 +111,10 @@ def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     kind = owner.python_type()
     if not has_any(kind, ("__reversed__", "__getitem__")):
         t.python.raise_(TypeError, f"'{full_name(kind)}' object is not reversible")
-    if owner.own_special("__reversed__") is not None:
-        return owner.method(t, "__reversed__", [], {})
+    if owner.own_special("__reversed__") is None:
+        t.python.raise_(TypeError, f"'{full_name(kind)}' object is not reversible")
+    if owner.has_own("__reversed__"):
+        return owner.call_special(t, "__reversed__", [])
     if isinstance(owner, ObjectValue):
         if owner.dunder(t, "__reversed__") is not None:
             return owner.method(t, "__reversed__", [], {})
@@ -140,15 +143,14 @@ def _length_hint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner, default = args[0], args[1] if len(args) > 1 else ConstValue(0)
     if type_lookup(owner.python_type(), "__len__") is not MISSING:
         return owner.length(t)
-    if not isinstance(owner, ObjectValue):
-        return default
-    method = owner.dunder(t, "__length_hint__")
-    if method is None:
-        return default
-    found = method.call(t, [], {})
+    if not owner.has_own("__length_hint__"):
+        if type_lookup(owner.python_type(), "__length_hint__") is MISSING:
+            return default
+        owner.cannot(breaks.UNSUPPORTED_CALL, f"length_hint() of {owner.describe()}")
+    found = owner.call_special(t, "__length_hint__", [])
     if is_not_implemented(found):
         return default
-    return t.python.slot_result(owner.cls, "__length_hint__", found)
+    return t.python.slot_result(owner.python_type(), "__length_hint__", found)
 
 
 @builtin(sorted)

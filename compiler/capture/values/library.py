@@ -11,6 +11,7 @@ from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.handlers import Handler, handles
+from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def may_change(obj: Any) -> bool:
     Functions, descriptors, classes, containers that the tracer copies and what `is_unchanging`
     knows have none.
     """
-    hashed: Any = type(obj).__hash__
+    hashed: Any = type_lookup(type(obj), "__hash__")
     by_equality = hashed is not None and hashed is not object.__hash__
     if by_equality or callable(obj) or isinstance(obj, (*_COPIED, *_DESCRIPTORS)):
         return False

@@ -64,7 +64,8 @@ class ListObjectValue(ObjectValue):
             if name == "__reversed__":
                 return ReversedIterator(self.storage, len(self.storage.slots) - 1)
             plain = [a.storage if isinstance(a, ListObjectValue) else a for a in args]
-            found = self.storage.method(t, name, plain, kwargs)
+            found = t.attributes.builtin_method(self.storage, name)
+            found = found.call(t, plain, kwargs)
             return self if found is self.storage else found
 
         return LambdaValue(run, f"{self.cls.__name__}.{name}")

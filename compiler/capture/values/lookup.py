@@ -15,6 +15,12 @@ MISSING: Any = object()
 ITERABLE = ("__iter__", "__getitem__")
 #: what a class has for an attribute that C code holds, which may be empty
 SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
+#: types of the methods of classes in C
+METHODS_OF_C = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+)
 #: what PyTorch's own modules define: the tracer knows what it does
 _MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
 #: what the class of a named tuple that is written in Python has for each field
@@ -41,12 +47,27 @@ def python_method(cls: type, name: str) -> types.FunctionType | None:
 def replaced_slot(cls: type, name: str) -> Any:
     """Return what a class defines under the name of a slot, MISSING if C code's own is left.
 
-    A class may define a slot by any callable: ``__setattr__ = dict.__setitem__`` makes the
-    attributes of a dict its items. What a type of C puts under the name has that name itself.
+    A class may define a special method by any object: ``__setattr__ = dict.__setitem__`` makes
+    the attributes of a dict its items, and None refuses what the method is for.
     """
-    raw = type_lookup(cls, name)
-    ordinary = isinstance(raw, types.WrapperDescriptorType) and raw.__name__ == name
-    return MISSING if ordinary else raw
+    home = next((base for base in cls.__mro__ if name in base.__dict__), None)
+    if home is None or not is_heap_type(home):
+        return MISSING
+    raw = home.__dict__[name]
+    if isinstance(raw, METHODS_OF_C):
+        of_c = next(base for base in cls.__mro__ if not is_heap_type(base))
+        # A class in C that can be changed has its own, another may name that of its base again.
+        if raw.__objclass__ is home or raw is type_lookup(of_c, name):
+            return MISSING
+    return raw
+
+
+def users_slot(cls: type, name: str) -> Any:
+    """Return what a class of the program defines under the name of a slot, or MISSING."""
+    home = next((base for base in cls.__mro__ if name in base.__dict__), None)
+    if home is None or is_library(home.__module__):
+        return MISSING
+    return replaced_slot(cls, name)
 
 
 def is_users_function(raw: Any) -> bool:
@@ -84,7 +105,7 @@ def full_name(cls: type) -> str:
 
 def is_data_descriptor(raw: Any) -> bool:
     """Return whether what a class defines takes precedence over an entry of ``__dict__``."""
-    return hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__")
+    return has_any(type(raw), ("__set__", "__delete__"))
 
 
 def is_unset(slot: Any, obj: Any) -> bool:
@@ -110,6 +131,23 @@ def read_runs_python(obj: Any, name: str) -> bool:
         return fallback is not MISSING and fallback is not _MODULE_GETATTR
     getter = type_lookup(type(raw), "__get__")
     return isinstance(raw, property) or isinstance(getter, types.FunctionType)
+
+
+def is_beyond_rules(cls: Any) -> bool:
+    """Return whether the metaclass of a class lets nobody read it, or keep it in a table."""
+    kind = type(cls)
+    if kind is type or not issubclass(kind, type):
+        return False
+    reads = users_slot(kind, "__getattribute__") is not MISSING
+    hashes = users_slot(kind, "__hash__")
+    return reads or not (hashes is MISSING or isinstance(hashes, types.FunctionType))
+
+
+def is_found_by_name(obj: Any) -> bool:
+    """Return whether a method in C is what the class of its object has under its name."""
+    owner = obj.__self__
+    raw = type_lookup(type(owner), obj.__name__)
+    return isinstance(raw, METHODS_OF_C) and raw.__get__(owner, type(owner)) == obj
 
 
 def is_struct_sequence(kind: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.lookup import python_method, type_lookup
+from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.core.sources import DictSource, ItemSource
 
@@ -83,26 +84,20 @@ class NNModuleValue(ObjectValue):
         return found if found is not None else self._registered(t, name)
 
     def generic_attr(self, t: Interpreter, name: str) -> Value:
-        found = self.find(t, name)
+        found = self._unless_absent(functools.partial(self.find, t, name))
         if found is not None:
             return found
-        fallback = python_method(self.cls, "__getattr__")
-        if fallback not in (None, _MODULE_GETATTR):
-            return t.inline_object(fallback, [self, ConstValue(name)])
+        if self.own_special("__getattr__") is not _MODULE_GETATTR:
+            return self.call_special(t, "__getattr__", [ConstValue(name)])
         return t.python.raise_(
             AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
         )
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
-        setter = python_method(self.cls, "__setattr__")
         made = self.source is None
-        own = (
-            setter is not _MODULE_SETATTR
-            or made
-            or self._changes_tables(t, name, value)
-        )
-        if setter is not None and own:
-            t.inline_object(setter, [self, ConstValue(name), value])
+        own = self.own_special("__setattr__") is not _MODULE_SETATTR
+        if own or made or self._changes_tables(t, name, value):
+            self.call_special(t, "__setattr__", [ConstValue(name), value])
             return
         if isinstance(value, NNModuleValue) and value.source is None:
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")

@@ -25,6 +25,7 @@ from tc.compiler.capture.values.lookup import (
     MISSING,
     SLOT_TYPES,
     full_name,
+    has_any,
     is_data_descriptor,
     is_unset,
     is_users_function,
@@ -32,7 +33,7 @@ from tc.compiler.capture.values.lookup import (
     read_runs_python,
     replaced_slot,
     type_lookup,
-    users_method,
+    users_slot,
 )
 from tc.compiler.core.sources import (
     AttrSource,
@@ -59,11 +60,12 @@ class Attributed(Value):
     def attr(self, t: Interpreter, name: str) -> Value:
         if replaced_slot(self.cls, "__getattribute__") is MISSING:
             return self.generic_attr(t, name)
-        own = functools.partial(self.call_slot, t, "__getattribute__", ConstValue(name))
+        asked = [ConstValue(name)]
+        own = functools.partial(self.call_special, t, "__getattribute__", asked)
         found = self._unless_absent(own)
         if found is not None:
             return found
-        return self.call_slot(t, "__getattr__", ConstValue(name))
+        return self.call_special(t, "__getattr__", asked)
 
     def _falls_back(self) -> bool:
         return replaced_slot(self.cls, "__getattr__") is not MISSING
@@ -78,21 +80,13 @@ class Attributed(Value):
                 raise
         return None
 
-    def call_slot(self, t: Interpreter, name: str, *args: Value) -> Value:
-        """Call what the class defines under the name of a slot."""
-        raw = type_lookup(self.cls, name)
-        if isinstance(raw, types.FunctionType):
-            return t.inline_object(raw, [self, *args])
-        method = t.attributes.bind_descriptor(self, self.cls, raw, name)
-        return method.call(t, list(args), {})
-
     def generic_attr(self, t: Interpreter, name: str) -> Value:
         """Look an attribute up as `object.__getattribute__` and then `__getattr__` do."""
         found = self._unless_absent(functools.partial(self.find, t, name))
         if found is not None:
             return found
         if self._falls_back():
-            return self.call_slot(t, "__getattr__", ConstValue(name))
+            return self.call_special(t, "__getattr__", [ConstValue(name)])
         return t.python.raise_(
             AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
         )
@@ -135,13 +129,13 @@ class Attributed(Value):
     def _held_in_slot(self, t: Interpreter, slot: Any, name: str) -> Value | None:
         """Return what C code holds for an existing object, or None.
 
-        Where the class has a `__getattr__`, only the descriptor itself may be asked:
+        Where the class defines how attributes are read, only the descriptor itself may be asked:
         what an empty slot leads to is code of the program.
         """
         source = self.source or Source()
         value: Any
         place: AttrSource | CallSource
-        if replaced_slot(self.cls, "__getattr__") is MISSING:
+        if not self.has_own("__getattr__", "__getattribute__"):
             value, place = getattr(self.obj, name, MISSING), AttrSource(source, name)
         else:
             text = f"{self.cls.__name__}.{name}"
@@ -187,7 +181,7 @@ class Attributed(Value):
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         if replaced_slot(self.cls, "__setattr__") is not MISSING:
-            self.call_slot(t, "__setattr__", ConstValue(name), value)
+            self.call_special(t, "__setattr__", [ConstValue(name), value])
             return
         self.generic_set_attr(t, name, value)
 
@@ -199,9 +193,9 @@ class Attributed(Value):
                 self._raise_lacking(t, name, "setter")
             t.inline_object(raw.fset, [self, value])
             return
-        setter = python_method(type(raw), "__set__") if raw is not MISSING else None
+        setter = descriptor_method(t, raw, "__set__")
         if setter is not None:
-            t.inline_object(setter, [t.values.known(raw), self, value])
+            setter.call(t, [self, value], {})
             return
         self._refuse_slot_of_c(raw, name)
         ordinary = type_lookup(self.cls, "__setattr__") is object.__setattr__
@@ -229,7 +223,7 @@ class Attributed(Value):
 
     def del_attr(self, t: Interpreter, name: str) -> None:
         if replaced_slot(self.cls, "__delattr__") is not MISSING:
-            self.call_slot(t, "__delattr__", ConstValue(name))
+            self.call_special(t, "__delattr__", [ConstValue(name)])
             return
         self.generic_del_attr(t, name)
 
@@ -241,9 +235,9 @@ class Attributed(Value):
                 self._raise_lacking(t, name, "deleter")
             t.inline_object(raw.fdel, [self])
             return
-        deleter = python_method(type(raw), "__delete__") if raw is not MISSING else None
+        deleter = descriptor_method(t, raw, "__delete__")
         if deleter is not None:
-            t.inline_object(deleter, [t.values.known(raw), self])
+            deleter.call(t, [self], {})
             return
         self._refuse_slot_of_c(raw, name)
         slot = isinstance(raw, SLOT_TYPES)
@@ -253,6 +247,16 @@ class Attributed(Value):
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             t.python.raise_(AttributeError, name if slot else message)
         t.effects.store_attribute(self, name, UNBOUND)
+
+
+def descriptor_method(t: Interpreter, raw: Any, name: str) -> Value | None:
+    """Return what the class of a class attribute defines for a method of descriptors, bound."""
+    kind = type(raw)
+    own = replaced_slot(kind, name)
+    if own is MISSING:
+        return None
+    owner = t.values.known(raw)
+    return t.attributes.bind_descriptor(owner, kind, own, name, inherited=True)
 
 
 class ObjectValue(Attributed):
@@ -277,23 +281,22 @@ class ObjectValue(Attributed):
         )
 
     # -- dunder methods --------------------------------------------------------------------
-    def own_special(self, name: str) -> types.FunctionType | None:
-        return python_method(self.cls, name)
+    def own_special(self, name: str) -> Any:
+        return replaced_slot(self.cls, name)
 
     def dunder(self, t: Interpreter, name: str) -> Value | None:
         """Return the bound special method, looked up on the class, or None."""
         raw = type_lookup(self.cls, name)
         if raw is MISSING or raw is None:
             return None
-        return t.attributes.bind_descriptor(self, self.cls, raw, name)
+        return t.attributes.bind_descriptor(self, self.cls, raw, name, inherited=True)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        method = self.dunder(t, "__call__")
-        if method is None:
-            return t.python.raise_(
-                TypeError, f"'{self.cls.__name__}' object is not callable"
-            )
-        return method.call(t, args, kwargs)
+        if self.has_own("__call__"):
+            return self.call_special(t, "__call__", args, kwargs)
+        return t.python.raise_(
+            TypeError, f"'{self.cls.__name__}' object is not callable"
+        )
 
     def tail_call_codes(self) -> tuple[types.CodeType, ...]:
         method = python_method(self.cls, "__call__")
@@ -413,18 +416,16 @@ class ClassValue(KnownObject):
         raw = type_lookup(kind, name)
         if isinstance(raw, property) and isinstance(raw.fget, types.FunctionType):
             return t.inline_object(raw.fget, [self])
-        fallback = python_method(kind, "__getattr__")
-        if raw is MISSING and fallback is not None:
-            return t.inline_object(fallback, [self, ConstValue(name)])
+        if raw is MISSING and self.has_own("__getattr__"):
+            return self.call_special(t, "__getattr__", [ConstValue(name)])
         self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         fixed = id(self.obj) in t.values.made_inside or is_library(self.obj.__module__)
-        special = (
-            name.startswith("__") or type(self.obj).__setattr__ is not type.__setattr__
-        )
+        setter = type_lookup(type(self.obj), "__setattr__")
+        special = name.startswith("__") or setter is not type.__setattr__
         held = (type_lookup(type(self.obj), name), type_lookup(self.obj, name))
-        bound = any(hasattr(type(raw), "__get__") for raw in held)
+        bound = any(has_any(type(raw), ("__get__",)) for raw in held)
         if fixed or special or bound or hasattr(value.python_type(), "__get__"):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.obj.__qualname__}.{name}")
         t.effects.store_class_attribute(
@@ -434,14 +435,17 @@ class ClassValue(KnownObject):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.instantiate(self, args, kwargs)
 
-    def own_special(self, name: str) -> types.FunctionType | None:
-        return users_method(type(self.obj), name)
+    def own_special(self, name: str) -> Any:
+        return users_slot(type(self.obj), name)
 
     def item(self, t: Interpreter, key: Value) -> Value:
         if (own := self.call_own(t, "__getitem__", key)) is not None:
             return own
-        raw = type_lookup(self.obj, "__class_getitem__")
-        if isinstance(raw, classmethod) and is_users_function(raw.__func__):
+        raw = replaced_slot(self.obj, "__class_getitem__")
+        generic = isinstance(raw, classmethod) and not is_users_function(raw.__func__)
+        # enumerations have one in their metaclass
+        known = type_lookup(type(self.obj), "__getitem__") is not MISSING
+        if not (raw is MISSING or generic or known):
             return self.attr(t, "__class_getitem__").call(t, [key], {})
         return t.python.folded(operator.getitem, self.obj, t.python.concrete(key))
 
@@ -454,9 +458,8 @@ class ClassValue(KnownObject):
         return self.call_own(t, "__len__") or t.python.folded(len, self.obj)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        meta = python_method(type(self.obj), name)
-        if name.startswith("__") and meta is not None:
-            return t.inline_object(meta, [self, *args], kwargs)
+        if name.startswith("__") and self.has_own(name):
+            return self.call_special(t, name, args, kwargs)
         return super().method(t, name, args, kwargs)
 
     def rebuild(self, r: ResidualInterface) -> None:

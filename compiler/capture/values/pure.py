@@ -61,5 +61,5 @@ def _path_text(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     path: Any = args[0] if args else kwargs["path"]
     if issubclass(path.python_type(), str | bytes):
         return path  # type: ignore[no-any-return]
-    found = path.attr(t, "__fspath__").call(t, [], {})
-    return t.python.slot_result(path.python_type(), "__fspath__", found)
+    own = path.call_own(t, "__fspath__")
+    return own or t.python.folded(os.fspath, t.python.concrete(path))

@@ -21,7 +21,12 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import (
+    MISSING,
+    is_data_descriptor,
+    replaced_slot,
+    type_lookup,
+)
 from tc.compiler.capture.values.tensor import VIEWS, NodeValue, TensorValue, calling
 from tc.compiler.core.sources import AttrSource, DictSource, Source
 
@@ -160,7 +165,7 @@ class SubclassValue(TensorValue):
 
     def _stored(self, t: Interpreter, name: str) -> Value | None:
         """Return an instance attribute of the tensor, or None; descriptors take precedence."""
-        if hasattr(type(type_lookup(self.kind, name)), "__set__"):
+        if is_data_descriptor(type_lookup(self.kind, name)):
             return None
         pending = t.effects.attribute(self, name)
         if pending is not None:
@@ -185,8 +190,9 @@ class SubclassValue(TensorValue):
             return t.values.known(held)
         self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.kind.__name__}.{name}")
 
-    def own_special(self, name: str) -> types.FunctionType | None:
-        return own_method(self.kind, name)
+    def own_special(self, name: str) -> Any:
+        raw = own_attribute(self.kind, name)
+        return raw if raw is MISSING else replaced_slot(self.kind, name)
 
     def _missing(self, t: Interpreter, name: str) -> Value:
         fallback = own_method(self.kind, "__getattr__")

@@ -57,7 +57,7 @@ class SuperValue(Value):
             return t.python.raise_(
                 AttributeError, f"'super' object has no attribute '{name}'"
             )
-        if not hasattr(type(raw), "__get__"):
+        if type_lookup(type(raw), "__get__") is MISSING:
             home = next(base for base in mro if name in base.__dict__)
             source = t.values.source_of(t.values.known(home))
             return t.values.wrap(raw, AttrSource(source, name))

@@ -12,6 +12,7 @@ import _string  # type: ignore[import-not-found]
 import collections
 import operator
 import re
+import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeGuard
 
@@ -26,7 +27,13 @@ from tc.compiler.capture.values.const import (
 )
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.lookup import ITERABLE, MISSING, has_any, type_lookup
+from tc.compiler.capture.values.lookup import (
+    ITERABLE,
+    MISSING,
+    has_any,
+    replaced_slot,
+    type_lookup,
+)
 from tc.compiler.capture.values.tensor import SymValue, TensorValue, decided
 from tc.compiler.core.symbolic import hint
 
@@ -100,8 +107,8 @@ class TextValue(ConstValue):
     def describe(self) -> str:
         return self.noun
 
-    def own_special(self, name: str) -> None:
-        return None
+    def own_special(self, name: str) -> Any:
+        return MISSING
 
     def truth(self, t: Interpreter) -> bool:
         for piece in self.pieces:
@@ -356,7 +363,11 @@ class _Operands:
         kind = given.python_type()
         self.is_tuple = issubclass(kind, tuple)
         has_items = type_lookup(kind, "__getitem__") is not MISSING
-        self.is_mapping = has_items and not issubclass(kind, tuple | str)
+        # the items of which C code takes for those of a sequence
+        sequence = replaced_slot(kind, "__getitem__") is MISSING
+        sequence = sequence and issubclass(kind, collections.deque)
+        sequence = sequence or issubclass(kind, tuple | str)
+        self.is_mapping = has_items and not sequence
         self.rest = given.unpack(t) if self.is_tuple else [given]
 
     def take(self) -> Value:
@@ -423,6 +434,14 @@ def _mod(t: Interpreter, text: str, args: Args, kwargs: Kwargs) -> Value:
 METHODS_OF_CONSTANTS[str, "__mod__"] = _mod
 
 
+#: kinds of fields that take a number, its type, what makes it of an object, and by which methods
+_NUMBERS_OF: tuple[tuple[str, type, Any, tuple[str, ...]], ...] = (
+    ("diu", int, int, ("__int__", "__index__")),
+    ("oxX", int, operator.index, ("__index__",)),
+    ("eEfFgG", float, float, ("__float__", "__index__")),
+)
+
+
 def _percent_field(t: Interpreter, operands: _Operands, spec: str, kind: str) -> Value:
     """Return the text of one field of ``%``."""
     stars = t.python.concrete_list(operands.take() for _ in range(spec.count("*")))
@@ -434,6 +453,10 @@ def _percent_field(t: Interpreter, operands: _Operands, spec: str, kind: str) ->
         return (
             written(t, operator.mod, ConstValue(f"%{spec}s"), value) if spec else value
         )
+    for kinds, number, convert, methods in _NUMBERS_OF:
+        given_one = issubclass(value.python_type(), number)  # which is read as it is
+        if kind in kinds and not given_one and value.has_own(*methods):
+            value = t.values.known(convert).call(t, [value], {})
     of_any = not stars and value.python_type() in _OF_ANY.get(kind, ())
     if of_any and isinstance(value, SymValue):
         return written(t, operator.mod, ConstValue(f"%{spec}{kind}"), value)
@@ -467,15 +490,22 @@ def text_of_items(t: Interpreter, value: Value) -> Value | None:
         ]
     elif isinstance(value, TupleValue | ListValue):
         items = value.values(t)
+    elif value.python_type() is types.SimpleNamespace:
+        held = value.attr(t, "__dict__")
+        names = [t.python.concrete(name) for name in held.unpack(t)]
+        items = [held.item(t, ConstValue(name)) for name in names]
     else:
         return None
-    if not isinstance(value, DictValue) and all(map(_is_plain, items)):
+    if isinstance(value, TupleValue | ListValue) and all(map(_is_plain, items)):
         return None
     places = [_Item(place) for place in range(len(items))]
     if isinstance(value, DictValue):
         text = t.python.fold(
             repr, value.kind(zip(places[::2], places[1::2], strict=True))
         )
+    elif not isinstance(value, TupleValue | ListValue):
+        named = dict(zip(names, places, strict=True))
+        text = t.python.fold(repr, types.SimpleNamespace(**named))
     elif value.kind is torch.Size:  # which takes numbers alone
         text = f"{torch.Size.__module__}.{torch.Size.__qualname__}({places!r})"
     else:

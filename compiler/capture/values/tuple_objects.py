@@ -12,7 +12,6 @@ from tc.compiler.capture.values.lookup import (
     MISSING,
     field_index,
     is_struct_sequence,
-    python_method,
     type_lookup,
 )
 from tc.compiler.capture.values.objects import Attributed
@@ -27,9 +26,11 @@ class OwnTupleValue(TupleValue):
 
     def own(self, t: Interpreter, name: str) -> Value | None:
         """Return a special method that the class overrides, bound to the tuple."""
-        if python_method(self.kind, name) is None:
+        raw = self.own_special(name)
+        if raw is MISSING:
             return None
-        return t.attributes.class_attr(self, self.kind, name)
+        kind = self.kind
+        return t.attributes.bind_descriptor(self, kind, raw, name, inherited=True)
 
     def item(self, t: Interpreter, key: Value) -> Value:
         own = self.own(t, "__getitem__")
