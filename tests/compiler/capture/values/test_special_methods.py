@@ -20,6 +20,9 @@ import tc
 #: (special method, way) of which single cases differ, with the reason
 DIFFER = {
     ("__hash__", "generator"): "a class that has no hash cannot be kept in a table",
+    ("__ror__", "super"): "a union of a string and a subclass of dict is no operator of values",
+    ("__ior__", "super"): "a tensor refuses the operator before its subclass's method has run",
+    ("__rxor__", "in C"): "a tensor refuses the operator before its subclass's method has run",
 }
 
 
@@ -40,7 +43,7 @@ def test_special_methods_are_as_in_eager(name: str, way: str) -> None:
     for case in cases(name, way, 0, 4):
         try:
             want = outcomes(case, lambda program: program)
-        except (TypeError, RuntimeError, AttributeError):  # no such class can be made
+        except (TypeError, ValueError, RuntimeError, AttributeError):  # no such class can be made
             continue
         tc.reset()
         assert outcomes(case, compiled) == want, str(case)
