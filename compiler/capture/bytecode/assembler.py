@@ -63,8 +63,13 @@ class _Pool:
 
 
 def const_key(value: Any) -> object:
-    """Return a key equal only for constants that no program can distinguish."""
+    """Return a key equal only for constants that no program can distinguish.
+
+    What is no number is another key of a dictionary than all others.
+    """
     kind = type(value)
+    if kind in (float, complex) and value != value:
+        return kind, id(value)
     if kind is float:
         return kind, repr(value)
     if kind is complex:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeGuard
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.base import Args, Kwargs, Raised, Value
 from tc.compiler.capture.values.const import (
     LITERALS,
     METHODS_OF_CONSTANTS,
@@ -442,6 +442,20 @@ _NUMBERS_OF: tuple[tuple[str, type, Any, tuple[str, ...]], ...] = (
 )
 
 
+def _number(t: Interpreter, value: Value, convert: Any, kind: str) -> Value:
+    """Return the number that an object gives for a field; of integers, errors are the field's."""
+    try:
+        return t.values.known(convert).call(t, [value], {})
+    except Raised as raised:
+        of_type = issubclass(raised.value.python_type(), TypeError)
+        if convert is float or not of_type:
+            raise
+    wanted = "a real number" if convert is int else "an integer"
+    given = value.python_type().__name__
+    text = f"%{kind} format: {wanted} is required, not {given}"
+    return t.python.raise_(TypeError, text)
+
+
 def _percent_field(t: Interpreter, operands: _Operands, spec: str, kind: str) -> Value:
     """Return the text of one field of ``%``."""
     stars = t.python.concrete_list(operands.take() for _ in range(spec.count("*")))
@@ -456,7 +470,7 @@ def _percent_field(t: Interpreter, operands: _Operands, spec: str, kind: str) ->
     for kinds, number, convert, methods in _NUMBERS_OF:
         given_one = issubclass(value.python_type(), number)  # which is read as it is
         if kind in kinds and not given_one and value.has_own(*methods):
-            value = t.values.known(convert).call(t, [value], {})
+            value = _number(t, value, convert, kind)
     of_any = not stars and value.python_type() in _OF_ANY.get(kind, ())
     if of_any and isinstance(value, SymValue):
         return written(t, operator.mod, ConstValue(f"%{spec}{kind}"), value)

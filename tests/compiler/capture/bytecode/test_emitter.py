@@ -216,3 +216,23 @@ def test_jumps() -> None:
 
 def test_there_is_a_row_for_this_python() -> None:
     check.assertIn(sys.version_info[:2], TRAITS)
+
+
+def test_constants_that_a_program_can_tell_apart_stay_apart() -> None:
+    nan, other = float("nan"), float("nan")
+    given: tuple[Any, ...] = (
+        nan, other, complex(nan, 0), complex(nan, 0), (nan,), (other,), frozenset({nan}),
+        frozenset({other}), 0.0, -0.0, 0, False, 1, True, 1.0, (0.0,), (-0.0,), "a", b"a",
+        complex(0.0, -0.0), complex(-0.0, 0.0), [], [],
+    )  # fmt: skip
+
+    def build(emitter: Emitter) -> None:
+        for value in given:
+            emitter.load_const(value)
+        emitter.build_tuple(len(given))
+
+    found = result(build)
+    for one, kept in zip(given, found, strict=True):
+        check.assertEqual((type(one), repr(one)), (type(kept), repr(kept)))
+    check.assertEqual(len({nan: 1, other: 2, found[0]: 3, found[1]: 4}), 2)
+    check.assertEqual({(nan,): 1, (other,): 2}[found[5]], 2)
