@@ -70,6 +70,20 @@ WRITES = (
 )
 
 
+def agree(text, dynamic, sizes):
+    """Compare a program of one tensor with eager, with its gradients, at each size."""
+    space = {"torch": torch, "F": F}
+    exec(text, space)
+    program, compiled = space["program"], tc.compile(space["program"], dynamic=dynamic)
+    for size in sizes:
+        x = torch.randn(size, dtype=torch.float64, requires_grad=True)
+        want, got = program(x), compiled(x)
+        torch.testing.assert_close(got, want, msg=text)
+        weight = torch.randn_like(want)
+        grads = [torch.autograd.grad(out, x, weight)[0] for out in (got, want)]
+        torch.testing.assert_close(*grads, msg=text)
+
+
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("write", WRITES)
@@ -78,16 +92,7 @@ def test_programs_and_their_gradients(write, dynamic):
     rows, columns = rng.randint(5, 9), rng.randint(9, 40)
     filled = write.format(one=part(rng, columns), two=part(rng, columns), rows=part(rng, rows))
     text = f"def program(t):\n    {filled}\n    return r\n"
-    space = {"torch": torch}
-    exec(text, space)
-    program, compiled = space["program"], tc.compile(space["program"], dynamic=dynamic)
-    for size in ((rows, columns), (rows + 1, columns + 2)):
-        x = torch.randn(size, dtype=torch.float64, requires_grad=True)
-        want, got = program(x), compiled(x)
-        torch.testing.assert_close(got, want, msg=text)
-        weight = torch.randn_like(want)
-        grads = [torch.autograd.grad(out, x, weight)[0] for out in (got, want)]
-        torch.testing.assert_close(*grads, msg=text)
+    agree(text, dynamic, ((rows, columns), (rows + 1, columns + 2)))
 
 
 def reading(index, extent):
@@ -151,15 +156,7 @@ MOVES = (
 @pytest.mark.parametrize("move", MOVES)
 def test_moved_elements_and_their_gradients(move, dynamic):
     rng = random.Random()
-    text = move.format(a=rng.randint(2, 10), b=rng.randint(2, 3))
-    space = {"torch": torch, "F": F}
-    exec(f"def program(x):\n    return {text}\n", space)
-    program, compiled = space["program"], tc.compile(space["program"], dynamic=dynamic)
+    moved = move.format(a=rng.randint(2, 10), b=rng.randint(2, 3))
     rows, columns = rng.randint(2, 12), rng.randint(2, 40)
-    for size in ((rows, columns), (rows + 1, columns + 3)):
-        x = torch.randn(size, dtype=torch.float64, requires_grad=True)
-        want, got = program(x), compiled(x)
-        torch.testing.assert_close(got, want, msg=text)
-        weight = torch.randn_like(want)
-        grads = [torch.autograd.grad(out, x, weight)[0] for out in (got, want)]
-        torch.testing.assert_close(*grads, msg=text)
+    text = f"def program(x):\n    return {moved}\n"
+    agree(text, dynamic, ((rows, columns), (rows + 1, columns + 3)))
