@@ -34,7 +34,7 @@ def test_every_special_method_is_used() -> None:
     assert USES.keys() == RESULTS.keys()
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(30)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "way"), [pair for pair in itertools.product(USES, WAYS) if pair not in DIFFER]
