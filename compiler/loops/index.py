@@ -311,11 +311,11 @@ def is_at_least(index: Index, bound: int) -> bool:
 
 
 def is_less(left: Index, right: Index) -> bool:
-    """Return whether ``left < right`` is known."""
+    """Return whether ``left < right`` is known; ``x // c < y`` is as ``x < c * y``."""
+    atom = atom_of(left)
+    if atom is not None and atom.kind == "floordiv" and is_at_least(atom.args[1], 1):
+        return is_less(atom.args[0], atom.args[1] * right)
     return is_at_least(right - left, 1)
-
-
-# ---------------------------------------------------------------- quotients
 
 
 def _divide(numerator: Index, denominator: Index) -> tuple[Index, Index]:

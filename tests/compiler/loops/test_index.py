@@ -173,3 +173,13 @@ def test_a_counter_may_be_zero() -> None:
     assert ix.is_at_least(row + of, 0) and not ix.is_at_least(row + of, 1)
     assert ix.is_at_least(S, 1)  # a size inside of a loop may not
     assert c_index((row + of - 2) % S) == f"tc_mod(of + row - 2, {S})"
+
+
+def test_a_position_in_rows_of_symbolic_sizes_is_put_together_again() -> None:
+    rows, columns = ix.size("s0"), ix.size("s1")
+    flat = ix.var("r", rows * columns)
+    row, column = ix.floordiv(flat, columns), ix.mod(flat, columns)
+    assert ix.mod(row, rows) is row
+    assert ix.mod(row, rows) * columns + column is flat
+    assert ix.mod(row, rows - 1) is not row
+    assert ix.is_less(row, rows) and not ix.is_less(row, rows - 1)
