@@ -560,15 +560,7 @@ _rows(
 )
 _rows("select_scatter.default", lambda: [C(n(3, 4), n(4), 0, 1), C(n(3, 4), n(3), 1, -1)])
 _rows(
-    "repeat.default",
-    lambda: [
-        C(n(3, 20), [2, 3]),
-        C(n(3, 4), [2, 1]),
-        C(n(3, 40), [5, 2, 1]),
-        C(n(2, 1, 3), [1, 4, 9]),
-        C(n(4), [0]),
-        C(n(0, 3), [2, 2]),
-    ],
+    "repeat.default", lambda: [C(n(3, k), [2, 3, j]) for k, j in ((20, 1), (4, 1), (3, 9), (0, 2))]
 )
 _rows("flip.default", lambda: [C(n(3, 4), [0]), C(n(3, 4), [0, -1])])
 _rows(

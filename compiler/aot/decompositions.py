@@ -194,8 +194,8 @@ def softshrink(input: Any, lambd: float = 0.5) -> Any:
     Torch decomposes the op above functionalisation, and rounds each step to a 16-bit float.
     """
     x = input.to(torch.promote_types(input.dtype, torch.float32))
-    shrunk = torch.where(x.abs() > lambd, x - x.sign() * lambd, x * 0)  # NaN is kept
-    return shrunk.to(input.dtype)
+    inside = (x >= -lambd) & (x <= lambd)  # NaN is kept, and no gradient reaches what is inside
+    return torch.where(inside, x.detach() * 0, x - x.sign() * lambd).to(input.dtype)
 
 
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import fx
@@ -118,6 +118,34 @@ def fold_transposes(graph: fx.Graph) -> None:
             if axes == others:
                 node.replace_all_uses_with(source.args[0])
                 graph.erase_node(node)
+
+
+def choose_gradients(joint: fx.Graph) -> None:
+    """Give the gradient of a maximum, minimum or median to its elements by a choice.
+
+    On a CPU eager puts each element's share where the result was found. Under a dispatch mode torch
+    multiplies all elements by whether they were, and gives those that were not NaN if the share is
+    infinite.
+    """
+    for node in joint.find_nodes(op="call_function", target=aten.mul.Tensor):
+        mask, share = node.args
+        if not _calls(mask, aten.logical_or.default) or not _calls(share, aten.div.Tensor):
+            continue
+        count, value = share.args[1], node.meta["val"]
+        counted = _calls(count, aten.sum.default) and count.args[0] is mask
+        if not counted or value.device.type != "cpu":
+            continue
+        with joint.inserting_before(node):
+            known = {"dtype": value.dtype, "device": value.device}
+            zero = joint.call_function(aten.scalar_tensor.default, (0.0,), known)
+            chosen = joint.call_function(aten.where.self, (mask, share, zero))
+        zero.meta, chosen.meta = {**node.meta, "val": value.new_zeros(())}, node.meta
+        node.replace_all_uses_with(chosen)
+        joint.erase_node(node)
+
+
+def _calls(value: Any, target: Any) -> TypeGuard[fx.Node]:
+    return isinstance(value, fx.Node) and value.target is target
 
 
 def share_common_subexpressions(graph: fx.Graph) -> None:

@@ -38,7 +38,7 @@ from tc.compiler.aot.inference import (
 from tc.compiler.aot.layouts import layout_key, wants_grad
 from tc.compiler.aot.observe import Observation, flat_outputs, observe
 from tc.compiler.aot.partition import Partition, partition
-from tc.compiler.aot.passes import run_passes, separate_outputs
+from tc.compiler.aot.passes import choose_gradients, run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.rerun_plan import devices_drawn_from, inputs_of_gradients, rerun_plan
 from tc.compiler.aot.run import PASSED_ON, RAISED, Runner, run_watched
@@ -276,6 +276,7 @@ def _cut(
     replaced = [i for i, node in enumerate(placeholders) if node.meta.get(REPLACED)]
     written = (*joint.contract.written, *replaced)  # backward finds other values there
     graph = joint.module.graph
+    choose_gradients(graph)
     needed = inputs_of_gradients(graph, len(observed.inputs), returned)
     draws = devices_drawn_from(graph)
     with gate.watching("aot.partition", graph, "joint"):  # it adds formulas to the joint graph

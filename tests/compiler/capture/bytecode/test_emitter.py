@@ -218,7 +218,7 @@ def test_there_is_a_row_for_this_python() -> None:
     check.assertIn(sys.version_info[:2], TRAITS)
 
 
-def test_constants_that_a_program_can_tell_apart_stay_apart() -> None:
+def test_constants_that_a_program_can_distinguish_stay_apart() -> None:
     nan, other = float("nan"), float("nan")
     given: tuple[Any, ...] = (
         nan, other, complex(nan, 0), complex(nan, 0), (nan,), (other,), frozenset({nan}),
