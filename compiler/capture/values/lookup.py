@@ -144,9 +144,14 @@ def is_beyond_rules(cls: Any) -> bool:
 
 
 def is_found_by_name(obj: Any) -> bool:
-    """Return whether a method in C is what the class of its object has under its name."""
+    """Return whether a method in C is what the class of its object has under its name.
+
+    Functions of pybind11 are bound to records, whose class has nothing there.
+    """
     owner = obj.__self__
     raw = type_lookup(type(owner), obj.__name__)
+    if raw is MISSING:
+        return True
     return isinstance(raw, METHODS_OF_C) and raw.__get__(owner, type(owner)) == obj
 
 
