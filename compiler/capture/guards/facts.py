@@ -15,6 +15,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
@@ -100,7 +101,9 @@ def _named(value: Any, name: str) -> Any:
     """Return one of an object's names, or None; no code of the program is asked for it."""
     kind = type(value)
     if issubclass(kind, type):
-        return vars(type)[name].__get__(value)
+        with suppress(AttributeError):  # made where there is no `__name__`
+            return vars(type)[name].__get__(value)
+        return None
     asks = ("__getattr__", "__getattribute__") if is_heap_type(kind) else ()
     written = any(asked in vars(base) for asked in asks for base in kind.__mro__[:-1])
     if written or issubclass(kind, types.ModuleType):

@@ -24,6 +24,13 @@ def test_object_refs_are_weak_where_they_can_be():
     assert facts.ObjectRef.of(Plain) == facts.ObjectRef.of(Plain)
 
 
+def test_a_class_without_a_module_has_a_label():
+    space = {}
+    exec("made = type('Made', (), {})", space)
+    assert "Made" in facts.label_of(space["made"])
+    assert "Made" in facts.label_of(space["made"]())
+
+
 def test_requires_grad_counts_as_cpp_counts_it():
     weight = nn.Parameter(torch.ones(2))
     with torch.no_grad():
