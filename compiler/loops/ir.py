@@ -6,6 +6,7 @@ and scheduled by `schedule/`. All nodes are immutable.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,14 @@ def contiguous(sizes: tuple[Index, ...]) -> tuple[Index, ...]:
         strides.append(step)
         step = step * (extent if extent is not ix.ZERO else ix.ONE)
     return tuple(reversed(strides))
+
+
+def row_major(variables: Sequence[Index]) -> Index:
+    """Return the position of loop variables in their loops, the last one running fastest."""
+    position = ix.ZERO
+    for variable in variables:
+        position = position * ix.extent(variable) + variable
+    return position
 
 
 @dataclass(frozen=True)

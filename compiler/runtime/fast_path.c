@@ -284,28 +284,28 @@ fill_tests(Entry *entry, PyObject *tests)
     return 1;
 }
 
+/* The numbers of places of an entry */
 static int
-fill_tensors(Entry *entry, PyObject *tensors)
+fill_numbers(const Entry *entry, int *into, int n, PyObject *numbers)
 {
-    entry->tensors_are_args = entry->n_tensors == entry->n_args;
-    for (int i = 0; i < entry->n_tensors; i++) {
-        int place = (int)PyLong_AsLong(PyTuple_GET_ITEM(tensors, i));
-        if (place < 0 || place >= entry->n_places)
+    for (int i = 0; i < n; i++) {
+        into[i] = (int)PyLong_AsLong(PyTuple_GET_ITEM(numbers, i));
+        if (into[i] < 0 || into[i] >= entry->n_places)
             return 0;
-        entry->tensors[i] = place;
-        if (entry->places[place].owner != NULL || entry->places[place].index != i)
-            entry->tensors_are_args = 0;
     }
     return 1;
 }
 
 static int
-fill_relation(Entry *entry, PyObject *related)
+fill_tensors(Entry *entry, PyObject *tensors)
 {
-    for (int i = 0; i < entry->n_related; i++) {
-        entry->related[i] = (int)PyLong_AsLong(PyTuple_GET_ITEM(related, i));
-        if (entry->related[i] < 0 || entry->related[i] >= entry->n_places)
-            return 0;
+    if (!fill_numbers(entry, entry->tensors, entry->n_tensors, tensors))
+        return 0;
+    entry->tensors_are_args = entry->n_tensors == entry->n_args;
+    for (int i = 0; i < entry->n_tensors; i++) {
+        const Place *place = &entry->places[entry->tensors[i]];
+        if (place->owner != NULL || place->index != i)
+            entry->tensors_are_args = 0;
     }
     return 1;
 }
@@ -342,7 +342,7 @@ fast_path_add(FastPath *self, PyObject *args)
         entry->relation = relation == Py_None ? NULL : Py_NewRef(relation);
         good = fill_places(entry, places) && fill_tests(entry, tests) &&
                fill_tensors(entry, tensors) && (check != Py_None || entry->n_tensors == 0) &&
-               fill_relation(entry, related);
+               fill_numbers(entry, entry->related, entry->n_related, related);
     }
     if (!good) {
         entry_release(entry);

@@ -27,7 +27,7 @@ from tc.compiler.loops.interpret import (
     scattered,
 )
 from tc.compiler.loops.interpret import store as write
-from tc.compiler.loops.ir import Buffer
+from tc.compiler.loops.ir import Buffer, row_major
 from tc.compiler.loops.scans import SCANS
 from tc.compiler.schedule.plan import (
     Accumulate,
@@ -169,7 +169,4 @@ class _Run:
         return transform(value, change)
 
     def _row(self) -> Index:
-        flat = ix.ZERO
-        for variable in self.kernel.outer:
-            flat = flat * ix.extent(variable) + variable
-        return flat
+        return row_major(self.kernel.outer)

@@ -13,7 +13,7 @@ from tc.compiler.core.machine import caches
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, is_affine, load, transform
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.ir import Origin, Reduction, Scan, Scatter, reads
+from tc.compiler.loops.ir import Origin, Reduction, Scan, Scatter, reads, row_major
 from tc.compiler.loops.ops import CHEAP
 from tc.compiler.schedule.fuse import Group, Member, extents
 from tc.compiler.schedule.order import Order
@@ -157,14 +157,8 @@ class _Writer:
         if name in self.needed:
             found.append(Store(name, member.index, value))
         if name in self.scratch:
-            found.append(Store(self.scratch[name].name, self._row_position(), value))
+            found.append(Store(self.scratch[name].name, row_major(self.group.inner), value))
         return found
-
-    def _row_position(self) -> Index:
-        flat = ix.ZERO
-        for variable in self.group.inner:
-            flat = flat * ix.extent(variable) + variable
-        return flat
 
     def _body(self, member: Member, number: int) -> Expr:
         """Return the member's value, with reads of other members replaced by their storage."""
@@ -179,7 +173,7 @@ class _Writer:
             if placed == "again":
                 return self._body(other, number)
             if placed == "scratch":
-                return load(self.scratch[other.name].name, self._row_position(), node.dtype)
+                return load(self.scratch[other.name].name, row_major(self.group.inner), node.dtype)
             return node
 
         return transform(member.body, change)

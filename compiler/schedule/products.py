@@ -18,7 +18,7 @@ from tc.compiler.core.gate import Gate
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, can_fail, constant, load, substitute, transform, walk
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.ir import Buffer, CopyInto, Extern, View, contiguous, views_in
+from tc.compiler.loops.ir import Buffer, CopyInto, Extern, View, contiguous, row_major, views_in
 from tc.compiler.schedule.memory import Work, used
 from tc.compiler.schedule.plan import (
     TOTAL,
@@ -148,7 +148,7 @@ def _product(call: Extern) -> Product | None:
     outer = tuple(place for place in places if place is not ix.ZERO)
     value = _scaled(summand, scales, places, buffer)
     result = Expr("local", (), buffer.dtype, (f"v_{buffer.name}",))
-    statements = (Let(result.data[0], value), Store(buffer.name, flat(outer), result))
+    statements = (Let(result.data[0], value), Store(buffer.name, row_major(outer), result))
     precise = torch.backends.cuda.matmul.fp32_precision != "tf32"
     return Product(
         f"k_{call.target.split('.')[1]}_{buffer.name}",
@@ -214,7 +214,7 @@ def _follower(call: Extern, made: Product, work: Sequence[Work]) -> Kernel | Non
             return None
         if step.inner or step.bases():
             return None
-        place = flat(step.outer)
+        place = row_major(step.outer)
         reads = [use for value in step.values() for use in value.loads()]
         same = all(u.op == "load" and u.data[1] is place for u in reads if u.data[0] == made.result)
         whole = _count(step) is _count(made)
@@ -234,14 +234,6 @@ def _overwritten(step: Work) -> set[str]:
 
 def _count(kernel: Kernel) -> Index:
     return ix.product([ix.extent(v) for v in kernel.outer])
-
-
-def flat(variables: Sequence[Index]) -> Index:
-    """Return the position of loop variables, the last one running fastest."""
-    place = ix.ZERO
-    for variable in variables:
-        place = place * ix.extent(variable) + variable
-    return place
 
 
 def _joined(made: Product, follower: Kernel, kept: bool) -> Product:
@@ -335,7 +327,7 @@ def _with_prologue(product: Product, name: str, producer: Kernel) -> Product | N
 
 def running(index: Index, variables: tuple[Index, ...]) -> tuple[Index, ...] | None:
     """Return the variables from the largest to the smallest stride of a dense index, else None."""
-    if index is flat(variables):
+    if index is row_major(variables):
         return variables
     steps = [ix.coefficient(index, v) for v in variables]
     if not all(step is not None and step.constant for step in steps):
@@ -345,7 +337,7 @@ def running(index: Index, variables: tuple[Index, ...]) -> tuple[Index, ...] | N
         key=lambda k: -int(steps[k].constant),  # type: ignore[union-attr,arg-type]
     )
     found = tuple(variables[k] for k in order)
-    return found if flat(found) is index else None
+    return found if row_major(found) is index else None
 
 
 def _inlined(kernel: Kernel) -> Expr:

@@ -27,7 +27,6 @@ MAX_RANGES = 64
 MAX_REPEATS = 8
 #: most copies of a loop's statements
 MAX_PERIOD = 8
-LONG_PERIOD = MAX_PERIOD + 1
 COMPARISONS = ("lt", "ge")
 
 
@@ -98,9 +97,9 @@ def _period(statements: Sequence[Statement], variable: Index, last: bool) -> int
     and, of the last loop, reads at such a remainder.
     """
     periods = {
-        modulus.constant
+        _copies(modulus)
         for kind, _, modulus in (_jumps(statements, variable) if last else ())
-        if kind == "mod" and modulus.constant is not None and modulus.constant <= MAX_PERIOD
+        if kind == "mod"
     }
     for statement in statements:
         for node in walk(statement.value):
@@ -117,9 +116,15 @@ def _modulus(value: Expr, variable: Index) -> int:
     atom = ix.atom_of(place) if place is not None else None
     if atom is None or atom.kind != "mod":
         return 1
-    position, modulus = atom.args[0], atom.args[1].constant or 1
+    position, modulus = atom.args
     fixed = (position - variable).constant is not None
-    return modulus if fixed and modulus <= MAX_PERIOD else 1
+    return _copies(modulus) if fixed else 1
+
+
+def _copies(divisor: Index) -> int:
+    """Return by how much a loop is unrolled for a divisor; 1 if it is left."""
+    known = divisor.constant
+    return known if known is not None and known <= MAX_PERIOD else 1
 
 
 def _moved(
@@ -168,7 +173,7 @@ def _ranges(kernel: Kernel, variable: Index) -> list[tuple[Index, Index]]:
 def _turns(statements: Sequence[Statement], variable: Index) -> Iterator[Index]:
     """Yield where reads of a loop jump back, if that is seldom."""
     for kind, dividend, divisor in _jumps(statements, variable):
-        if kind != "mod" or (divisor.constant or LONG_PERIOD) <= MAX_PERIOD:
+        if kind != "mod" or _copies(divisor) > 1:
             continue
         offset = dividend - variable
         first = ix.floordiv(offset, divisor).constant

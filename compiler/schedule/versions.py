@@ -14,7 +14,8 @@ from dataclasses import replace
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, substitute, transform
-from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import row_major
 from tc.compiler.schedule.plan import Kernel, Scratch, Section, Statement, Store
 
 #: elements of the longest rows that are printed twice: longer ones gain less than a quarter
@@ -52,11 +53,12 @@ def _row(kernel: Kernel) -> Sequence[Index]:
 
 def at_seen(kernel: Kernel) -> Kernel:
     """Return the loops of a kernel for the sizes that are `Kernel.seen`."""
-    sizes = {_atom(ix.size(name)): ix.const(value) for name, value in kernel.seen}
+    seen = dict(kernel.seen)
+    sizes = {atom: ix.const(seen[atom.name]) for extent in _row(kernel) for atom in extent.atoms()}
     values = dict(sizes)
     for variable in kernel.loops():
-        extent = ix.substitute(ix.extent(variable), sizes)
-        values[_atom(variable)] = ix.var(str(variable), extent)
+        (atom,) = variable.atoms()
+        values[atom] = ix.var(atom.name, ix.substitute(ix.extent(variable), sizes))
 
     def at(index: Index) -> Index:
         return ix.substitute(index, values)
@@ -94,9 +96,7 @@ def with_scratch(kernel: Kernel) -> Kernel:
     inner = [part for part in kernel.sections if part.level == "inner"]
     stores = [s for part in inner for s in part.statements if isinstance(s, Store)]
     private = {scratch.name for scratch in kernel.scratch}
-    flat = ix.ZERO
-    for variable in kernel.inner:
-        flat = flat * ix.extent(variable) + variable
+    position = row_major(kernel.inner)
     for first in {s.buffer: s for s in reversed(stores)}.values():
         name, place = first.buffer, first.index
         later = statements[statements.index(first) + 1 :]
@@ -108,7 +108,7 @@ def with_scratch(kernel: Kernel) -> Kernel:
         if name in private or not loads or not same:
             continue
         row = Scratch(f"row_{name}", first.value.dtype, ix.product(list(_row(kernel))))
-        kernel = _kept(kernel, (name, place), load(row.name, flat, row.dtype))
+        kernel = _kept(kernel, (name, place), load(row.name, position, row.dtype))
         kernel = replace(kernel, scratch=(*kernel.scratch, row))
     return kernel
 
@@ -140,9 +140,3 @@ def _kept(kernel: Kernel, place: tuple[str, Index], kept: Expr) -> Kernel:
             statements.append(statement)
         sections.append(replace(section, statements=tuple(statements)))
     return replace(kernel, sections=tuple(sections))
-
-
-def _atom(index: Index) -> Atom:
-    atom = ix.atom_of(index)
-    assert atom is not None
-    return atom

@@ -283,7 +283,7 @@ class Operators:
         return self.t.output.call_torch(getattr(operator, name), [left, right], {})
 
     def _user_binary(self, name: str, left: Value, right: Value) -> Value | None:
-        """Return the result of an operator method written in Python, or None if there is none."""
+        """Return the result of an operator method that a class defines, or None if none does."""
         plain = name.rstrip("_")
         attempts = [(left, f"__{plain}__", right, False)]
         if name[0] == "i" and name not in ("invert", "is_"):

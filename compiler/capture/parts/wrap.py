@@ -67,7 +67,7 @@ from tc.compiler.capture.values.iterators import (
 from tc.compiler.capture.values.lookup import (
     MISSING,
     field_names,
-    is_beyond_rules,
+    has_opaque_metaclass,
     is_found_by_name,
     is_struct_sequence,
     type_lookup,
@@ -127,7 +127,7 @@ def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
 
     Comparisons, and everything else that needs only the type of an object, rely on that guard.
     """
-    if any(map(is_beyond_rules, (type(obj), obj))):
+    if any(map(has_opaque_metaclass, (type(obj), obj))):
         raise breaks.SkipFrame(
             f"{source.pretty} is of a class with a metaclass of its own"
         )

@@ -44,13 +44,18 @@ def python_method(cls: type, name: str) -> types.FunctionType | None:
     return raw if isinstance(raw, types.FunctionType) else None
 
 
+def _home(cls: type, name: str) -> type | None:
+    """Return the class, of those a class inherits from, in which a name is found."""
+    return next((base for base in cls.__mro__ if name in base.__dict__), None)
+
+
 def replaced_slot(cls: type, name: str) -> Any:
     """Return what a class defines under the name of a slot, MISSING if C code's own is left.
 
     A class may define a special method by any object: ``__setattr__ = dict.__setitem__`` makes
     the attributes of a dict its items, and None refuses what the method is for.
     """
-    home = next((base for base in cls.__mro__ if name in base.__dict__), None)
+    home = _home(cls, name)
     if home is None or not is_heap_type(home):
         return MISSING
     raw = home.__dict__[name]
@@ -64,7 +69,7 @@ def replaced_slot(cls: type, name: str) -> Any:
 
 def users_slot(cls: type, name: str) -> Any:
     """Return what a class of the program defines under the name of a slot, or MISSING."""
-    home = next((base for base in cls.__mro__ if name in base.__dict__), None)
+    home = _home(cls, name)
     if home is None or is_library(home.__module__):
         return MISSING
     return replaced_slot(cls, name)
@@ -73,17 +78,6 @@ def users_slot(cls: type, name: str) -> Any:
 def is_users_function(raw: Any) -> bool:
     """Return whether an object is a function of the program, not of a library."""
     return isinstance(raw, types.FunctionType) and not is_library(raw.__module__)
-
-
-def users_method(cls: type, name: str) -> types.FunctionType | None:
-    """Return a method that a class of the program has, written in Python; None if it has none."""
-    if not is_heap_type(cls):
-        return None
-    home = next((base for base in cls.__mro__ if name in base.__dict__), None)
-    if home is None or is_library(home.__module__):
-        return None
-    raw = home.__dict__[name]
-    return raw if isinstance(raw, types.FunctionType) else None
 
 
 def is_frozen_dataclass(cls: type) -> bool:
@@ -133,7 +127,7 @@ def read_runs_python(obj: Any, name: str) -> bool:
     return isinstance(raw, property) or isinstance(getter, types.FunctionType)
 
 
-def is_beyond_rules(cls: Any) -> bool:
+def has_opaque_metaclass(cls: Any) -> bool:
     """Return whether the metaclass of a class lets nobody read it, or keep it in a table."""
     kind = type(cls)
     if kind is type or not issubclass(kind, type):

@@ -18,6 +18,7 @@ from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import FALSE, TRUE, Expr, either, load, needed, transform, walk
 from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import row_major
 from tc.compiler.loops.ops import SCALAR_OPS
 from tc.compiler.schedule.plan import Let, Section, Statement, Store
 
@@ -160,12 +161,9 @@ class PointwiseWriter(Writer):
         if sum(map(len, same.values())) < len(found) and branches(statements, found):
             return statements
         for along, some in same.items():
-            flat = ix.ZERO
-            for variable in along:
-                flat = flat * ix.extent(variable) + variable
             count = c_index(ix.product([ix.extent(v) for v in along]))
             loops = [(v, *bounds[v]) for v in along]
-            statements = self.tabulate(statements, some, loops, count, flat)
+            statements = self.tabulate(statements, some, loops, count, row_major(along))
         return statements
 
     def _offsets_first(

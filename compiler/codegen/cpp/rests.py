@@ -71,8 +71,8 @@ def in_vectors(
         inside: prints what stands first in a loop.
     """
     count = lanes(statements)
-    second = "" if in_order else _second(statements, variable)
-    count *= 2 if second else 1
+    narrow = "" if in_order else _interleaving(statements, variable)
+    count *= 2 if narrow else 1
     if run is not None and run.of is not None:
         count = min(count, 1 << (run.of - 1).bit_length())
     whole = stop if in_order else _end_of_vectors(statements, variable, start, stop, count, run)
@@ -85,7 +85,7 @@ def in_vectors(
             unmasked.append((whole, stop))
             whole = stop
     for first, end in unmasked:
-        _unmasked(writer, statements, (variable, first, end), second, mark, inside)
+        _unmasked(writer, statements, (variable, first, end), narrow, mark, inside)
     if whole == stop:
         return
     if not known and whole != start:
@@ -106,28 +106,28 @@ def _unmasked(
     writer: Writer,
     statements: Sequence[Statement],
     bounds: Bounds,
-    second: str,
+    narrow: str,
     mark: Callable[[], None],
     inside: Callable[[], None],
 ) -> None:
-    """Print a vectorised loop; with ``second``, see `_second`, two vectors at a time."""
-    if second:
+    """Print a vectorised loop; with ``narrow``, see `_interleaving`, two vectors at a time."""
+    if narrow:
         writer.names[0] += 1
-        writer.narrow = f"w{writer.names[0]}"
-        writer.declare(second, writer.narrow, "0")
+        writer.interleaved = f"w{writer.names[0]}"
+        writer.declare(narrow, writer.interleaved, "0")
     mark()
     writer.loop(*bounds)
     inside()
     writer.statements(statements)
-    if second:
-        writer.emit(f"{writer.narrow} |= 1;")
+    if narrow:
+        writer.emit(f"{writer.interleaved} |= 1;")
     writer.close()
-    if second:
-        writer.emit(call("tc_keep", writer.narrow) + ";")
-        writer.narrow = ""
+    if narrow:
+        writer.emit(call("tc_keep", writer.interleaved) + ";")
+        writer.interleaved = ""
 
 
-def _second(statements: Sequence[Statement], variable: Index) -> str:
+def _interleaving(statements: Sequence[Statement], variable: Index) -> str:
     """Return the C type of a number that makes a loop compute two vectors at a time; "" for one.
 
     An element of many operations, each of which waits for the one before, is longer than what a

@@ -32,6 +32,7 @@ from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform, walk
 from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import row_major
 from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.schedule.plan import (
     LONGEST_COPIED,
@@ -133,10 +134,7 @@ class RowWriter(Writer):
         self.declare("const long long", "rows", call("tc_min", str(LANES), f"{extent} - row"))
         length = ix.product([ix.extent(v) for v in inner])
         size = f"[{LANES * (length.constant or 0)}]"
-        place = ix.ZERO
-        for variable in inner:
-            place = place * ix.extent(variable) + variable
-        place = LANES * place + ix.counter("of")
+        place = LANES * row_major(inner) + ix.counter("of")
         for scratch in self.kernel.scratch:
             self.declare(c_type(scratch.dtype), scratch.name, length=size)
         moved = self._moved_in(over, place, size)

@@ -32,6 +32,7 @@ from tc.compiler.codegen.printer import (
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, can_fail, load, walk
 from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ir import row_major
 from tc.compiler.loops.ops import LOW_PRECISION, compute_dtype
 from tc.compiler.loops.scans import SCANS
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Running, Statement, Store
@@ -163,7 +164,7 @@ class Writer(Block):
         self.names = [0]
         self.arrays: set[str] = set()
         self.hoisted: dict[Expr, str] = {}
-        self.branching, self.mask, self.narrow = False, "", ""
+        self.branching, self.mask, self.interleaved = False, "", ""
         self.widened = {
             node
             for statement in kernel.statements()
@@ -383,8 +384,8 @@ class Writer(Block):
 
     def simd(self, clause: str = "") -> None:
         """Mark the next loop for vectorisation."""
-        narrow = f" reduction(|:{self.narrow})" if self.narrow else ""
-        self.pragma(f"omp simd{clause}{narrow}{self._faults()}")
+        interleaved = f" reduction(|:{self.interleaved})" if self.interleaved else ""
+        self.pragma(f"omp simd{clause}{interleaved}{self._faults()}")
 
     def before_loop(self) -> None:
         """Keep gcc from vectorising the loop around the next one, where loads are guarded."""
@@ -569,10 +570,7 @@ class Writer(Block):
     def _arg(self, accumulator: Accumulator, value: str, at: str) -> None:
         best, place = f"b_{accumulator.name}{at}", f"a_{accumulator.name}{at}"
         sign = ">" if accumulator.kind == "argmax" else "<"
-        flat = ix.ZERO
-        for variable in self.kernel.inner:
-            flat = flat * ix.extent(variable) + variable
-        position = c_index(flat)
+        position = c_index(row_major(self.kernel.inner))
         test = f"{value} {sign} {best} || ({value} != {value} && {best} == {best}) || {place} < 0"
         self.open(f"if ({test})")
         self.emit(f"{best} = {value};")

@@ -20,7 +20,7 @@ TC_INLINE void tc_stream(void* to, const void* from, long long bytes) {
 }
 
 /* helper: tc_keep
-   What is computed for its type alone. */
+   Keeps a number that gives a loop its type, and so its lanes; nothing reads it. */
 TC_INLINE void tc_keep(int x) { __asm__ volatile("" ::"r"(x)); }
 
 /* helper: tc_scalar_loop */

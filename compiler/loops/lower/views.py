@@ -72,7 +72,7 @@ def _expand(b: Builder, call: Call) -> Tensor:
     return b.broadcast(tensor(call["self"]), call.sizes)
 
 
-#: elements of the shortest rows whose reads are divided for in each use
+#: least elements of a row from which on a repeat is not stored: each read divides to find its row
 LONG_ROW = 16
 
 

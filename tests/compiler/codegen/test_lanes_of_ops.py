@@ -17,6 +17,7 @@ from tc.compiler import codegen, schedule
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load
+from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import Buffer, Input, LoopGraph, Pointwise, View
 from tc.compiler.loops.ops import SCALAR_OPS, ScalarOp
 from tc.compiler.runtime.build import find_compiler, kernel_flags
@@ -35,13 +36,13 @@ CASES = [
 ]
 
 
-def values(op: ScalarOp, dtype: torch.dtype) -> Expr:
+def value(op: ScalarOp, dtype: torch.dtype, i: Index) -> Expr:
     """Return an op of what is read; one that is a condition, together with another, chooses."""
-    read = [load(f"in{k}", ix.var("i0", 1), dtype) for k in range(max(op.arity, 2))]
+    read = [load(f"in{k}", i, dtype) for k in range(max(op.arity, 2))]
     if op.result != "bool":
         return Expr(op.name, tuple(read[: op.arity]), dtype)
     condition = Expr(op.name, tuple(read[: op.arity]), torch.bool)
-    third = load("in2", ix.var("i0", 1), dtype)
+    third = load("in2", i, dtype)
     both = Expr("or", (condition, Expr("lt", (third, read[0]), torch.bool)), torch.bool)
     return Expr("select", (both, Expr("add", (read[0], third), dtype), read[1]), dtype)
 
@@ -50,13 +51,7 @@ def source(op: ScalarOp, dtype: torch.dtype, count: int) -> str:
     """Return C of a loop of so many iterations."""
     i = ix.var("i0", count)
     shape = ((ix.const(count),), (ix.ONE,))
-
-    def counted(node: Expr) -> Expr:
-        if node.op == "load":
-            return load(node.data[0], i, node.dtype)
-        return Expr(node.op, tuple(map(counted, node.args)), node.dtype, node.data)
-
-    body = counted(values(op, dtype))
+    body = value(op, dtype, i)
     inputs = [
         Buffer(name, dtype, *shape) for name in dict.fromkeys(n.data[0] for n in body.loads())
     ]
