@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.halves import halves, narrow, widen
 from tc.compiler.codegen.cpp.rests import VECTOR, Run, in_vectors
-from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer
+from tc.compiler.codegen.cpp.writer import Writer
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.schedule.plan import Accumulate, Let, Running, Section, Statement
@@ -41,7 +41,7 @@ class LaneWriter(Writer):
             if isinstance(s, Accumulate) or (isinstance(s, Let) and section.level == "row")
         }
         types = {s.name: s.value.dtype for s in kernel.statements() if isinstance(s, Let)}
-        types.update({a.name: a.dtype for a in self.accumulators.values()})
+        types.update({a.name: a.result_dtype for a in self.accumulators.values()})
         for name in sorted(self.arrays):
             self.declare(c_type(types[name]), name, length=f"[{LANES}]")
         for section in kernel.sections:
@@ -51,24 +51,19 @@ class LaneWriter(Writer):
                 self._lane_pass(section)
         self.close(collapse)
 
-    def _lanes(self, statements: Sequence[Statement], in_order: bool = False) -> None:
-        """Print a loop over the lanes; the last vector of a block that is not whole is masked.
-
-        Args:
-            in_order: whether it is not to be vectorised.
-        """
+    def _lanes(self, statements: Sequence[Statement]) -> None:
+        """Print a loop over the lanes; the last vector of a block that is not whole is masked."""
         lane = self.kernel.lane
         assert lane is not None
         first = f"{lane}_from"
-        plain = in_order or any(isinstance(s, Running) for s in statements)
         in_vectors(
             self,
             statements,
             lane,
             first,
             f"{first} + lanes",
-            (lambda: None) if in_order else self.simd,
-            plain,
+            self.simd,
+            any(isinstance(s, Running) for s in statements),
             Run("lanes", ix.extent(lane).constant),
             lambda: self.declare("const long long", "j", f"{lane} - {first}"),
         )
@@ -86,17 +81,6 @@ class LaneWriter(Writer):
         self.open("")
         starts: list[str] = []
         for accumulator in sums:
-            if accumulator.kind in ("argmax", "argmin"):
-                best = Accumulator(
-                    accumulator.name, accumulator.kind, self.source_type(accumulator.name)
-                )
-                self.declare(c_type(best.wide), f"b_{accumulator.name}", length=f"[{LANES}]")
-                self.declare("long long", f"a_{accumulator.name}", length=f"[{LANES}]")
-                starts += [
-                    f"b_{accumulator.name}[j] = {best.start()};",
-                    f"a_{accumulator.name}[j] = -1;",
-                ]
-                continue
             for kind, name, start, _ in accumulator.variables():
                 self.declare(kind, name, length=f"[{LANES}]")
                 starts.append(f"{name}[j] = {start};")
@@ -113,7 +97,7 @@ class LaneWriter(Writer):
         runs = halves(section.statements, self.kernel.lane)
         first = ix.counter(f"{self.kernel.lane}_from")
         statements = widen(self, runs, section.statements, self.kernel.lane, first, "lanes", LANES)
-        self._lanes(statements, any(a.kind not in OMP for a in sums))
+        self._lanes(statements)
         narrow(self, runs, self.kernel.lane, first, "lanes")
         self.hoisted = {}
         self.close(len(self.kernel.inner))

@@ -10,30 +10,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from tc.compiler.codegen.cpp.accumulators import OMP, Accumulator, clause, joined
 from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.halves import halves, in_runs, narrow, widen
 from tc.compiler.codegen.cpp.positions import LONGEST as LONGEST_OFFSETS
 from tc.compiler.codegen.cpp.positions import offsets
 from tc.compiler.codegen.cpp.rests import in_vectors, lanes
+from tc.compiler.codegen.cpp.searches import in_the_place_of, search, searches
 from tc.compiler.codegen.cpp.stream import beyond_caches
 from tc.compiler.codegen.cpp.writer import (
-    OMP,
     SHORT,
     UNROLLED,
     WIDE_COST,
-    Accumulator,
     Writer,
     at_least,
     atom_of,
-    clause,
-    joined,
 )
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import row_major
-from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.schedule.plan import (
     LONGEST_COPIED,
     Accumulate,
@@ -56,8 +53,6 @@ FEW = 2
 LANES = 64
 # Operations of a row longer than `SHORT` from which on copying it pays.
 EXPENSIVE = 16
-# Reductions to a position -> the reductions to the value there.
-POSITIONS = {"argmax": "max", "argmin": "min"}
 
 
 class RowWriter(Writer):
@@ -81,7 +76,7 @@ class RowWriter(Writer):
             if section.level == "row":
                 self.statements(section.statements)
             else:
-                self._pass(section)
+                self._run(section)
         self.close(len(kernel.outer))
 
     def _scratch(self) -> None:
@@ -96,8 +91,6 @@ class RowWriter(Writer):
             return False
         if any(isinstance(s, Running) for s in kernel.statements()):
             return False
-        if any(a.kind not in OMP for a in self.accumulators.values()):
-            return False
         length = ix.product([ix.extent(v) for v in kernel.inner]).constant
         if kernel.scratch and (length or FEW + 1) > FEW:
             return False
@@ -111,15 +104,12 @@ class RowWriter(Writer):
         if not kernel.outer or not length or length > LONGEST_COPIED or self.checked:
             return False
         kinds = {n.op for s in kernel.statements() for n in walk(s.value)}
-        plain = all(a.kind in OMP for a in self.accumulators.values())
         scans = any(isinstance(s, Running) for s in kernel.statements())
-        cost = sum(s.value.cost() for s in kernel.statements()) + self.conversions()
+        cost = self.cost()
         whole = length > SHORT and length % lanes(kernel.statements()) == 0
         least = EXPENSIVE if whole else WIDE_COST
         pays = least < cost <= UNROLLED // length and at_least(kernel.outer[-1], LANES)
-        return (
-            plain and self.apart() and pays and not scans and not kinds & {"at", "into", "select"}
-        )
+        return self.apart() and pays and not scans and not kinds & {"at", "into", "select"}
 
     def _transposed_rows(self) -> None:
         """Print blocks of rows, copied so that the same element of all rows is adjacent."""
@@ -223,92 +213,31 @@ class RowWriter(Writer):
             for accumulator in sums:
                 self._show(accumulator)
 
-    def _pass(self, section: Section) -> None:
-        """Print a pass over a row, and one more for each position that is searched afterwards."""
-        found = self._looked_for(section)
-        if not found:
-            self._run(section)
-            return
-        best = {s.name: self._best(s) for s in found}
-        shown = [best.get(s.name, s) for s in section.statements if isinstance(s, Accumulate)]
-        self._run(replace(section, statements=tuple(shown)))
-        for statement in found:
-            self._find(statement, best[statement.name].name)
-
-    def _looked_for(self, section: Section) -> list[Accumulate]:
-        """Return the argmax-like results that are searched in vectors once the best value is known.
-
-        A sequential search makes each element wait for the choice before it. If the value is
-        expensive, or may have other bits when recomputed, that is still better.
-        """
-        statements = [s for s in section.statements if isinstance(s, Accumulate)]
-        found = [s for s in statements if s.kind in POSITIONS]
-        several = len(self.kernel.inner) > 1 or len(statements) < len(section.statements)
-        if several or self.checked or not at_least(self.kernel.inner[-1], WIDE):
-            return []
-        simple = all(
-            s.value.cost() <= WIDE_COST and compute_dtype(s.value.dtype) is s.value.dtype
-            for s in found
-        )
-        return found if simple else []
-
-    def _best(self, statement: Accumulate) -> Accumulate:
-        """Return the reduction to the value whose position is searched."""
-        name, dtype = f"{statement.name}_best", statement.value.dtype
-        made = replace(statement, name=name, kind=POSITIONS[statement.kind], dtype=dtype)
-        self.accumulators[name] = Accumulator(name, made.kind, dtype)
-        return made
-
-    def _find(self, statement: Accumulate, best: str) -> None:
-        """Print the search for the first position of the best value or NaN.
-
-        It compares `WIDE` elements at once, then single ones.
-        """
-        name, last = statement.name, self.kernel.inner[-1]
-        base, stop = f"{last}_by", f"{last}_to"
-        self.declare("long long", f"a_{name}", "-1")
-        self.hoist([statement], last, self._row_locals())
-        extent = c_index(ix.extent(last))
-        self.count(base, "0", extent, str(WIDE), only_while=f"a_{name} < 0")
-        self.declare("const long long", stop, call("tc_min", f"{base} + {WIDE}", extent))
-        self.declare("int", f"found_{name}", "0")
-        self.simd(f" reduction(|:found_{name})")
-        self.loop(last, base, stop)
-        self.emit(f"found_{name} |= {self._is_best(statement, best)};")
-        self.close()
-        self.count(str(last), base, stop, only_while=f"found_{name}")
-        self.open(f"if ({self._is_best(statement, best)})")
-        self.emit(f"a_{name} = {last};")
-        self.emit("break;")
-        self.close(3)
-        self.hoisted = {}
-        self._show(self.accumulators[name])
-
-    def _is_best(self, statement: Accumulate, best: str) -> str:
-        """C of whether an element is the best value; NaN is better than all others."""
-        value = f"x_{statement.name}"
-        text = self.printer().value(statement.value)
-        self.declare(f"const {c_type(statement.value.dtype)}", value, text)
-        return f"({value} == {best}) | ({value} != {value})"
-
     def _show(self, accumulator: Accumulator) -> None:
-        kind = c_type(accumulator.dtype)
+        kind = c_type(accumulator.result_dtype)
         self.declare(f"const {kind}", accumulator.name, accumulator.result())
 
     def _run(self, section: Section) -> None:
         """Print a pass over a row; long or nested ones sum block by block."""
         inner = self.kernel.inner
-        sums = [self.accumulators[s.name] for s in section.statements if isinstance(s, Accumulate)]
-        self._declare(sums)
         extent = ix.extent(inner[-1]).constant
+        is_long = extent is None or extent > BLOCK
+        first = ix.counter(f"{inner[-1]}_from") if is_long else ix.ZERO
+        shown = self._sums(section)
+        searched = searches(self, section.statements)
+        section = in_the_place_of(searched, section, inner[-1] - first)
+        sums = self._sums(section)
+        self._declare(sums)
+        for each in searched:
+            each.declare(self, str(BLOCK) if is_long else c_index(ix.extent(inner[-1])))
         plain = all(a.kind in OMP for a in sums)
-        if plain and self._have_lanes(section):
+        if plain and self._have_lanes(section) and not searched:
             self._run_in_lanes(section, sums)
             return
-        blocked = plain and bool(sums) and (extent is None or extent > BLOCK)
-        partial = plain and bool(sums) and (blocked or len(inner) > 1)
+        blocked = plain and bool(sums) and is_long
+        partial = plain and bool(sums) and (blocked or len(inner) > 1 or bool(searched))
         passes = sum(s.level == "inner" for s in self.kernel.sections)
-        in_order = any(isinstance(s, Running) for s in section.statements)
+        in_order = bool(searched) or any(isinstance(s, Running) for s in section.statements)
         whole = not self.kernel.outer and passes == 1 and plain and not in_order
         opened = self._outer_loops(inner[:-1], inner[-1] if blocked else None, sums, whole)
         self.running = "s" if partial else "a"
@@ -316,13 +245,19 @@ class RowWriter(Writer):
             for accumulator in sums:
                 for kind, name, start, _ in accumulator.variables("s"):
                     self.declare(kind, name, start)
-        self._vector_loop(section, inner[-1], sums, blocked, plain)
+        bounds = self._range(inner[-1], blocked)
+        self._vector_loop(section, bounds, sums, blocked, plain)
+        for each in searched:
+            search(self, each, bounds, inner[-1] - first, self._row_locals())
         if partial:
             self._join_partials(sums)
         self.running = "a"
         self.close(opened)
-        for accumulator in sums:
+        for accumulator in shown:
             self._show(accumulator)
+
+    def _sums(self, section: Section) -> list[Accumulator]:
+        return [self.accumulators[s.name] for s in section.statements if isinstance(s, Accumulate)]
 
     def _have_lanes(self, section: Section) -> bool:
         """Return whether each element of a short inner loop has sums of its own, added up last.
@@ -389,10 +324,15 @@ class RowWriter(Writer):
         return opened
 
     def _vector_loop(
-        self, section: Section, last: Index, sums: list[Accumulator], blocked: bool, plain: bool
+        self,
+        section: Section,
+        bounds: tuple[str, str],
+        sums: list[Accumulator],
+        blocked: bool,
+        plain: bool,
     ) -> None:
-        reductions = clause(sums, self.running)
-        start, stop = self._range(last, blocked)
+        reductions, last = clause(sums, self.running), self.kernel.inner[-1]
+        start, stop = bounds
         self.hoist(section.statements, last, self._row_locals(), (start, stop))
         section = self._offsets_first(section, last, start, stop, blocked)
         cheap = sum(s.value.cost() for s in section.statements) <= WIDE_COST
@@ -499,12 +439,6 @@ class RowWriter(Writer):
 
     def _declare(self, sums: list[Accumulator]) -> None:
         for accumulator in sums:
-            if accumulator.kind in ("argmax", "argmin"):
-                source = self.source_type(accumulator.name)
-                best = Accumulator(accumulator.name, accumulator.kind, source)
-                self.declare(c_type(best.wide), f"b_{accumulator.name}", best.start())
-                self.declare("long long", f"a_{accumulator.name}", "-1")
-                continue
             for kind, name, start, _ in accumulator.variables():
                 self.declare(kind, name, start)
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import torch
 
+from tc.compiler.codegen.cpp.accumulators import Accumulator, clause
 from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.rows import RowWriter
-from tc.compiler.codegen.cpp.writer import Accumulator, clause
 from tc.compiler.codegen.printer import c_convert, c_type
 from tc.compiler.loops.expr import walk
 from tc.compiler.loops.index import Index
@@ -29,22 +29,27 @@ PRODUCTS = 4
 class ScanWriter(RowWriter):
     """Prints loops over rows in parallel, whose elements are sequential in a scan."""
 
-    def _pass(self, section: Section) -> None:
+    def _run(self, section: Section) -> None:
         scans = [s for s in section.statements if isinstance(s, Running)]
         self.totals(scans)
         for line in (text for s in scans for text in self.total_starts(s)):
             self.emit(line)
-        super()._pass(section)
+        super()._run(section)
 
     def _vector_loop(
-        self, section: Section, last: Index, sums: list[Accumulator], blocked: bool, plain: bool
+        self,
+        section: Section,
+        bounds: tuple[str, str],
+        sums: list[Accumulator],
+        blocked: bool,
+        plain: bool,
     ) -> None:
         scans = [s for s in section.statements if isinstance(s, Running)]
         if not scans:
-            super()._vector_loop(section, last, sums, blocked, plain)
+            super()._vector_loop(section, bounds, sums, blocked, plain)
             return
-        start, stop = self._range(last, blocked)
-        self.hoist(section.statements, last, self._row_locals(), (start, stop))
+        last, (start, stop) = self.kernel.inner[-1], bounds
+        self.hoist(section.statements, last, self._row_locals(), bounds)
         phases = _phases(section.statements)
         self.count(f"{last}_by", start, stop, str(STRIP))
         left = call("tc_min", str(STRIP), f"{stop} - {last}_by")

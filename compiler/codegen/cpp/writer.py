@@ -6,10 +6,10 @@ In: a `Kernel`. Out: `Writer`, whose subclasses print the loops of one kind of k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
+from tc.compiler.codegen.cpp.accumulators import POSITIONS, Accumulator
 from tc.compiler.codegen.cpp.block import Block, call
 from tc.compiler.codegen.cpp.parameters import parameters
 from tc.compiler.codegen.cpp.positions import (
@@ -33,7 +33,7 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, can_fail, load, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import row_major
-from tc.compiler.loops.ops import LOW_PRECISION, compute_dtype
+from tc.compiler.loops.ops import LOW_PRECISION
 from tc.compiler.loops.scans import SCANS
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Running, Statement, Store
 
@@ -42,6 +42,8 @@ PARALLEL_WORK = 65536
 STREAM = 256
 # Operations of an element up to which its computation is cheap beside its loads.
 WIDE_COST = 6
+# Operations that choose a value and its position: comparisons, tests for NaN, selections.
+CHOICE = 7
 # Rows of at most so many elements are unrolled, and the loop over rows is vectorised instead. gcc
 # makes vectors of rows of 3 or a power of two elements by shuffles; of others it reads element by
 # element, which pays only if little is computed of each. Results of each element are shuffled back,
@@ -53,86 +55,8 @@ BACK = 32
 UNROLLED = 1500
 # Elements that a loop with branches reads at a time.
 UNROLLED_READS = 4
-INT_LIMITS = {
-    torch.int64: ("(-9223372036854775807LL - 1)", "9223372036854775807LL"),
-    torch.int32: ("(-2147483647 - 1)", "2147483647"),
-    torch.int16: ("-32768", "32767"),
-    torch.int8: ("-128", "127"),
-    torch.uint8: ("0", "255"),
-    torch.bool: ("0", "1"),
-}
 #: a loop variable, its first value, and the value after its last one
 Bounds = tuple[Index, str, str]
-OMP = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "|", "all": "&"}
-
-
-@dataclass(frozen=True)
-class Accumulator:
-    """A reduction's accumulator: its C variables, initial value, step and result."""
-
-    name: str
-    kind: str
-    dtype: torch.dtype
-
-    @property
-    def wide(self) -> torch.dtype:
-        """Its accumulator type."""
-        return compute_dtype(self.dtype)
-
-    def variables(self, prefix: str = "a") -> list[tuple[str, str, str, str]]:
-        """(C type, name, start value, OpenMP operator) of each variable; "" if it has none.
-
-        A second one records whether there was a NaN. ``prefix`` is ``a`` for the accumulator, ``s``
-        for that of a block.
-        """
-        kind, wide = self.kind, self.wide
-        main = (c_type(wide), f"{prefix}_{self.name}", self.start(), OMP.get(kind, ""))
-        if kind in ("max", "min") and wide.is_floating_point:
-            return [main, ("int", f"{prefix}n_{self.name}", "0", "|")]
-        return [main]
-
-    def start(self) -> str:
-        """Return the neutral element."""
-        if self.kind in ("sum", "any", "prod", "all"):
-            return "0" if self.kind in ("sum", "any") else "1"
-        if self.wide.is_floating_point:
-            sign = "-" if "max" in self.kind else ""
-            return f"{sign}__builtin_inf{'' if self.wide is torch.float64 else 'f'}()"
-        return INT_LIMITS[self.wide][0 if "max" in self.kind else 1]
-
-    def step(self, value: str, prefix: str, at: str = "") -> list[str]:
-        """Return the statements that add one value."""
-        a, n = f"{prefix}_{self.name}{at}", f"{prefix}n_{self.name}{at}"
-        if self.kind in ("sum", "prod"):
-            return [f"{a} {'+' if self.kind == 'sum' else '*'}= {value};"]
-        if self.kind in ("any", "all"):
-            return [f"{a} {'|' if self.kind == 'any' else '&'}= {value};"]
-        sign = ">" if self.kind == "max" else "<"
-        lines = [f"{a} = {value} {sign} {a} ? {value} : {a};"]
-        if self.wide.is_floating_point:
-            lines.append(f"{n} |= {value} != {value};")
-        return lines
-
-    def result(self, at: str = "") -> str:
-        """Return the final value."""
-        a, n = f"a_{self.name}{at}", f"an_{self.name}{at}"
-        if self.kind in ("max", "min") and self.wide.is_floating_point:
-            tail = "" if self.wide is torch.float64 else "f"
-            return c_convert(f'({n} ? __builtin_nan{tail}("") : {a})', self.wide, self.dtype)
-        return c_convert(a, self.wide, self.dtype) if self.wide is not self.dtype else a
-
-
-def clause(sums: list[Accumulator], prefix: str) -> str:
-    """OpenMP reduction clauses of all accumulators."""
-    return "".join(f" reduction({op}:{n})" for a in sums for _, n, _, op in a.variables(prefix))
-
-
-def joined(total: str, part: str, op: str) -> str:
-    """Return C that adds a partial result to a total."""
-    if op in ("max", "min"):
-        sign = ">" if op == "max" else "<"
-        return f"{total} = {part} {sign} {total} ? {part} : {total};"
-    return f"{total} = {total} {op} {part};"
 
 
 def at_least(variable: Index, count: int) -> bool:
@@ -180,10 +104,16 @@ class Writer(Block):
         self.waiting: dict[str, str] = {}
         self.checked = any(can_fail(n) for s in kernel.statements() for n in walk(s.value))
         self.accumulators = {
-            s.name: Accumulator(s.name, s.kind, s.dtype)
-            for s in kernel.statements()
-            if isinstance(s, Accumulate)
+            s.name: self._accumulator(s) for s in kernel.statements() if isinstance(s, Accumulate)
         }
+
+    def _accumulator(self, statement: Accumulate) -> Accumulator:
+        if statement.kind not in POSITIONS:
+            return Accumulator(statement.name, statement.kind, statement.dtype)
+        length = ix.product([ix.extent(v) for v in self.kernel.inner]).constant
+        is_short = length is not None and length <= torch.iinfo(torch.int32).max
+        places = torch.int32 if is_short else torch.int64
+        return Accumulator(statement.name, statement.kind, statement.value.dtype, places)
 
     def run(self) -> str:
         """Print everything."""
@@ -408,7 +338,7 @@ class Writer(Block):
             return False
         if not self.apart() or self.guards_loads:
             return False
-        cost = sum(s.value.cost() for s in self.kernel.statements()) + self.conversions()
+        cost = self.cost()
         stored = [s.value.dtype.itemsize for s in statements if isinstance(s, Store)]
         if length * cost > UNROLLED or any(size * length > BACK for size in stored):
             return False
@@ -433,6 +363,12 @@ class Writer(Block):
         read = {use.data[0] for s in statements for use in s.value.loads()}
         shared = (set(stored) - private) & read
         return not shared and len(set(stored)) == len(stored)
+
+    def cost(self) -> int:
+        """Return about how many operations an element takes, beside loads and sums."""
+        values = sum(s.value.cost() for s in self.kernel.statements())
+        choices = sum(a.is_position for a in self.accumulators.values())
+        return values + self.conversions() + CHOICE * choices
 
     def conversions(self) -> int:
         """Return about how many operations widen operands of low precision."""
@@ -553,36 +489,23 @@ class Writer(Block):
         return self.printer().value(made(one, two))
 
     def accumulate(self, statement: Accumulate, text: str) -> None:
+        """Print that a value is added to its accumulator."""
         accumulator = self.accumulators[statement.name]
-        at = self.at
         name = f"x_{statement.name}"
         kind = f"const {c_type(statement.value.dtype)}"
         if self.mask:
             self.declare(kind, f"all_{statement.name}", text)
             text = f"{self.mask} ? all_{statement.name} : {accumulator.start()}"
         self.declare(kind, name, text)
-        if statement.kind in ("argmax", "argmin"):
-            self._arg(accumulator, name, at)
-            return
-        for line in accumulator.step(name, self.running, at):
+        if accumulator.is_position:
+            better = f"newer_{statement.name}"
+            self.declare("const int", better, accumulator.better(name, self.running, self.at))
+            place = c_index(row_major(self.kernel.inner))
+            lines = accumulator.choose(better, name, place, self.running, self.at)
+        else:
+            lines = accumulator.step(name, self.running, self.at)
+        for line in lines:
             self.emit(line)
-
-    def _arg(self, accumulator: Accumulator, value: str, at: str) -> None:
-        best, place = f"b_{accumulator.name}{at}", f"a_{accumulator.name}{at}"
-        sign = ">" if accumulator.kind == "argmax" else "<"
-        position = c_index(row_major(self.kernel.inner))
-        test = f"{value} {sign} {best} || ({value} != {value} && {best} == {best}) || {place} < 0"
-        self.open(f"if ({test})")
-        self.emit(f"{best} = {value};")
-        self.emit(f"{place} = {position};")
-        self.close()
-
-    def source_type(self, name: str) -> torch.dtype:
-        return next(
-            s.value.dtype
-            for s in self.kernel.statements()
-            if isinstance(s, Accumulate) and s.name == name
-        )
 
 
 def _guards_loads(statements: Iterable[Statement]) -> bool:
