@@ -222,12 +222,15 @@ def _end_of_vectors(
         )
     if start.isdecimal() and stop.isdecimal():
         length = int(stop) - int(start)
-    elif start != "0" or stop != c_index(ix.extent(variable)):
-        return stop
+    elif (start, stop) != ("0", c_index(ix.extent(variable))):
+        # A part: of what is left by blocks of vectors, if the whole is no number of these.
+        length = None if length is None or length % count else length
     if not _maskable(statements, variable):
         return stop
     if length is None:
-        return f"({stop} & -{count}LL)"
+        whole = f"{stop} & -{count}LL"
+        whole = whole if start == "0" else f"{start} + (({stop} - {start}) & -{count}LL)"
+        return f"({whole})" if _pays(statements, at_least(variable, count)) else stop
     if not length % count or not _pays(statements, length >= count):
         return stop
     return str(int(start) + length // count * count)

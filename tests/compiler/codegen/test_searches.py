@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 import tc
 
 #: exact in all types, so that equal elements stay equal
-VALUES = {
+VALUES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "read": lambda x: x,
     "cheap": lambda x: x * 2,
     "expensive": lambda x: torch.remainder(torch.fmod(x * 4, 7).abs() - x, 5) * 2 - x.sign() * x,
@@ -19,7 +20,7 @@ VALUES = {
     "transposed": lambda x: x.transpose(-1, 0) + 1,
     "cut": lambda x: torch.where(torch.arange(x.shape[-1]) % 3 == 1, x, -x),
 }
-FOUND = {
+FOUND: dict[str, Callable[[torch.Tensor, int | None], object]] = {
     "argmax": lambda x, dim: x.argmax(dim),
     "min": lambda x, dim: tuple(x.min(dim)) if dim is not None else x.argmin(),
     "both": lambda x, dim: (x.argmin(dim), x.argmax(dim), x.sum(dim) if dim is not None else x),
@@ -74,5 +75,7 @@ def flat(found: object) -> list[torch.Tensor]:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("found", FOUND)
-def test_the_position_is_the_first_of_the_best(found, value, dtype, dim, dynamic):
+def test_the_position_is_the_first_of_the_best(
+    found: str, value: str, dtype: torch.dtype, dim: int | None, dynamic: bool
+) -> None:
     check(found, value, dtype, dim, dynamic)
