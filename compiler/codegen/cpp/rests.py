@@ -210,30 +210,21 @@ def _end_of_vectors(
 ) -> str:
     """Return C of where the last whole vector ends; ``stop`` if the rest is left to gcc."""
     length = ix.extent(variable).constant
+    pays = _maskable(statements, variable) and _pays(statements, at_least(variable, count))
     if run is not None:
-        whole = run.of is not None and not run.of % count
-        pays = _maskable(statements, variable) and _pays(statements, at_least(variable, count))
-        if whole or not pays:
+        if not pays or (run.of is not None and not run.of % count):
             return stop
-        return (
-            start
-            if run.of is not None and run.of < count
-            else f"({start} + ({run.count} & -{count}LL))"
-        )
+        is_less = run.of is not None and run.of < count
+        return start if is_less else f"({start} + ({run.count} & -{count}LL))"
     if start.isdecimal() and stop.isdecimal():
         length = int(stop) - int(start)
-    elif (start, stop) != ("0", c_index(ix.extent(variable))):
-        # A part: of what is left by blocks of vectors, if the whole is no number of these.
-        length = None if length is None or length % count else length
-    if not _maskable(statements, variable):
-        return stop
-    if length is None:
-        whole = f"{stop} & -{count}LL"
-        whole = whole if start == "0" else f"{start} + (({stop} - {start}) & -{count}LL)"
-        return f"({whole})" if _pays(statements, at_least(variable, count)) else stop
-    if not length % count or not _pays(statements, length >= count):
-        return stop
-    return str(int(start) + length // count * count)
+        pays = pays and _pays(statements, length >= count)
+        return str(int(start) + length // count * count) if pays and length % count else stop
+    if not pays or (length is not None and not length % count):
+        return stop  # blocks are whole numbers of vectors, too
+    left = stop if start == "0" else f"({stop} - {start})"
+    whole = f"{left} & -{count}LL"
+    return f"({whole})" if start == "0" else f"({start} + ({whole}))"
 
 
 def _pays(statements: Sequence[Statement], is_long: bool) -> bool:
