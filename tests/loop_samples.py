@@ -285,10 +285,10 @@ _rows(
     ),
 )
 _rows(
-    "clone.default lift_fresh_copy.default",
+    "clone.default lift_fresh_copy.default contiguous.default",
     lambda: [C(n(4, 5).t()), C(i(3)), C(b(4)), C(n(4, 5, dtype=BF))],
 )
-_rows("contiguous.default", lambda: [C(n(4, 5).t())])
+_rows("prims.copy_strided.default", lambda: [C(n(4, 5), (1, 4))])
 _rows("copy.default", lambda: [C(n(4, 5), i(5)), C(i(4), n(4))])
 _rows(
     "gelu_backward.default silu_backward.default",

@@ -453,10 +453,11 @@ def _to_copy(b: Builder, call: Call) -> Tensor:
     return b.value(call.sizes, call.dtype, b.element(source))
 
 
-@lowering("clone", "lift_fresh_copy", "contiguous")
+@lowering("clone", "lift_fresh_copy", "contiguous", "prims::copy_strided")
 def _clone(b: Builder, call: Call) -> Tensor:
     supported(call.dtype)
-    return b.value(call.sizes, call.dtype, b.element(tensor(call["self"])))
+    source = call["self"] if "self" in call.args else call["a"]
+    return b.value(call.sizes, call.dtype, b.element(tensor(source)))
 
 
 @lowering("copy")

@@ -64,9 +64,13 @@ BY_CHOICE = (torch.ops.aten.mm.default,)
 
 
 def overload(name: str) -> Any | None:
-    """``add.Tensor`` -> ``torch.ops.aten.add.Tensor``; None if this torch has no such op."""
+    """``add.Tensor`` -> ``torch.ops.aten.add.Tensor``; None if this torch has no such op.
+
+    Other namespaces stand before the name: ``prims::copy_strided``.
+    """
+    space, _, name = name.rpartition("::")
     op, _, which = name.partition(".")
-    packet = getattr(torch.ops.aten, op, None)
+    packet = getattr(getattr(torch.ops, space or "aten"), op, None)
     found = getattr(packet, which or "default", None)
     if found is None or not any("Tensor" in str(r.type) for r in found._schema.returns):
         return None
