@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import torch
+
 from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.halves import halves, in_runs
 from tc.compiler.codegen.cpp.positions import LONGEST, Offset, branches, offsets
-from tc.compiler.codegen.cpp.rests import in_vectors
+from tc.compiler.codegen.cpp.rests import in_vectors, maskable, masked
 from tc.compiler.codegen.cpp.stream import LINE
 from tc.compiler.codegen.cpp.writer import SHORT, STREAM, Writer, at_least, atom_of
-from tc.compiler.codegen.printer import c_index, c_type
+from tc.compiler.codegen.printer import c_index, c_type, suffix
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import FALSE, TRUE, Expr, either, load, needed, transform, walk
 from tc.compiler.loops.index import Index
@@ -23,6 +25,8 @@ from tc.compiler.loops.ops import SCALAR_OPS
 from tc.compiler.schedule.plan import Let, Section, Statement, Store
 
 TILE = 16
+#: bytes of an element -> the type as which tiles are transposed in registers. Bytes take longer so.
+WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 # So many elements along the loads are transposed before the next ones along the stores: the loop
 # changes memory pages 16 times less often.
 STRIP = 256
@@ -307,17 +311,22 @@ class TileWriter(Writer):
         tiles = self._fill_tiles(along, last)
         self.count(f"d_{along}", "0", _rounds(along))
         self.declare("const long long", str(along), f"{along}_from + d_{along}")
-        self.lines_for(streams, TILE, f"d_{last}")
-        self.simd()
-        self.count(f"d_{last}", "0", _rounds(last))
-        self.declare("const long long", str(last), f"{last}_from + d_{last}")
-        inside = ix.var(f"d_{along}", TILE) * TILE + ix.var(f"d_{last}", TILE)
+        self.lines_for(streams, TILE, f"{last} - {last}_from")
+        inside = ix.var(f"d_{along}", TILE) * TILE + last - ix.counter(f"{last}_from")
 
         def from_tile(node: Expr) -> Expr:
             return load(tiles[node], inside, node.dtype) if node in tiles else node
 
-        self.statements([replace(s, value=transform(s.value, from_tile)) for s in statements])
-        self.close()
+        statements = [replace(s, value=transform(s.value, from_tile)) for s in statements]
+        start, stop = f"{last}_from", f"{last}_from + {_rounds(last)}"
+        if _rounds(last) != str(TILE) and maskable(statements, last):
+            # A loop of an unknown number of iterations would become a call that copies one line.
+            masked(self, statements, last, start, stop, TILE, self.simd)
+        else:
+            self.simd()
+            self.loop(last, start, stop)
+            self.statements(statements)
+            self.close()
         self.stream(streams, last, f"{last}_from", _rounds(last))
         self.close(len(outer) + 4)
 
@@ -368,8 +377,8 @@ class TileWriter(Writer):
         """Read a tile: transposed in registers where it is whole, else element by element."""
         along, last = variables
         self.declare(c_type(use.dtype), name, length=f"[{TILE * TILE}]")
-        words = use.dtype.itemsize == 4
-        if words:
+        word = WORDS.get(use.dtype.itemsize)
+        if word is not None:
             whole = f"n_{along} == {TILE} && n_{last} == {TILE}"
             if condition is not TRUE:
                 self.declare("int", f"all_{name}", whole)
@@ -377,14 +386,15 @@ class TileWriter(Writer):
                 whole = f"all_{name}"
             self.open(f"if ({whole})")
             corner = {atom_of(v): ix.counter(f"{v}_from") for v in variables}
-            source = f"(const int*)({use.data[0]} + {c_index(ix.substitute(use.data[1], corner))})"
+            from_ = f"{use.data[0]} + {c_index(ix.substitute(use.data[1], corner))}"
             step = c_index(ix.coefficient(use.data[1], last) or ix.ZERO)
-            self.emit(f"{call('tc_turn_16', source, step, f'(int*){name}')};")
+            turn, kind = f"tc_turn_{suffix(word)}", c_type(word)
+            self.emit(f"{call(turn, f'(const {kind}*)({from_})', step, f'({kind}*){name}')};")
             self.otherwise()
         place = f"{name}[({along} - {along}_from) * {TILE} + {last} - {last}_from]"
         line = f"{place} = {use.data[0]}[{c_index(use.data[1])}];"
         self._over_tile(variables, condition, line if condition is TRUE else f"if ({{}}) {line}")
-        if words:
+        if word is not None:
             self.close()
 
     def _over_tile(self, variables: tuple[Index, Index], condition: Expr, line: str) -> None:

@@ -90,16 +90,35 @@ def in_vectors(
         return
     if not known and whole != start:
         writer.open(f"if ({whole} < {stop})")
+    masked(writer, statements, variable, whole, stop, count, mark, inside)
+    if not known and whole != start:
+        writer.close()
+
+
+def masked(
+    writer: Writer,
+    statements: Sequence[Statement],
+    variable: Index,
+    start: str,
+    stop: str,
+    count: int,
+    mark: Callable[[], None],
+    inside: Callable[[], None] = lambda: None,
+) -> None:
+    """Print a loop over ``count`` elements, of which those from ``stop`` on do nothing.
+
+    See `in_vectors` for the arguments; the statements are `maskable`.
+    """
     statements = _steady_first(writer, statements, variable)
     mark()
     writer.count(f"d_{variable}", "0", str(count), kind="int")
-    writer.declare("const long long", str(variable), f"{whole} + d_{variable}")
+    writer.declare("const long long", str(variable), f"{start} + d_{variable}")
     inside()
     writer.mask = f"in_{variable}"
     writer.declare("const int", writer.mask, f"{variable} < {stop}")
     writer.statements(_read(writer, statements, f"{writer.mask} ? {{}} : {{}}"))
     writer.mask = ""
-    writer.close(1 if known or whole == start else 2)
+    writer.close()
 
 
 def _unmasked(
@@ -210,7 +229,7 @@ def _end_of_vectors(
 ) -> str:
     """Return C of where the last whole vector ends; ``stop`` if the rest is left to gcc."""
     length = ix.extent(variable).constant
-    pays = _maskable(statements, variable) and _pays(statements, at_least(variable, count))
+    pays = maskable(statements, variable) and _pays(statements, at_least(variable, count))
     if run is not None:
         if not pays or (run.of is not None and not run.of % count):
             return stop
@@ -238,7 +257,7 @@ def _pays(statements: Sequence[Statement], is_long: bool) -> bool:
     return is_long and kinds <= {"max", "min"}
 
 
-def _maskable(statements: Sequence[Statement], variable: Index) -> bool:
+def maskable(statements: Sequence[Statement], variable: Index) -> bool:
     """Return whether gcc makes vectors of the statements where some elements are masked."""
     for statement in statements:
         if isinstance(statement, Store) and not _adjacent(statement.index, variable):
