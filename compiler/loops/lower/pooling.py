@@ -7,7 +7,7 @@ taps outside of the tensor are left out by `select`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -75,12 +75,30 @@ def taps(b: Builder, call: Call, source: Tensor, dilation: tuple[int, int]) -> I
 
 @lowering("max_pool2d_with_indices")
 def _max_pool(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
-    source, wide = tensor(call["self"]), compute_dtype(call.dtype)
+    source = tensor(call["self"])
+    return _best(b, call, source, taps(b, call, source, _pair(call["dilation"])))
+
+
+@lowering("adaptive_max_pool2d")
+def _adaptive_max_pool(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
+    source = tensor(call["self"])
+    found = list(_adaptive(call, source))
+    if len(found) > 1:
+        b.realize(source.cell)  # windows overlap
+    return _best(b, call, source, found)
+
+
+def _best(b: Builder, call: Call, source: Tensor, found: Iterable[Tap]) -> tuple[Tensor, Tensor]:
+    """Return the largest value of each window, and its place in the source's last two dimensions.
+
+    The first of equal ones is taken, and the last NaN.
+    """
+    wide = compute_dtype(call.dtype)
     lowest = constant(-math.inf, wide)
     best: Expr | None = None
     place: Expr | None = None
     first: Expr | None = None
-    for tap in taps(b, call, source, _pair(call["dilation"])):
+    for tap in found:
         read = converted(b.element(source, tap.at), wide)
         value = read if tap.inside is None else select(tap.inside, read, lowest)
         flat = index_value(tap.at[-2] * source.sizes[-1] + tap.at[-1])
@@ -172,3 +190,78 @@ def _avg_pool(b: Builder, call: Call) -> Tensor:
     if given is not None or call["count_include_pad"]:
         count = constant(size if given is None else number(given), wide)
     return b.value(call.sizes, call.dtype, apply("div", total, count))
+
+
+def _adaptive(call: Call, source: Tensor) -> Iterator[Tap]:
+    """Yield the elements of the window of each element of an adaptive pool's result.
+
+    Where n elements become m along a dimension, element i is made of those from ⌊i n / m⌋ to before
+    ⌈(i + 1) n / m⌉.
+    """
+    if not source.dtype.is_floating_point:
+        raise NotLowered("a pool of integers")
+    supported(source.dtype)
+    variables = loop_vars(call.sizes)
+    along = [_window(variables[d], source.sizes[d]) for d in (-2, -1)]
+    if math.prod(map(len, along)) > MAX_TAPS:
+        raise NotLowered(f"a window of more than {MAX_TAPS} elements")
+    for (row, in_rows), (column, in_columns) in product(*along):
+        inside = in_rows if in_columns is None else in_columns
+        if in_rows is not None and in_columns is not None:
+            inside = both(in_rows, in_columns)
+        yield Tap((*variables[:-2], row, column), inside)
+
+
+def _window(variable: Index, extent: Index) -> list[tuple[Index, Expr | None]]:
+    """Return the places of the elements of a window along a dimension, with their tests."""
+    start, stop = _ends(variable, ix.extent(variable), extent)
+    given, made = number(extent), number(ix.extent(variable))
+    sizes = [-(-(i + 1) * given // made) - i * given // made for i in range(made)]
+    return [
+        (start + k, below(start + k, stop) if k >= min(sizes) else None) for k in range(max(sizes))
+    ]
+
+
+def _ends(place: Index, count: Index, extent: Index) -> tuple[Index, Index]:
+    """Return the first element of the window of one of ``count`` results, and the one after it."""
+    return place * extent // count, ((place + 1) * extent + count - 1) // count
+
+
+def _shared(value: Expr, at: Sequence[Index], made: Sequence[Index], of: Sequence[Index]) -> Expr:
+    """Divide by how many elements the window of an element of an adaptive pool's result has."""
+    for d in (-2, -1):
+        start, stop = _ends(at[d], made[d], of[d])
+        value = apply("div", value, converted(index_value(stop - start), value.dtype))
+    return value
+
+
+@lowering("_adaptive_avg_pool2d")
+def _adaptive_average(b: Builder, call: Call) -> Tensor:
+    source, wide = tensor(call["self"]), compute_dtype(call.dtype)
+    found = list(_adaptive(call, source))
+    if len(found) > 1:
+        b.realize(source.cell)  # windows overlap
+    total: Expr | None = None
+    for tap in found:
+        read = converted(b.element(source, tap.at), wide)
+        read = read if tap.inside is None else select(tap.inside, read, like(0, read))
+        total = read if total is None else apply("add", total, read)
+    assert total is not None
+    mean = _shared(total, loop_vars(call.sizes), call.sizes, source.sizes)
+    return b.value(call.sizes, call.dtype, mean)
+
+
+@lowering("_adaptive_avg_pool2d_backward")
+def _adaptive_average_gradient(b: Builder, call: Call) -> Tensor:
+    """Return for each element its share of the gradient of the window that holds it."""
+    grad, sizes = tensor(call["grad_output"]), call.sizes
+    if any(ix.mod(sizes[d], grad.sizes[d]) is not ix.ZERO for d in (-2, -1)):
+        # Divisions of positions have no vector form: several times as slow as ATen.
+        raise NotLowered("windows overlap")
+    supported(call.dtype)
+    b.realize(grad.cell)  # all elements of a window read its gradient
+    variables = list(loop_vars(sizes))
+    for d in (-2, -1):
+        variables[d] = variables[d] // (sizes[d] // grad.sizes[d])
+    read = converted(b.element(grad, variables), compute_dtype(call.dtype))
+    return b.value(sizes, call.dtype, _shared(read, variables, grad.sizes, sizes))
