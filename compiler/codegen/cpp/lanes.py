@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tc.compiler.codegen.cpp.block import call
-from tc.compiler.codegen.cpp.halves import halves, narrow, widen
 from tc.compiler.codegen.cpp.rests import VECTOR, Run, in_vectors
+from tc.compiler.codegen.cpp.runs import narrow, runs_of, widen
 from tc.compiler.codegen.cpp.writer import Writer
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
@@ -94,7 +94,7 @@ class LaneWriter(Writer):
             self.loop(variable)
         assert self.kernel.lane is not None
         self.hoist(section.statements, self.kernel.lane, frozenset())
-        runs = halves(section.statements, self.kernel.lane)
+        runs = runs_of(section.statements, self.kernel.lane)
         first = ix.counter(f"{self.kernel.lane}_from")
         statements = widen(self, runs, section.statements, self.kernel.lane, first, "lanes", LANES)
         self._lanes(statements)

@@ -11,9 +11,9 @@ from dataclasses import replace
 import torch
 
 from tc.compiler.codegen.cpp.block import call
-from tc.compiler.codegen.cpp.halves import halves, in_runs
 from tc.compiler.codegen.cpp.positions import LONGEST, Offset, branches, offsets
 from tc.compiler.codegen.cpp.rests import in_vectors, maskable, masked
+from tc.compiler.codegen.cpp.runs import in_runs, runs_of
 from tc.compiler.codegen.cpp.stream import LINE
 from tc.compiler.codegen.cpp.writer import SHORT, STREAM, Writer, at_least, atom_of
 from tc.compiler.codegen.printer import c_index, c_type, suffix
@@ -131,7 +131,7 @@ class PointwiseWriter(Writer):
         found = offsets(statements, atom_of(last))
         if found and not branches(statements, found):
             self._offsets_first(statements, found, *bounds[last])
-        elif not found and (runs := halves(statements, last)):
+        elif not found and (runs := runs_of(statements, last)):
             if not around:
                 self.parallel()
             in_runs(self, runs, statements, last, *bounds[last], self.simd)

@@ -12,10 +12,10 @@ from functools import partial
 
 from tc.compiler.codegen.cpp.accumulators import OMP, Accumulator, clause, joined
 from tc.compiler.codegen.cpp.block import call
-from tc.compiler.codegen.cpp.halves import halves, in_runs, narrow, widen
 from tc.compiler.codegen.cpp.positions import LONGEST as LONGEST_OFFSETS
 from tc.compiler.codegen.cpp.positions import offsets
 from tc.compiler.codegen.cpp.rests import in_vectors, lanes
+from tc.compiler.codegen.cpp.runs import in_runs, narrow, runs_of, widen
 from tc.compiler.codegen.cpp.searches import in_the_place_of, search, searches
 from tc.compiler.codegen.cpp.stream import beyond_caches
 from tc.compiler.codegen.cpp.writer import (
@@ -273,7 +273,7 @@ class RowWriter(Writer):
         short = length is not None and WIDE // 4 <= length <= LANES_OF_SUMS
         few = bool(around) and iterations is not None and 1 < iterations <= BLOCK
         shared = self.threads > 1 and not self.kernel.outer
-        runs = halves(section.statements, last) or offsets(section.statements, atom_of(last))
+        runs = runs_of(section.statements, last) or offsets(section.statements, atom_of(last))
         return only and short and few and not shared and not runs
 
     def _run_in_lanes(self, section: Section, sums: list[Accumulator]) -> None:
@@ -337,7 +337,7 @@ class RowWriter(Writer):
         section = self._offsets_first(section, last, start, stop, blocked)
         cheap = sum(s.value.cost() for s in section.statements) <= WIDE_COST
         # Without it a sum of runs waits for memory as well as for the sum before.
-        least = 4 if halves(section.statements, last) else 16
+        least = 4 if runs_of(section.statements, last) else 16
         if sums and plain and cheap and at_least(last, least * WIDE):
             start = self._wide_loop(section, last, sums, start, stop)
             extent = ix.extent(last).constant
@@ -350,7 +350,7 @@ class RowWriter(Writer):
             self.hoisted = {}
             return
         mark = partial(self.simd, reductions) if plain else _unmarked
-        runs = halves(section.statements, last)
+        runs = runs_of(section.statements, last)
         if runs:
             in_runs(self, runs, section.statements, last, start, stop, mark)
         else:
@@ -419,7 +419,7 @@ class RowWriter(Writer):
         self.open(f"for (; {base} + {WIDE} <= {stop}; {base} += {WIDE})")
         if beyond_caches(self.kernel):
             self.fetch_ahead(section.statements, last, base, AHEAD, WIDE)
-        runs, origin = halves(section.statements, last), ix.counter(base)
+        runs, origin = runs_of(section.statements, last), ix.counter(base)
         statements = widen(self, runs, section.statements, last, origin, str(WIDE), WIDE)
         self.simd()
         self.count("j", "0", str(WIDE), kind="int")

@@ -1,4 +1,4 @@
-"""Runs of float16: each value is converted as eager converts it, in runs of any length."""
+"""Runs of float16, converted as eager does each value, and of elements that are not adjacent."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tc
-from tc.compiler.codegen.cpp.halves import RUN, VECTOR
+from tc.compiler.codegen.cpp.runs import RUN, VECTOR
 from tc.trace import capture_events
 
 
@@ -69,3 +70,37 @@ def test_loops_along_memory_convert_in_runs() -> None:
     code = "".join(e.code for e in map(event_of, events) if type(e).__name__ == "OutputCode")
     assert code.count("tc_f16_to_f32_run(") == 2  # the helper, and one operand
     assert code.count("tc_f32_to_f16_run(") == 2
+
+
+OPPOSITE: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "chain": lambda x, y: F.selu(torch.logaddexp(x, y) * y).atan() + y,
+    "sums": lambda x, y: (torch.logaddexp(x, y).sigmoid().sum(-1), (x * y).tanh().sum(0)),
+    "softmax": lambda x, y: (x.sin() * y).softmax(-1),
+    "best": lambda x, y: (torch.logaddexp(x, y) * y).argmax(-1),
+    "other types": lambda x, y: torch.where(y.bfloat16() > 0, x.exp(), y.double().cos()),
+    "chosen": lambda x, y: torch.cat([x.exp().log1p(), y.exp().log1p()], -1).tanh(),
+    "in place": lambda x, y: y.copy_((x * y).sin().exp().log1p()),
+}
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("columns", [5, 16, 32, 77, RUN + 3])
+@pytest.mark.parametrize("name", OPPOSITE)
+def test_operands_of_opposite_layouts_equal_eager(name: str, columns: int, dynamic: bool) -> None:
+    torch.manual_seed(columns)
+    compiled = tc.compile(OPPOSITE[name], dynamic=dynamic)
+    for rows in (8, 3, 19):
+        x, y = torch.randn(rows, columns), torch.randn(columns, rows).t()
+        wanted = OPPOSITE[name](x, y.clone(memory_format=torch.preserve_format))
+        found = compiled(x, y.clone(memory_format=torch.preserve_format))
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_elements_that_are_not_adjacent_are_gathered_if_much_is_computed_of_them() -> None:
+    x, y = torch.randn(90, 8, 32), torch.randn(32, 8).t()
+    for function, gathers in ((torch.logaddexp, True), (torch.mul, False)):
+        with capture_events() as events:
+            tc.compile(function)(x, y)
+        code = "".join(e.code for e in map(event_of, events) if type(e).__name__ == "OutputCode")
+        assert ("[of] = " in code) == gathers

@@ -1,8 +1,10 @@
-"""Runs of float16: converted whole by one instruction a vector, outside of the loop that computes.
+"""Runs of elements that are brought into arrays before a vectorised loop computes with them.
 
-In: the statements of a vectorised loop. Out: the same over float32 arrays, which
-`tc_f16_to_f32_run` fills before the loop and `tc_f32_to_f16_run` empties after it. gcc 12 makes
-vectors of neither conversion but by a dozen other operations, which take longer than a sum.
+In: the statements of a vectorised loop. Out: the same over arrays. Float16 along memory is widened
+by `tc_f16_to_f32_run` before the loop, and results are made float16 by `tc_f32_to_f16_run` after
+it: gcc 12 makes vectors of neither conversion but by a dozen other operations, which take longer
+than a sum. Elements that are not adjacent are gathered if much is computed of them: gcc leaves the
+last vector of a loop that reads such ones to a scalar loop, as it may not read beyond them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tc.compiler.codegen.cpp.positions import always, replaced
 from tc.compiler.codegen.cpp.rests import Run, in_vectors
 from tc.compiler.codegen.cpp.stream import LINE
 from tc.compiler.codegen.cpp.writer import Writer, at_least, atom_of
-from tc.compiler.codegen.printer import c_index
+from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, walk
 from tc.compiler.loops.index import Index
@@ -25,33 +27,39 @@ from tc.compiler.schedule.plan import Let, Statement, Store
 
 #: elements of a run: an array of them is an eighth of a first cache
 RUN = 1024
+#: operations of an element from which on gathering its operands pays
+EXPENSIVE = 16
 #: arrays have space for full vectors of this many elements
 VECTOR = 16
 
 
 @dataclass(frozen=True)
-class Halves:
-    """What of a loop along memory is converted apart.
+class Runs:
+    """What of a loop is brought into arrays first, or waits in them.
 
     Attributes:
-        read: the elements of float16 buffers, which the loop widens.
+        read: the elements of float16 buffers along memory, which the loop widens.
+        apart: elements that are not adjacent.
         written: the stores of values that are float32 until then.
         lets: names of such values.
     """
 
     read: tuple[Expr, ...]
+    apart: tuple[Expr, ...]
     written: tuple[Store, ...]
     lets: frozenset[str]
 
     def __bool__(self) -> bool:
-        return bool(self.read or self.written)
+        return bool(self.read or self.apart or self.written)
 
 
-def halves(statements: Sequence[Statement], variable: Index, stores: bool = True) -> Halves:
-    """Return the float16 runs that a loop reads in any case, and those that it writes.
+def runs_of(statements: Sequence[Statement], variable: Index, stores: bool = True) -> Runs:
+    """Return the runs that a loop reads in any case, and those that it writes.
 
     A buffer that it both reads and writes is left out, for its elements may depend on each other.
     """
+    if not at_least(variable, VECTOR):
+        return Runs((), (), (), frozenset())
     to = {s.buffer for s in statements if isinstance(s, Store)}
     of = {use.data[0] for s in statements for use in s.value.loads()}
     read = dict.fromkeys(
@@ -60,8 +68,13 @@ def halves(statements: Sequence[Statement], variable: Index, stores: bool = True
         for node in always(statement.value)
         if _widened(node) and _along(node.args[0].data[1], variable)
     )
-    if not at_least(variable, VECTOR):
-        return Halves((), (), frozenset())
+    cost = sum(s.value.cost() for s in statements)
+    apart = dict.fromkeys(
+        node
+        for statement in statements
+        for node in (always(statement.value) if cost > EXPENSIVE else ())
+        if node.op == "load" and _is_apart(node.data[1], variable)
+    )
     lets = _only_stored(statements)
     narrow = [s for s in statements if isinstance(s, Store) and s.value.dtype is torch.float16]
     written = [
@@ -75,11 +88,17 @@ def halves(statements: Sequence[Statement], variable: Index, stores: bool = True
     lets -= {s.value.data[0] for s in others if s.value.op == "local"}
     kept = [s for s in written if s.value.op != "local" or s.value.data[0] in lets]
     used = {s.value.data[0] for s in kept if s.value.op == "local"}
-    return Halves(tuple(r for r in read if r.data[0] not in to), tuple(kept), frozenset(used))
+    reads = [tuple(r for r in found if r.data[0] not in to) for found in (read, apart)]
+    return Runs(reads[0], reads[1], tuple(kept), frozenset(used))
 
 
 def _along(index: Index, variable: Index) -> bool:
     return ix.coefficient(index, variable) is ix.ONE
+
+
+def _is_apart(index: Index, variable: Index) -> bool:
+    """Return whether the elements along a loop are at equal distances, but not adjacent."""
+    return ix.coefficient(index, variable) not in (None, ix.ZERO, ix.ONE)
 
 
 def _widened(node: Expr) -> bool:
@@ -105,14 +124,14 @@ def _only_stored(statements: Sequence[Statement]) -> set[str]:
 
 def widen(
     writer: Writer,
-    found: Halves,
+    found: Runs,
     statements: Sequence[Statement],
     variable: Index,
     start: Index,
     count: str,
     most: int,
 ) -> list[Statement]:
-    """Print the conversion of operands, and return the statements over arrays.
+    """Print how operands are brought into arrays, and return the statements over these.
 
     Args:
         writer: prints; stores wait in arrays until `narrow`.
@@ -134,6 +153,13 @@ def widen(
         place = f"{use.data[0]} + {_from(use.data[1], variable, start)}"
         writer.emit(call("tc_f16_to_f32_run", place, name, count) + ";")
         arrays[Expr("to", (use,), torch.float32)] = load(name, at, torch.float32)
+    for use in found.apart:
+        writer.names[0] += 1
+        name = f"h{writer.names[0]}"
+        writer.declare(c_type(use.dtype), name, length=length, note=note)
+        place = f"{use.data[0]}[{_from(use.data[1], variable, start + ix.counter('of'))}]"
+        writer.each("of", "0", count, "", f"{name}[of] = {place};")
+        arrays[use] = load(name, at, use.dtype)
     for store in found.written:
         writer.declare("float", f"line_{store.buffer}", length=length, note=note)
         writer.waiting[store.buffer] = f"line_{store.buffer}[{c_index(at)}]"
@@ -141,7 +167,7 @@ def widen(
     return replaced(wide, arrays)
 
 
-def narrow(writer: Writer, found: Halves, variable: Index, start: Index, count: str) -> None:
+def narrow(writer: Writer, found: Runs, variable: Index, start: Index, count: str) -> None:
     """Print the conversion of what waits in arrays."""
     for store in found.written:
         place = f"{store.buffer} + {_from(store.index, variable, start)}"
@@ -153,7 +179,7 @@ def _from(index: Index, variable: Index, start: Index) -> str:
     return c_index(ix.substitute(index, {atom_of(variable): start}))
 
 
-def _wide(statement: Statement, found: Halves) -> Statement:
+def _wide(statement: Statement, found: Runs) -> Statement:
     """Return a statement that leaves its value float32."""
     if isinstance(statement, Let) and statement.name in found.lets:
         return replace(statement, value=statement.value.args[0])
@@ -167,7 +193,7 @@ def _wide(statement: Statement, found: Halves) -> Statement:
 
 def in_runs(
     writer: Writer,
-    found: Halves,
+    found: Runs,
     statements: Sequence[Statement],
     variable: Index,
     start: str,
