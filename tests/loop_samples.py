@@ -12,24 +12,8 @@ import torch
 
 Sample = tuple[tuple[Any, ...], dict[str, Any]]
 INF, NAN = math.inf, math.nan
-SPECIAL = (
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    0.5,
-    -0.5,
-    2.0,
-    INF,
-    -INF,
-    NAN,
-    1e-42,
-    -1e-42,
-    1e30,
-    -1e30,
-    88.7,
-    3.7,
-)
+FINITE = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 1e-42, -1e-42, 1e30, -1e30, 88.7, 3.7)
+SPECIAL = (*FINITE, INF, -INF, NAN)
 
 
 def f(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -541,6 +525,14 @@ _rows(
         C(n(2, 6, 7), [3, 3], [2, 2], [1, 1], False, False),
         C(n(2, 6, 7), [2, 3], [1, 1], [0, 0], False, True, 5),
     ],
+)
+_rows(
+    "_adaptive_avg_pool2d.default adaptive_max_pool2d.default",
+    lambda: [C(n(2, 5, 7), [3, 2]), C(_last(n(2, 8, 6, 4)), [9, 4]), C(n(1, 2, 4, 6), [2, 2])],
+)
+_rows(
+    "_adaptive_avg_pool2d_backward.default",
+    lambda: [C(n(2, 3, 2), n(2, 6, 8)), C(_last(n(1, 8, 2, 3)), _last(n(1, 8, 4, 3)))],
 )
 _rows(
     "constant_pad_nd.default",
