@@ -155,7 +155,7 @@ ENDINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", ENDINGS)
 def test_a_program_ends_as_python_ends_it(how: str, server: Server, tmp_path: Path) -> None:
     body, kind, graphs, said = ENDINGS[how]
@@ -183,6 +183,7 @@ def test_a_script_that_puts_itself_in_its_place_is_recorded(server: Server, tmp_
     assert "exit code 7" in problem.message
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_file_where_the_user_is_takes_no_librarys_place(
     apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
