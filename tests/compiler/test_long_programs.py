@@ -103,10 +103,10 @@ def test_sizes_that_triple_in_each_layer() -> None:
         for _ in range(6):
             pads = [max((math.ceil(n / 2) - 1) * 2 + 3 - n, 0) for n in x.shape[2:]]
             x = F.pad(x, [p for n in reversed(pads) for p in (n // 2, n - n // 2)])
-            x = F.conv2d(x, weight, stride=2)
+            x = F.conv1d(x, weight, stride=2)
         return x
 
     compiled = tc.compile(program, backend="aot_eager")
     for size in (160, 150, 180, 150):
-        given = torch.rand(1, 1, size, size - 30), torch.rand(1, 1, 3, 3) / 9
+        given = torch.rand(1, 1, size), torch.rand(1, 1, 3) / 3
         torch.testing.assert_close(compiled(*given), program(*given))
