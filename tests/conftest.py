@@ -10,7 +10,7 @@ import signal
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,11 @@ LONGEST = frozenset(
 )  # fmt: skip
 
 
+def runs_every_case(config: pytest.Config) -> bool:
+    """Return whether tables are run whole: as asked for, or as a file is named."""
+    return config.getoption("--every-case") or any(".py" in one for one in config.args)
+
+
 @pytest.hookimpl(trylast=True)  # of what `-m` and `-k` leave
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the longest files first, and as many cases of a test as its mark `sample` says.
@@ -86,8 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     A file or a test that is named on the command line keeps all of its cases.
     """
     items.sort(key=lambda item: item.path.name not in LONGEST)
-    named = any(".py" in argument for argument in config.args)
-    if config.getoption("--every-case") or named:
+    if runs_every_case(config):
         return
     tables: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -164,6 +168,23 @@ def _own_numbers(request: pytest.FixtureRequest) -> None:
     if "torch" in sys.modules:
         generator = sys.modules["torch"].default_generator
         generator.manual_seed(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture
+def drawn(request: pytest.FixtureRequest) -> Callable[[Iterable[Any], int], list[Any]]:
+    """Draw some rows of a table that one test walks through, by the seed of the run.
+
+    They keep their order, and all of them are taken where `sample` takes all cases.
+    """
+    source = random.Random(f"{os.environ['TC_TEST_SEED']} {request.node.nodeid}")
+
+    def draw(table: Iterable[Any], count: int) -> list[Any]:
+        rows = list(table)
+        if not runs_every_case(request.config) and count < len(rows):
+            rows = [rows[place] for place in sorted(source.sample(range(len(rows)), count))]
+        return rows
+
+    return draw
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def elsewhere(system: str, program: str, **variables: str) -> tuple[int, str, st
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("system", LACKS)
 @pytest.mark.parametrize(
     "arguments",
@@ -94,6 +94,7 @@ sys.exit(main([{arguments}]))
     assert code == 0 and out, error
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("system", LACKS)
 def test_the_explorer(system: str) -> None:
     program = f"""

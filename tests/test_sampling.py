@@ -1,4 +1,7 @@
-"""The seed of a run draws n cases of a table marked `sample(n)`; naming its file runs all."""
+"""The seed of a run draws n cases of a table marked `sample(n)`; naming its file runs all.
+
+It also draws the rows that a test asks the fixture `drawn` for.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,10 @@ def test_sampled(number):
 @pytest.mark.parametrize("number", range(3))
 def test_whole(number):
     pass
+
+def test_walk(drawn, capsys):
+    with capsys.disabled():
+        print("rows", *drawn(range(30), 4))
 """
 
 
@@ -32,11 +39,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def collected(folder: Path, seed: str, *arguments: str) -> tuple[list[str], int]:
-    """Return the cases of `test_sampled` that a run would take, and how many others it would."""
+def run(folder: Path, seed: str, *arguments: str) -> list[str]:
+    """Return the lines that pytest prints."""
     done = python(
-        *("-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "--collect-only", "-q"),
-        *("-m", "not slow"),
+        *("-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-q", "-m", "not slow"),
         *arguments,
         cwd=folder,
         variables={
@@ -46,7 +52,13 @@ def collected(folder: Path, seed: str, *arguments: str) -> tuple[list[str], int]
         },
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    names = [line for line in done.stdout.splitlines() if "::" in line]
+    return done.stdout.splitlines()
+
+
+def collected(folder: Path, seed: str, *arguments: str) -> tuple[list[str], int]:
+    """Return the cases of `test_sampled` that a run would take, and how many others it would."""
+    lines = run(folder, seed, "--collect-only", *arguments)
+    names = [line for line in lines if "::" in line and "test_walk" not in line]
     sampled = [name for name in names if "test_sampled" in name]
     return sampled, len(names) - len(sampled)
 
@@ -64,3 +76,14 @@ def test_the_seed_draws_the_cases(folder: Path) -> None:
 def test_all_cases_run_where_that_is_asked_for(folder: Path, arguments: tuple[str, ...]) -> None:
     sampled, others = collected(folder, "1", *arguments)
     assert len(set(sampled)) == 30 and others == 3
+
+
+def test_the_seed_draws_rows_of_a_table_that_is_walked_through(folder: Path) -> None:
+    def rows(*arguments: str) -> list[int]:
+        (line,) = (one for one in run(folder, *arguments) if one.startswith("rows"))
+        return [int(word) for word in line.split()[1:5]]
+
+    first = rows("1", "-k", "walk", ".")
+    assert first == sorted({*first}) and len(first) == 4
+    assert rows("2", "-k", "walk", ".") != first
+    assert rows("1", "-k", "walk", "--every-case", ".") == [0, 1, 2, 3]

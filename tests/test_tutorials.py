@@ -141,7 +141,7 @@ def programs_of_the_site(
     return make_examples.rewritten(pages, tmp_path_factory.mktemp("site"), commands=False)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("page", SITE, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_programs_of_a_page_print_what_it_says(
     page: Path, programs_of_the_site: dict[Path, str]

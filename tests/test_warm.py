@@ -24,7 +24,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_child_ends_as_a_new_process(name: str, tmp_path: Path) -> None:
     given = {"cwd": tmp_path, "variables": {"A_VARIABLE_OF_A_TEST": "1"}}

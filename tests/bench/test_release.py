@@ -70,6 +70,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name, old, new, why", WRONG, ids=[row[3] for row in WRONG])
 def test_what_is_in_the_way_is_named(
     name: str, old: str, new: str, why: str, clone: Path, capsys: pytest.CaptureFixture[str]

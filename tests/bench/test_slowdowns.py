@@ -15,6 +15,7 @@ NAMES = (*FAMILIES, SOUND)
 DRAWS = 30
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_programs_of_a_family_are_new_each_time_and_mark_their_lines(name: str) -> None:
     texts = set()

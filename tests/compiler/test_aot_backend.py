@@ -130,6 +130,7 @@ def test_training_as_eager(function, args, backend):
     assert kinds == ["joint", "forward", "backward"]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("finish", [run_as_it_is, boxed])
 @pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=[f.__name__ for f, _ in PROGRAMS])
 def test_compilers_get_functional_graphs_with_values(function, args, finish):

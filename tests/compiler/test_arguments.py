@@ -93,6 +93,7 @@ IN_C = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("function", "value"), IN_C)
 def test_functions_in_c_are_as_in_eager(function, value):
     tc.reset()

@@ -267,6 +267,7 @@ def compiling_something(monkeypatch):
         yield
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("options", [None, OPTIONS])
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_graph_break_is_an_error_while_something_else_is_compiled(monkeypatch, options, strict):

@@ -243,7 +243,7 @@ def outcome(use, function):
     return [*found, *[v.grad for v in (x, w) if v.grad is not None]]
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("use", USES)
 def test_as_eager(use, backend):
@@ -296,6 +296,7 @@ def mapped_with_a_graph(f, x, w):
     torch.vmap(one)(leaf(2, 3, 3)).sum().backward()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "use",
@@ -334,6 +335,7 @@ def test_gradients_of_gradients_inside_compiled_code(backend):
 
 
 # -- modules -----------------------------------------------------------------------------------
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("inner", [True, False])
 def test_hooks_of_modules(inner, backend):
@@ -437,7 +439,7 @@ def random_branches(seed):
     return function
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("seed", range(3))
@@ -471,7 +473,7 @@ def test_parameters_of_a_branch_that_is_not_used_after_a_break_keep_no_gradient(
     assert unused.weight.grad is None and unused.bias.grad is None
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "f",
     [
@@ -497,7 +499,7 @@ def test_an_expanded_gradient_has_the_layout_of_eagers(f, twice):
     assert gradients_of(tc.compile(f)) == gradients_of(f)
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("order", ["00", "01", "11", "101", "010", "r00", "r000"])
 @pytest.mark.parametrize(
     "f",
@@ -526,6 +528,7 @@ def test_backward_of_what_saves_nothing_runs_as_often_as_eagers(f, order):
     assert sums_of(tc.compile(f)) == sums_of(f)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("turns", ["ab", "aa", "ba", "bb"])
 @pytest.mark.parametrize(
     "f, all_runs",

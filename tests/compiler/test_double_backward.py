@@ -134,7 +134,7 @@ def assert_same(got, want):
     torch.testing.assert_close(got, want)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_three_orders_are_as_in_eager(name, dynamic):
@@ -376,7 +376,7 @@ USES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.filterwarnings("ignore:Using backward")
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
 def test_uses_are_as_in_eager(use):
@@ -408,6 +408,7 @@ def freed(c):
     return grad(y, x, create_graph=True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("use", [once_differentiable, saved_and_written_to, freed])
 def test_errors_are_eagers(use):
     with pytest.raises(RuntimeError) as want:

@@ -28,7 +28,7 @@ def assert_ok(name, compile=compile_eagerly, variants=fact_runner.VARIANTS):
         pytest.fail(f"{verdict}\n{FACTS[name].program()}", pytrace=False)
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("name", cases(list(FACTS)[::3]))
 def test_change_is_noticed(name):
     assert_ok(name, variants=[DIRECT])
@@ -40,7 +40,7 @@ def test_a_change_that_is_undone_is_noticed(name):
     assert_ok(name, variants=[REVERSED])
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", cases(list(FACTS)[1::9]))
 def test_change_is_noticed_by_inlined_code(name):
     assert_ok(name, variants=[INLINED])

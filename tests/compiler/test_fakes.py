@@ -53,6 +53,7 @@ def steps(tensor):
     return [s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1]
 
 
+@pytest.mark.sample(27)
 @pytest.mark.parametrize("layout", INPUTS)
 @pytest.mark.parametrize("name", CALLS)
 def test_fakes_are_laid_out_as_results(name, layout):
@@ -64,7 +65,7 @@ def test_fakes_are_laid_out_as_results(name, layout):
     assert steps(fake) == steps(call(x))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("layout", INPUTS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_results_of_compiled_code_are_laid_out_as_eagers(dynamic, layout):
@@ -228,7 +229,7 @@ OF_NARROW = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", OF_NARROW)
 def test_odd_strides_of_ones_and_of_no_elements_are_eagers(name):
     dice = random.Random(name)
@@ -294,7 +295,7 @@ IN_PYTHON = ("bilinear", "bicubic")
 IMAGES = [(2, 1, 4, 4), (2, 3, 1, 1), (1, 3, 4, 4), (1, 1, 4, 4), (2, 1, 1, 4), (1, 3, 1, 1)]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("name", NARROW)
 def test_images_of_one_channel_or_pixel_are_laid_out_as_eagers(name, last):
@@ -315,6 +316,7 @@ def test_images_of_one_channel_or_pixel_are_laid_out_as_eagers(name, last):
             assert compiled(x).stride() == expected
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["nearest", "batch_norm", "group_norm"])
 def test_generated_code_lays_images_of_one_channel_out_as_eager(name):
     x = torch.randn(2, 1, 4, 4).to(memory_format=torch.channels_last)
@@ -334,7 +336,7 @@ ROW_MAJOR = {
 }
 
 
-@pytest.mark.sample(18)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("name", ROW_MAJOR)

@@ -69,7 +69,7 @@ def code_of_a_call(body: str, **options: Any) -> weakref.ref[Any]:
     return code
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_code_dies_with_its_function(name: str, backend: str) -> None:

@@ -55,6 +55,7 @@ def test_a_frozen_network_gives_what_eager_does() -> None:
 STEPS = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW, "SGD": torch.optim.SGD}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("fused", [False, True])
 def test_an_optimizer_s_step_is_seen(name: str, fused: bool) -> None:
@@ -91,6 +92,7 @@ def test_a_compiled_step_stays_one_graph() -> None:
     assert not torch.equal(before, other.weight)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("write", ["data", "vector", "parameter", "buffer", "load"])
 def test_a_write_to_a_parameter_is_seen(write: str) -> None:
     net, x = example()

@@ -55,6 +55,7 @@ def test_forward_and_backward_of_different_cuts_are_no_pair(folder, which):
         assert events.looks() == [hit]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("function", "cast"), [(running, False), (same_twice, False), (same_twice, True)]
 )

@@ -69,7 +69,7 @@ def raised(function, *args):
     return None
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "place"), CASES)
 @pytest.mark.parametrize("fullgraph", [False, True])
 @pytest.mark.parametrize("gradients", [False, True])

@@ -31,6 +31,7 @@ def sizes(x: torch.Tensor) -> torch.Tensor:
     return x + size
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("program", [adds, sizes])
 def test_many_steps_with_a_trace(program: Program) -> None:
     x = torch.rand(3, 4, dtype=torch.float64, requires_grad=True)
@@ -59,7 +60,7 @@ def _bits(size: int, steps: int) -> int:
     return size
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("formula", [_doubled, _multiplied, _bits])
 @pytest.mark.parametrize("steps", [5, 60])
 def test_numbers_that_double_in_each_step(formula: Callable[..., Any], steps: int) -> None:
@@ -76,6 +77,7 @@ def test_numbers_that_double_in_each_step(formula: Callable[..., Any], steps: in
             torch.testing.assert_close(one, other)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("formula", [_doubled, _multiplied, _bits])
 def test_numbers_of_data_that_double_in_each_step(formula: Callable[..., Any]) -> None:
     """No constant can be guarded: the graph breaks where an expression gets too long."""
@@ -98,13 +100,13 @@ def test_sizes_that_triple_in_each_layer() -> None:
     """Convolutions with "same" padding: the sizes become constants where they are too long."""
 
     def program(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        for _ in range(9):
+        for _ in range(6):
             pads = [max((math.ceil(n / 2) - 1) * 2 + 3 - n, 0) for n in x.shape[2:]]
             x = F.pad(x, [p for n in reversed(pads) for p in (n // 2, n - n // 2)])
-            x = F.conv2d(x, weight, stride=2)
+            x = F.conv1d(x, weight, stride=2)
         return x
 
     compiled = tc.compile(program, backend="aot_eager")
-    for size in (640, 600, 720, 600):
-        given = torch.rand(1, 1, size, size - 30), torch.rand(1, 1, 3, 3) / 9
+    for size in (160, 150, 180, 150):
+        given = torch.rand(1, 1, size), torch.rand(1, 1, 3) / 3
         torch.testing.assert_close(compiled(*given), program(*given))

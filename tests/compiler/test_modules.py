@@ -260,6 +260,7 @@ def test_a_compiled_module_is_as_true_as_the_module(module):
     assert bool(tc.compile(module)) == bool(module)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("train", [False, True])
 def test_parameters_of_a_compiled_module_can_be_swapped(train, backend):

@@ -101,6 +101,7 @@ def asks(x):
     return x + 1 if x.sum() > 0 else x - 1
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("function", "name"),
     [

@@ -56,7 +56,7 @@ def places(found):
     return [([*map(int, x.shape)], [*map(int, x.stride())], int(x.storage_offset())) for x in found]
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("name", METHODS)
 def test_fake_views_lie_where_eagers_do(name, symbolic):

@@ -23,7 +23,7 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(5, 8, requires_grad=True), torch.randn(8, 6, requires_grad=True)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("stage", api.REPLAYED)
 def test_each_stage_computes_what_eager_does(stage: str, dynamic: bool) -> None:
@@ -79,7 +79,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "+".join(options) or "none")
 def test_each_stage_computes_what_the_whole_does_with_the_same_options(
     options: dict[str, Any],

@@ -121,7 +121,7 @@ def check(seed, worlds=12):
             )
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(30))
 def test_what_raises_in_eager_raises(seed):
     check(seed)
@@ -202,7 +202,7 @@ LIST_WRITES = {
 }
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("write", LIST_WRITES.values(), ids=list(LIST_WRITES))
 @pytest.mark.parametrize(
     "save", (_saves_its_result, _saves_its_input, _saves_its_base, _saves_nothing)

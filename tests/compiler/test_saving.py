@@ -182,6 +182,7 @@ def test_the_source_of_all_code_is_there_for_people(file):
 
 
 # -- what it was made for --------------------------------------------------------------------------
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("part", ["tc", "torch", "Python", "system"])
 def test_what_does_not_fit_is_named_and_compiled(file, part, caplog):
     content = saved.opened(file.read_bytes())

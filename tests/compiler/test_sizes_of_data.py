@@ -133,7 +133,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0].__name__}-{c[1].tolist()}")
 def test_as_in_eager(case, gradients, events) -> None:

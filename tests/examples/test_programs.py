@@ -61,7 +61,7 @@ def test_question_to_the_data_breaks(capsys: pytest.CaptureFixture[str]) -> None
     assert "TC110" in found(reinforce, capsys)[0]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_cure_leaves_nothing(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert found(program, capsys, "--cured") == (set(), 0, set())

@@ -44,7 +44,7 @@ def oracle_in(folder: Path, server: Server) -> ScriptOracle:
     )
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(
     "compiled, kind", [("total", ROUNDING), ("total * 1.001", "wrong"), ("total + 9.0", "wrong")]

@@ -95,7 +95,7 @@ def reduced(case: Case, culprits: Collection[str]) -> tuple[Case, int]:
     return case, len(answers)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 120), st.data())
 def test_exactly_the_culprits_remain(length: int, data: st.DataObject) -> None:
     case = chain(length)

@@ -12,7 +12,7 @@ import pytest
 from tc.minifier.passes import rendering
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("model", host_parts.MODELS)
 @pytest.mark.parametrize("varies", ["", *host_parts.VARY])
 def test_hosts_are_programs_of_some_length(model: str, varies: str) -> None:

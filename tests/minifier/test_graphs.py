@@ -46,6 +46,7 @@ def rerun(case: Case, recorded: dict[str, torch.Tensor]) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("function", [attention, numbers])
 def test_text_computes_what_the_graph_computes(function: Any, dynamic: bool) -> None:

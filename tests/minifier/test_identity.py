@@ -42,6 +42,7 @@ PROGRAMS: dict[str, Identity | None] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_fresh_process_finds_the_identity(program: str, tmp_path: Path) -> None:
     path = tmp_path / "program.py"

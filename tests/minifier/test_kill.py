@@ -92,6 +92,7 @@ def wait_for(path: Path, seconds: float = 120) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_reduction_that_is_ended_keeps_its_best(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()

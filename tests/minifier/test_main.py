@@ -108,6 +108,7 @@ def test_any_program_is_reduced_by_a_check(
     assert "the check ends with 125" in capsys.readouterr().err
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("check", ["no-such-command {}", "false", "exit 125", "/ {}"])
 @pytest.mark.parametrize("more", [[], ["--history"], ["--runs", "3"]])
 def test_where_nothing_fails_nothing_is_left(
@@ -119,6 +120,7 @@ def test_where_nothing_fails_nothing_is_left(
     assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "oracle", [["--check", "grep -q culprit {}"], ["--python", sys.executable]]
 )
@@ -133,6 +135,7 @@ def test_a_program_without_a_compiler_has_no_step_to_blame(
     assert json.loads(capsys.readouterr().out)["next"] is None
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("oracle", [["--check", "grep -q é {}"], ["--python", sys.executable]])
 def test_programs_are_utf_8_whatever_the_locale_is(oracle: list[str], tmp_path: Path) -> None:
     script = tmp_path / "script.py"
@@ -216,7 +219,7 @@ def test_the_result_goes_where_a_link_leads(tmp_path: Path) -> None:
     assert "mark" in (tmp_path / "far" / "real.py").read_text()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["tc.minifier.__main__", "tc.minifier.bisect"])
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["nothing.py"]])
 def test_what_needs_no_torch_loads_none(name: str, arguments: list[str]) -> None:

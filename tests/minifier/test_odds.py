@@ -20,6 +20,7 @@ from tc.minifier.problem import Problem, more_looks
 from tc.minifier.verdict import BUG
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9, 0.99])
 def test_a_rule_keeps_both_bounds(rate: float) -> None:
     rule = odds.rule_for(rate)

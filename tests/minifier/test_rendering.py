@@ -116,7 +116,7 @@ def test_a_string_that_becomes_a_docstring_is_printed_as_one() -> None:
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_texts_that_are_no_programs_are_none(text: str) -> None:
     made = rendering.normal_form(text)
     assert made is None or rendering.is_program(made)

@@ -155,7 +155,7 @@ ENDINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", ENDINGS)
 def test_a_program_ends_as_python_ends_it(how: str, server: Server, tmp_path: Path) -> None:
     body, kind, graphs, said = ENDINGS[how]
@@ -183,6 +183,7 @@ def test_a_script_that_puts_itself_in_its_place_is_recorded(server: Server, tmp_
     assert "exit code 7" in problem.message
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_file_where_the_user_is_takes_no_librarys_place(
     apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -210,7 +211,7 @@ def test_a_limit_of_memory_that_the_user_set_is_kept(tmp_path: Path) -> None:
         "from tc.minifier import server; server._as_new_process({'memory': 1 << 40})\n"
         "print(r.getrlimit(r.RLIMIT_AS)[1] >> 30)\n"
     )
-    assert python("-c", code, cwd=tmp_path).stdout.split() == ["64"]
+    assert python("-c", code, cwd=tmp_path, warm=True).stdout.split() == ["64"]
 
 
 def test_a_graph_that_goes_wrong_in_a_forked_process_counts(server: Server, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_a_notebook_becomes_a_script(tmp_path: Path) -> None:
         subject_of(str(path), ())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "cell, printed",
     [
@@ -122,6 +123,7 @@ test_a()
 """
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("named", ["program.py", "sub/program.py", "sub/program.py::test_a",
                                    "-m sub", "-m sub.program", "sub/notes.ipynb"])  # fmt: skip
 def test_what_lies_beside_the_file_is_found_from_its_text(
@@ -209,6 +211,7 @@ def test_a_command_names_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 LATIN = "# -*- coding: latin-1 -*-\nname = 'é'\nassert len(name) > 1, 'short'\n"
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "content",
     [

@@ -107,7 +107,7 @@ def test_the_theme_is_chosen_and_kept(read: Callable[[str], Reader]) -> None:
     reader.press("t")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["simple", "transformer", "two_rank", "backend_crash", "dynamic"])
 def test_every_page_of_a_report_opens(read: Callable[[str], Reader], name: str) -> None:
     reader = read(name)

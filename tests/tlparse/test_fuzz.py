@@ -199,7 +199,7 @@ def test_whole_logs_have_no_damage(
         assert report_of(tmp_path, b"".join(log)) == {}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(dice=st.randoms(use_true_random=False))
 def test_damage_is_counted_once_and_shown(
     tmp_path: Path, logs: tuple[Log, ...], capsys: pytest.CaptureFixture[str], dice: random.Random

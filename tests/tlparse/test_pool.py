@@ -56,6 +56,7 @@ def test_batches_are_taken_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     alone.close()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("end", [".gz", ".zst"])
 def test_packed_rank_files(
     tmp_path: Path, summary: Callable[..., dict[str, Any]], end: str

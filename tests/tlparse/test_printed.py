@@ -46,7 +46,7 @@ def said(*arguments: str) -> tuple[int, str, str]:
     return code, texts[0], texts[1]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("trace", PLACES, indirect=True)
 @pytest.mark.parametrize(
     "ask",

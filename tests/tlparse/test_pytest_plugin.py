@@ -149,9 +149,9 @@ def test_a_failure_shows_what_failed_once(tmp_path: Path) -> None:
 
 def test_workers_of_xdist_record_and_report(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
-    code, text = run(tmp_path, "-n", "2", "--tc-write-baseline=known.json")
-    assert (code, outcomes(text)) == (1, WANTED), text
-    assert len(json.loads((tmp_path / "known.json").read_text())["findings"]) >= 3
+    code, text = run(tmp_path, "-n", "2", "--tc-write-baseline=known.json", "-k", "not torch")
+    assert (code, outcomes(text)) == (1, {k: WANTED[k] for k in WANTED if "torch" not in k}), text
+    assert len(json.loads((tmp_path / "known.json").read_text())["findings"]) >= 2
 
 
 AWKWARD = """
@@ -179,7 +179,7 @@ def test_each_test_has_a_folder_of_its_own_whatever_it_is_called(tmp_path: Path)
     assert len(folders) == 4 and all(any((one / "tc").iterdir()) for one in folders)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("options", "tests", "said"),
     [

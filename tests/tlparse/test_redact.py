@@ -115,6 +115,7 @@ def test_each_kind_by_itself(tmp_path: Path, kind: str, gone: str, kept: str) ->
     assert kept in text
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["graph_break", "recompile", "train", "two_rank", "dynamic"])
 def test_counts_and_times_of_real_logs_stay(tmp_path: Path, name: str) -> None:
     path = unpacked() / f"{name}"

@@ -59,6 +59,7 @@ def texts_of(framed: bytes) -> list[str]:
     return texts
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_artifact_is_in_the_page_unchanged(name: str) -> None:
     session = load(TRACES / name)
@@ -90,6 +91,7 @@ def test_the_ledger_marks_the_changed_cells() -> None:
     assert cells[6] == ("0/6", ["True", "4", "float64"], [False, False, True])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_link_in_the_index_has_a_page(name: str) -> None:
     index = index_of(page(TRACES / name))
@@ -161,7 +163,7 @@ def test_lone_surrogates_do_not_stop_the_report(tmp_path: Path) -> None:
     assert "<!doctype html>" in page(path)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_damage_to_a_real_log_stops_the_report(tmp_path: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["graph_break", "recompile", "backend_crash"]))
@@ -211,7 +213,7 @@ TC_FACTS = {
 }
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_facts_of_odd_types_do_not_stop_the_report(tmp_path: Path, data: st.DataObject) -> None:
     head = "V1120 09:14:22.968000 1 torch/x.py:1] "

@@ -11,6 +11,7 @@ from real_traces import unpacked
 LOGS = sorted(one for one in unpacked().iterdir() if one.is_dir())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("folder", LOGS, ids=lambda one: one.name)
 def test_counts_are_those_of_the_raw_log(folder: Path) -> None:
     assert reported_counts(folder) == raw_counts(folder)

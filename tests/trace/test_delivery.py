@@ -58,7 +58,7 @@ def test_help_on_a_full_disk(tool: str) -> None:
     is_one_sentence(shell(f"tool {tool} --version > /dev/full"), "no space left")
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @full
 @pytest.mark.parametrize(
     "command",
@@ -87,7 +87,7 @@ def test_a_reader_that_has_seen_enough(tool: str) -> None:
     assert done.stderr == "0\n"
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @full
 @pytest.mark.parametrize("where", ["/dev/full", "&-"])
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(JSON)
 def test_json_round_trip(value: object) -> None:
     assert json.loads(to_json(value)) == value

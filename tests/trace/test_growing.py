@@ -75,6 +75,7 @@ def test_every_cut_of_a_small_log(tmp_path: Path) -> None:
     grow(tmp_path / "dedicated_log_torch_trace_a.log", data, list(range(1, len(data), 7)))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: f"{path.parent.name}/{path.name[-12:]}")
 def test_real_logs_cut_anywhere(log: Path, tmp_path: Path) -> None:
     data = log.read_bytes()[:400_000]

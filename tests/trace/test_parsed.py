@@ -118,7 +118,7 @@ def odd_at(value: dict[str, object], path: tuple[object, ...], odd: str) -> str:
     return json.dumps(copied).replace('"@"', odd)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", [*(name for name, _ in PAYLOADS), "compilation_metrics"])
 def test_no_number_of_a_log_stops_a_reader(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

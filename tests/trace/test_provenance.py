@@ -192,7 +192,7 @@ DAMAGED = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(DAMAGED, min_size=4, max_size=4))
 def test_no_text_stops_it(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
     names = ("dynamo_output_graph", "aot_forward_graph", "inductor_output_code",

@@ -245,6 +245,7 @@ def bomb(path: Path, size: int) -> None:
         path.write_bytes(packed.compress(zeros))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["x.log.gz", "x.log.zst", "x.tar.gz", "x.zip"])
 def test_what_unpacks_to_far_more_than_a_trace_is_refused_early(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
@@ -294,7 +295,7 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(LINES, max_size=12))
 def test_no_input_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, lines: list) -> None:  # type: ignore[type-arg]
     path = tmp_path_factory.mktemp("fuzz") / "x.log"
@@ -305,7 +306,7 @@ def test_no_input_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, li
         assert path.read_bytes().startswith(tuple(reader._MAGIC))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(max_size=60), max_size=6))
 def test_written_payloads_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, payloads: list[str]

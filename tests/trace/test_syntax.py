@@ -27,7 +27,7 @@ DEEP: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("deep", DEEP.values(), ids=DEEP)
 def test_a_tree_can_be_printed_and_changed_or_is_none(deep: Callable[[int], str]) -> None:
     made = [tree_of(deep(levels)) for levels in (3, 50, 99, 150, 190, 250, 400, 1000, 3000)]

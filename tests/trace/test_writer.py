@@ -70,6 +70,7 @@ def expected(metadata: Any) -> Any:
     }
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: type(event).__name__)
 def test_event_round_trip(writer: TraceWriter, event: Event) -> None:
     trace.emit(event, CompileId(3, 1, 2))

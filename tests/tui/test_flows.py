@@ -292,6 +292,7 @@ def test_nothing_to_act_on_has_a_command_as_well(drive: Any, trace: Path, tools:
     drive(script)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("columns", [80, 100, 120, 200])
 def test_every_finding_says_where(drive: Any, columns: int) -> None:
     async def script(pilot: Pilot[int], see: See) -> None:

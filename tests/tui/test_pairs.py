@@ -82,7 +82,7 @@ def test_a_name_is_a_compile_or_a_rank(trace: Path, tools: Any) -> None:
         assert sides_in(diagnosis, name, "") is None
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (30, 6), (5, 3)])
 def test_from_the_traces_to_the_line_that_differs(
     size: tuple[int, int], trace: Path, tools: Any
@@ -120,7 +120,7 @@ def test_from_the_traces_to_the_line_that_differs(
     assert app.return_code == 0
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -40,7 +40,7 @@ ALL = [
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("screen", "size", "look"), ALL)
 def test_screen(
     screen: str,

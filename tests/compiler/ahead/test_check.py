@@ -31,7 +31,7 @@ def marked(function):
     return {line: mark[1] for line, mark in found if mark}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "name",
     [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS],

@@ -79,7 +79,7 @@ def program(steps, returned):
 ANY = given(st.lists(step, min_size=1, max_size=8), st.lists(st.integers(0, 30), max_size=4))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @ANY
 def test_random_programs(steps, returned):
     function = program(steps, returned)
@@ -113,7 +113,7 @@ TRAINED = given(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @TRAINED
 def test_random_programs_with_gradients(steps, returned):
     function = program(steps, returned)

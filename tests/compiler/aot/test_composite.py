@@ -20,7 +20,7 @@ WRITES = {
 }
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("program", WRITES.values(), ids=WRITES)
 def test_composite_op_in_inference_mode(program, backend):

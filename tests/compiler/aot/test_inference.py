@@ -329,6 +329,7 @@ def dynamic_cat(x, y):
 DYNAMIC = [sizes, dynamic_alias, dynamic_write, dynamic_cat, in_place, shapes]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("function", DYNAMIC, ids=lambda f: f.__name__)
 def test_dynamic(function):
     count = function.__code__.co_argcount

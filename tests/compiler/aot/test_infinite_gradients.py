@@ -94,7 +94,7 @@ def gradient(call: Callable[[torch.Tensor], torch.Tensor], given: float) -> torc
     return found
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", CALLS)
 def test_gradients_beyond_numbers_are_eagers(name: str) -> None:
     compiled = tc.compile(CALLS[name])

@@ -208,7 +208,7 @@ def count(text):
     return torch.Size(int(size) for size in sizes.split(", ") if size).numel()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(STEPS)
 def test_any_graph_is_cut_right(steps):
     args = [torch.randn(8, 8, dtype=torch.float64, requires_grad=True) for _ in range(5)]
@@ -242,7 +242,7 @@ COMPUTED = (
 )
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", range(len(COMPUTED)))
 def test_backward_is_given_the_symbols_of_its_sizes(place):
     function = COMPUTED[place]

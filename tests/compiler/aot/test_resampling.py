@@ -49,7 +49,7 @@ def cases(draw):
     return x, {"scale_factor": factors, "recompute_scale_factor": again, **mode}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(cases())
 def test_nearest_neighbours_are_eagers(case) -> None:
     x, how = case
@@ -114,6 +114,7 @@ MODES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("mode", "dims"), MODES)
 @pytest.mark.parametrize("turn", range(6))
 def test_sizes_that_a_factor_keeps_or_doubles(mode: str, dims: int, turn: int) -> None:

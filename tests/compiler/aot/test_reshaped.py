@@ -86,9 +86,9 @@ def check(seed):
         assert got == want or isinstance(want, type), f"{seed}, {requires_grad}:\n{text}"
 
 
-def test_programs():
+def test_programs(drawn):
     start = random.SystemRandom().randrange(10**6)
-    for seed in [38, 63, 103, 540, *range(20), *range(start, start + 30)]:
+    for seed in [*drawn([38, 63, 103, 540, *range(20)], 8), *range(start, start + 10)]:
         check(seed)
 
 
@@ -142,6 +142,7 @@ def inside_of_a_checkpoint(q):
     return (torch.utils.checkpoint.checkpoint(body, q * 2, use_reentrant=False),)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize(
     "program",

@@ -52,7 +52,7 @@ def outcome(fn):
     return [*seen, product.dtype]
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])

@@ -118,6 +118,7 @@ DIVIDED = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", DIVIDED)
 def test_divisors_that_some_sizes_make_zero(name):
     """Formulas of gradients continue with an infinity, and the program's own division raises."""

@@ -227,7 +227,7 @@ PROGRAMS = [
 NAMES = [f"{i}-{f.__name__}" for i, (f, _) in enumerate(PROGRAMS)]
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=NAMES)
 def test_gradients(function, args):
     check_training(function, args)
@@ -246,6 +246,7 @@ def test_no_gradients_needed():
     assert graphs.backward is None and graphs.forward.kind == "inference"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("function", [mlp, norms, own_attention, reductions, activations])
 def test_gradcheck(function):
     args = next(args for f, args in PROGRAMS if f is function)
@@ -260,6 +261,7 @@ def dynamic_mlp(x, w):
     return h.sum(0), h * x.shape[0], torch.cat([h, h])[1:]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", [dynamic_mlp, joins, same_gradient, views_of_input])
 def test_dynamic(function):
     if function is dynamic_mlp:
@@ -397,6 +399,7 @@ UNCONNECTED = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", UNCONNECTED)
 def test_backward_does_not_run_through_inputs_without_gradients(name):
     notes: list[str] = []
@@ -445,7 +448,7 @@ def test_tensors_made_inside_may_require_gradients(name):
     torch.testing.assert_close(tc.compile(within)(torch.ones(3) * 2), torch.ones(3) * 2)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("norm", [torch.nn.LayerNorm(4), torch.nn.BatchNorm1d(4).eval()])
 @pytest.mark.parametrize("dynamic", [False, None])
 def test_batches_without_rows_have_gradients(norm, dynamic):

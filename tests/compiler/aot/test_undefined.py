@@ -98,7 +98,7 @@ def outputs_of(fn, args):
     return sum(isinstance(out, torch.Tensor) and out.requires_grad for out in fn(*args))
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_eager(name, backend):

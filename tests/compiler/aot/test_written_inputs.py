@@ -111,7 +111,7 @@ def check(function, made):
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("made", INPUTS.values(), ids=INPUTS)
 @pytest.mark.parametrize("function", PROGRAMS)
 def test_compiled_as_eager(function, made, reported):
@@ -167,7 +167,7 @@ def test_changing_sizes():
             torch.testing.assert_close(one, other)
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("steps", [(3, 1), (6, 2), (6, 1), (1, 5)])
 @pytest.mark.parametrize(

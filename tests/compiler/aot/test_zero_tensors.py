@@ -22,6 +22,7 @@ TRANSFORMS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_gradients_of_forward_mode_derivatives(name):
     call = TRANSFORMS[name]

@@ -47,7 +47,7 @@ def gradients(model, loss):
     return [one.grad.clone() for one in model.parameters()]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("entrance", ["tc", "torch"])
 @pytest.mark.parametrize("outer", ["tc", "eager"])

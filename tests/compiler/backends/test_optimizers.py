@@ -18,6 +18,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_step(name):
     """PyTorch's graph holds parameters and state, and writes to them."""

@@ -157,7 +157,7 @@ def region(x, w):
     return torch.relu(x @ w)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("make", [plain, wants])
 def test_programs_give_the_same(name, make):
@@ -228,7 +228,7 @@ def sines(a):
     return a.sin().sum()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("make", [plain, wants])
 @pytest.mark.parametrize(
     "f",
@@ -369,7 +369,7 @@ class Sparse(nn.Module):
         return self.table(x.long().clamp(0, 9)).sin()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [Counts, Hooked, Tied, Sparse])
 @pytest.mark.parametrize("inlined", [True, False])
 def test_modules_train_to_the_same(kind, inlined):

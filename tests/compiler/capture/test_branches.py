@@ -54,7 +54,7 @@ def function(jump: str, condition: str) -> Callable[[torch.Tensor], torch.Tensor
     return names["f"]  # type: ignore[return-value]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("jump", JUMPS)
 def test_side_is_that_of_eager(jump: str) -> None:
     for condition in CONDITIONS:

@@ -42,7 +42,7 @@ def graphs():
     return tc.counters["stats"]["unique_graphs"]
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("trains", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_unbacked_size_has_one_code_for_0_1_and_more(name, trains):
@@ -126,6 +126,7 @@ def test_dynamic_sources_lists_one_dimension():
     assert graphs() == 2
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("numbers", [[5, 6, -2], [5.5, 6.5, -2.25]])
 @pytest.mark.parametrize("copied", ["l[0:]", "[*l]", "l + []", "list(l)", "tuple(l)", "l * 1"])
 def test_a_number_that_is_read_out_of_a_list_and_a_copy_has_one_symbol(numbers, copied):

@@ -67,6 +67,7 @@ def of_itself(xs):
     return out
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("program", [appended, extended, comprehended, read_after, of_itself])
 def test_it_gets_what_eager_gives(program):
     for count in (2, 5):

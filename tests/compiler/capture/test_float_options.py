@@ -65,7 +65,7 @@ CONSTANT: dict[str, Option] = {
 }
 
 
-@pytest.mark.sample(29)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("derived", [False, True])
 @pytest.mark.parametrize("name", [*FOLLOWED, *CONSTANT])
 def test_an_option_that_changes(name: str, derived: bool) -> None:

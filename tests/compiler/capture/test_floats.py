@@ -96,7 +96,7 @@ def outcome(fn, x, s):
         return type(error)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @BACKENDS
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_are_eagers(name, backend):
@@ -123,6 +123,7 @@ def test_the_second_value_makes_it_dynamic(backend):
     assert api.graph_stats()["graphs"] == 2
 
 
+@pytest.mark.sample(2)
 @BACKENDS
 def test_gradients(backend):
     tc.reset()
@@ -184,6 +185,7 @@ def test_symbolic_floats_round_as_floats_do(place, backend, dynamic):
         assert repr(got) == repr(function(torch.ones(1), number)), number
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("count", [8, 9, 40])
 def test_one_kernel_takes_any_number_of_floats(count):
     def table(x, numbers):

@@ -104,7 +104,7 @@ HOLDERS: dict[str, Callable[[], Held]] = {
 CONFIGURE = ("module", "table of a module", "object of a module", "global")
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("dynamic", [None, True, False])
 @pytest.mark.parametrize("first", [2, 2.5])
 @pytest.mark.parametrize("holder", HOLDERS)
@@ -143,6 +143,7 @@ def test_a_counter_that_the_program_moves(dynamic: bool | None) -> None:
     assert api.graph_stats()["graphs"] <= 5
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("base", [0.0, 1.0, 1.5, -0.5, 2, 0.25])
 def test_powers_of_a_symbolic_exponent(base: float) -> None:
     def power(x: torch.Tensor, n: int) -> torch.Tensor:
@@ -160,6 +161,7 @@ def test_powers_of_a_symbolic_exponent(base: float) -> None:
             torch.testing.assert_close(compiled(x, n), expected, rtol=1e-14, atol=0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("fix", [hash, bin, lambda n: "abcdefg"[n]], ids=["hash", "bin", "index"])
 def test_quotients_of_sizes_that_become_constants(fix: Callable[[int], int]) -> None:
     def halves(x: torch.Tensor) -> Any:

@@ -539,7 +539,7 @@ def captured_state(x, y):
     return f(y), state, f
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_program(case):
     check(case)

@@ -71,7 +71,7 @@ def catching(statement):
     return space["f"]
 
 
-@pytest.mark.sample(50)
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("statement", [*CALLS, *STATEMENTS])
 def test_errors_are_pythons_and_can_be_caught(statement):
     function, x = catching(statement), torch.ones(2)
@@ -109,6 +109,7 @@ ARRAYS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", ARRAYS)
 def test_results_of_numpy_have_numpys_shape_and_type(name, dynamic):

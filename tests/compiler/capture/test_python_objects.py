@@ -429,6 +429,7 @@ def test_mapping_proxies_are_read_only():
     assert tc.compile(fn, backend="eager", fullgraph=True)(torch.ones(1), view).item() == 2
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_program(case):
     check(case)

@@ -118,7 +118,7 @@ def _outcome(function: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", found)
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("where", ["nowhere", "between", "inside"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.splitlines()[0][:40])
 def test_a_program_is_pythons(program, where):

@@ -429,7 +429,7 @@ def agrees(source: str) -> None:
         raise AssertionError(f"{error}\n\n{source}") from error
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=QUIET)
 @given(programs())
 def test_random_programs(source):
     agrees(source)

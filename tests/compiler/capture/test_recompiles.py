@@ -125,6 +125,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("part", PARTS)
 def test_strides_become_dynamic(part):
     calls = [(PARTS[part](n),) for n in (5, 6, 7, 9, 30)]
@@ -132,7 +133,7 @@ def test_strides_become_dynamic(part):
     assert graphs_of(add_one, calls, dynamic=False) == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("backend", ["eager", "tc"])
 @pytest.mark.parametrize("program", LAYOUTS)
 def test_programs_of_dynamic_strides_are_eagers(program, backend):

@@ -37,7 +37,7 @@ def program(x, v):
 """
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("statement", EXPRESSIONS + STATEMENTS)
 def test_a_number_is_refused_where_python_refuses_it(statement):
     import operator

@@ -83,6 +83,7 @@ def of_cells(x: torch.Tensor) -> tuple[torch.Tensor, list[str]]:
     return inner(x)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "fn",
     [counted, made_up, heaped, bisected, located, versioned, of_locals, of_cells],

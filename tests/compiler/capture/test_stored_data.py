@@ -167,7 +167,7 @@ def results(function, differentiable):
     return found
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("backend", ["count", "inductor"])
 @pytest.mark.parametrize("differentiable", [False, True], ids=["plain", "differentiable"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)

@@ -54,7 +54,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_are_those_of_eager(name: str) -> None:
     program, inputs = PROGRAMS[name]

@@ -70,7 +70,7 @@ def outcome(function, *args):
         return error
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("function", [*READS, loss])
 @pytest.mark.parametrize("last", [9, 10, -1, -11])
 def test_index(function, last):
@@ -88,7 +88,7 @@ def test_index(function, last):
             torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 @pytest.mark.parametrize(
     "function",
@@ -167,7 +167,7 @@ OF_NO_ROWS = {
 }
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("shape", [(0, 0), (0, 4), (3, 0), (3, 2)])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("function", OF_NO_ROWS.values(), ids=OF_NO_ROWS)

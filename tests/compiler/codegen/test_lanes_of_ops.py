@@ -64,7 +64,7 @@ def source(op: ScalarOp, dtype: torch.dtype, count: int) -> str:
     return codegen.generate(schedule.plan(graph, Gate()), threads=1).c_source
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("op", "dtype"), CASES, ids=lambda item: getattr(item, "name", str(item)))
 def test_one_register_of_elements_is_one_vector(op: ScalarOp, dtype: torch.dtype) -> None:
     compiler = find_compiler()

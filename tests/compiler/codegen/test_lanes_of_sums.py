@@ -24,7 +24,7 @@ REDUCED: dict[str, Callable[[torch.Tensor], object]] = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @crossed(name=REDUCED, dtype=DTYPES)
 def test_sums_in_lanes_agree_with_eager(name: str, dtype: torch.dtype) -> None:
     """All shapes in one graph."""

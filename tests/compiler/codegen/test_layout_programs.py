@@ -70,7 +70,7 @@ def outcome(fn: Callable[..., Any], x: torch.Tensor) -> Any:
         return type(error)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dynamic", [True, False])
 @pytest.mark.parametrize("name", NOTHING)
 def test_reductions_over_nothing(name: str, dynamic: bool) -> None:

@@ -57,6 +57,7 @@ def strides(results: Any) -> list[tuple[int, ...]]:
     return [t.stride() for t in found]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", TRUSTED)
 def test_results_lie_where_their_shapes_say(name: str) -> None:
     fn, shapes = TRUSTED[name]

@@ -83,7 +83,7 @@ FLOATS = [row for _, row in SCALAR_OPS.rows() if row.operands in ("any", "float"
 CANCELLING = ("lgamma", "remainder", "fmod", "floordiv")
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
 def test_float32_keeps_its_bound(op: ScalarOp) -> None:
     values = GRID.float().double()
@@ -352,6 +352,7 @@ def test_integers_agree(op: ScalarOp, dtype: torch.dtype) -> None:
     assert torch.equal(run(op, *args), op.python(*args))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["and", "or", "xor", "not", "eq", "lt", "maximum", "minimum"])
 def test_bools_agree(name: str) -> None:
     op = SCALAR_OPS[name]
@@ -416,6 +417,7 @@ def test_integers_wrap_around_before_they_are_compared(name, dtype):
     assert torch.equal(tc.compile(WRAPPING[name])(a, b), WRAPPING[name](a, b))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("whole", [torch.int32, torch.int64, torch.int8], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_whole_numbers_are_no_negative_zeros(whole, dtype):
@@ -437,7 +439,7 @@ JUMPING = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("name", JUMPING)
 def test_numbers_are_rounded_to_the_type_they_are_compared_in(name, dtype):

@@ -23,7 +23,7 @@ def test_one_line_of_a_comment(name: str) -> None:
     assert ("größe" in text) is ("größe" in name)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_in_a_file_of_any_name(name: str) -> None:
     space: dict[str, object] = {}

@@ -18,7 +18,7 @@ from tc.compiler.runtime.build import find_compiler, kernel_flags
 from tc.compiler.runtime.load import load
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 def test_program_agrees_with_eager(name: str, mode: str) -> None:
@@ -133,6 +133,7 @@ def test_positions_of_some_dimensions_are_put_by_an_op_that_takes_gaps() -> None
     compare(lambda x, at, y: torch.ops.aten.index_put(x, [at], y, True), (r(3, 4), at, r(2, 4)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sides", [(48, 64), (40, 17), (16, 16)])
 def test_tiles_are_transposed_up_to_the_end_of_memory(sides: tuple[int, int]) -> None:
     compare(lambda x, y: x.t() + y, (r(*sides), r(*sides[::-1])))
@@ -180,6 +181,7 @@ def different_values(x: torch.Tensor) -> list[torch.Tensor]:
     return [values + 1, counts * 2, values.sin()]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", [rows_that_are_set, positive_values, different_values])
 def test_sizes_that_depend_on_data(function) -> None:
     compiled = tc.compile(function, fullgraph=True)
@@ -207,7 +209,7 @@ CHAINS = [
 ]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", CHAINS)
 def test_loops_run_in_vectors(function) -> None:
     compiler = find_compiler()
@@ -280,7 +282,7 @@ def _rows(size: int, dtype: torch.dtype) -> T:
     return x
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int16])
 @pytest.mark.parametrize("size", [63, 65, 4100])
 def test_positions_of_best_values_in_rows(size: int, dtype: torch.dtype) -> None:
@@ -305,7 +307,7 @@ DTYPES = (
 )  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("source", DTYPES, ids=str)
 def test_bits_of_each_type_are_read_as_each_other(source: torch.dtype) -> None:
     """Every pair of types, whatever the width: a pair without a way to print it fails."""

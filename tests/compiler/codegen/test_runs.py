@@ -35,7 +35,7 @@ def every_half() -> torch.Tensor:
     return torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.float16)
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_runs_of_any_length_equal_eager(name: str, length: int) -> None:
@@ -44,6 +44,7 @@ def test_runs_of_any_length_equal_eager(name: str, length: int) -> None:
     torch.testing.assert_close(tc.compile(program)(x), program(x), rtol=0, atol=0)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_sums_of_runs_equal_sums_in_float64(length: int) -> None:
     x = torch.rand(5, length, generator=torch.Generator().manual_seed(length)).half()

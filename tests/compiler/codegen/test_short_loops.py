@@ -48,6 +48,7 @@ def test_short_rows_agree_with_eager(name: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(found, wanted, equal_nan=True, **bounds)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("length", [2, 5, 16, 24])
 def test_special_values_in_short_rows(length: int) -> None:
     x = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-40, 3e38, 1.0])
@@ -92,6 +93,7 @@ def test_the_loop_over_rows_is_the_vectorised_one() -> None:
     assert re.search(r"#pragma omp simd\n +for \(long long flat", code)
 
 
+@pytest.mark.sample(2)
 @crossed(dtype=FLOATS, length=[3, 6, 31], dynamic=[False, True])
 def test_rows_that_are_stored_and_read_again(
     dtype: torch.dtype, length: int, dynamic: bool

@@ -17,7 +17,7 @@ READS = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.bool, torch.int16, torch.float32])
 @pytest.mark.parametrize("width", [2, 3, 4, 8, 16])
 @pytest.mark.parametrize("read", READS)
@@ -61,7 +61,7 @@ MADE = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "dtype", [torch.int8, torch.uint8, torch.int16, torch.float32, torch.float64]
 )
@@ -98,7 +98,7 @@ REDUCED = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("by", [1, 2, 3])
 @pytest.mark.parametrize("width", [2, 3, 5, 16])
@@ -134,7 +134,7 @@ REPLACED = (
 )  # fmt: skip
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("length", [2, 3, 4, 7])
 def test_reductions_of_rows_of_which_some_are_replaced(name, length):

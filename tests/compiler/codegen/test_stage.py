@@ -26,6 +26,7 @@ def layer(x, width=16, scale=0.5, dtype=torch.float32):
     return torch.softmax(torch.tanh(x) * scale, -1).cumsum(-1)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_equal_kernels_are_printed_once(change, monkeypatch):
     def model(*inputs):

@@ -31,7 +31,7 @@ def check(source: str, *flags: str) -> str:
     return run.stderr if run.returncode else ""
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("name", sorted(helpers().names()))
 def test_helper_compiles_with_what_it_needs_alone(name: str) -> None:
     assert not check(helpers_for([name]))

@@ -27,6 +27,7 @@ class Observed(torch.nn.Module):
         return torch.fused_moving_avg_obs_fake_quant(x, self.on, self.on, *ranges, *settings) + 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("way", [tc.compile, lambda m: torch.compile(m, backend="tc")])
 @pytest.mark.parametrize("per_row", [False, True])
 def test_a_kernel_that_sizes_its_arguments_sizes_them_as_in_eager(per_row, way):

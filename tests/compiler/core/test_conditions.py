@@ -44,6 +44,7 @@ def guards(sizes: Sizes) -> list[str]:
     return [str(guard.expr) for guard in sizes.env.guards[sizes.before :]]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
 def test_the_same_is_asked_again(asked: Any) -> None:
     x = sized(12, 6)

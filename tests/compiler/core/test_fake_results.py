@@ -116,6 +116,7 @@ def called(mode, op, make):
         return described(op(*arguments, **options), arguments)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("asking", [False, True])
 @pytest.mark.parametrize("fact", CALLS)
 def test_calls_that_differ_in_one_fact_have_results_of_their_own(fact, asking):

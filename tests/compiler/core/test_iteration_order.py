@@ -99,7 +99,7 @@ def pairs(seed, count=12):
         yield x, y
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("name", CALLS)
 def test_strides_of_fakes_are_eagers(name, symbolic):

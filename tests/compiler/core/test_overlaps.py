@@ -40,7 +40,7 @@ CALLS = {
 }
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", CALLS)
 def test_as_in_eager(name: str, dynamic: bool) -> None:

@@ -58,7 +58,7 @@ def test_a_batch_norm_becomes_part_of_a_convolution(bias: bool, transposed: bool
     check(fn, [torch.randn(2, 3, 9, 9), mean, scale, *parts], [aten.convolution.default])
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(40))
 def test_chains_drawn_at_random(seed: int) -> None:
     rng = random.Random(seed)

@@ -148,6 +148,7 @@ def joint(fn: Callable[..., Any], arrange: Any = library.arrange_joint) -> Train
     return training(graph, fakes, Gate(), arrange=arrange)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fn", TRAINED)
 def test_gradients_of_a_chain_are_computed_channels_last(fn: Callable[..., Any]) -> None:
     found = joint(fn)
@@ -160,6 +161,7 @@ def test_gradients_of_a_chain_are_computed_channels_last(fn: Callable[..., Any])
             assert operand.meta["val"].is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fn", TRAINED)
 def test_trained_chains_give_eagers_values_gradients_and_strides(fn: Callable[..., Any]) -> None:
     results = []

@@ -45,7 +45,7 @@ def arranged(fn: Any, args: tuple[torch.Tensor, ...], threads: int = 1) -> LoopG
     return graph
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @wide
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 19, 32, 64])
 def test_any_number_of_few_rows(rows: int) -> None:
@@ -53,7 +53,7 @@ def test_any_number_of_few_rows(rows: int) -> None:
     assert externs(graph) == []
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @wide
 @pytest.mark.parametrize("width", [32, 33, 35, 64, 100])
 @pytest.mark.parametrize("threads", [1, 3])
@@ -62,7 +62,7 @@ def test_any_width(width: int, threads: int) -> None:
     assert externs(graph) == []
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @wide
 @pytest.mark.parametrize("rows", [1, 5, 64])
 @pytest.mark.parametrize("width", [4, 5, 7, 10, 18])
@@ -146,7 +146,7 @@ def test_a_matrix_that_lies_as_it_is_read_is_left_to_aten_where_it_is_large(
     assert externs(graph) == ["aten.mm.default"]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @wide
 @pytest.mark.parametrize(
     "rows", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 19, 27, 28, 29, 43, 64, 97, 128]
@@ -156,7 +156,7 @@ def test_any_number_of_rows_of_a_small_matrix(rows: int) -> None:
     assert externs(graph) == []
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @wide
 @crossed(
     width=[2, 3, 15, 16, 17, 31, 33, 64, 100, 127, 128, 257, 300], rows=[5, 64], threads=[1, 3]
@@ -169,6 +169,7 @@ def test_any_width_of_a_small_matrix(rows: int, width: int, threads: int) -> Non
     assert externs(arranged(both, args, threads)) == []
 
 
+@pytest.mark.sample(3)
 @wide
 @pytest.mark.parametrize("depth", [2, 3, 16, 17, 300])
 def test_any_depth_of_a_small_matrix(depth: int) -> None:
@@ -176,6 +177,7 @@ def test_any_depth_of_a_small_matrix(depth: int) -> None:
     assert externs(graph) == []
 
 
+@pytest.mark.sample(2)
 @wide
 @pytest.mark.parametrize("rows", [1, 6, 40])
 def test_rows_that_lie_transposed_and_windows_of_small_matrices(rows: int) -> None:
@@ -243,6 +245,7 @@ def reasons(rows: int, depth: int, width: int) -> list[str]:
     return [decision.reason for decision in library.arrange(module, Gate()) if decision.taken]
 
 
+@pytest.mark.sample(3)
 @wide
 @pytest.mark.parametrize(
     ("taken", "refused"),

@@ -31,7 +31,7 @@ def outcome(f: Any, n: int) -> Any:
         return "refused"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_eager(name: str) -> None:
     f = PROGRAMS[name]

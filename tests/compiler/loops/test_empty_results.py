@@ -25,6 +25,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_strides_are_eagers(name):
     program, sizes = PROGRAMS[name]

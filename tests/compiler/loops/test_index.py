@@ -41,7 +41,7 @@ def _deeper(inner: st.SearchStrategy[Index]) -> st.SearchStrategy[Index]:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.recursive(leaves, _deeper, max_leaves=6), st.integers(1, 12), st.integers(0, 11))
 def test_division_identity_and_bounds(x: Index, c: int, offset: int) -> None:
     quotient, rest = x // c, x % c
@@ -85,7 +85,7 @@ def _times(inner: st.SearchStrategy[Index]) -> st.SearchStrategy[Index]:
 products = st.recursive(leaves, _times, max_leaves=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(products, products)
 def test_what_replaces_a_variable_is_evaluated_in_its_place(x: Index, by: Index) -> None:
     atom = ix.atom_of(J)
@@ -97,7 +97,7 @@ def test_what_replaces_a_variable_is_evaluated_in_its_place(x: Index, by: Index)
         assert ix.evaluate(found, scope) == ix.evaluate(x, there)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(products)
 def test_a_coefficient_is_what_each_step_adds(x: Index) -> None:
     step = ix.coefficient(x, J)
@@ -136,7 +136,7 @@ def test_printing_reads_as_python() -> None:
     assert eval(text, {}, scope) == ix.evaluate((I * 7 + S - 3) // (T + 1), scope)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.randoms())
 def test_regrouped_keeps_row_order(sizes: list[int], random) -> None:  # type: ignore[no-untyped-def]
     total = 1

@@ -33,7 +33,7 @@ def rows(count: int = 3) -> tuple[T, T]:
     return r(40, 40), torch.tensor([4, 0, 2])[:count]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("name", PICKS)
 def test_picked_elements_agree_with_eager(name: str, mode: str) -> None:
@@ -50,6 +50,7 @@ def test_a_source_of_few_picks_is_not_written_to_memory() -> None:
     assert kernels(lambda x, i: (x * 2 + 1)[i], r(6, 40), rows()[1]) == 2  # half of it is read
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "fn",
     [

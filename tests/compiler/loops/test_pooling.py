@@ -30,7 +30,7 @@ FEW_OR_ALL = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", INPUTS)
 @pytest.mark.parametrize("ceil_mode", [False, True])
 @FEW_OR_ALL
@@ -42,7 +42,7 @@ def test_max_pool(name, ceil_mode, windows):
     compare(lambda x: tuple(t for call in calls for t in call(x)), (INPUTS[name],))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", INPUTS)
 @pytest.mark.parametrize("divisor", [None, 3])
 def test_avg_pool(name, divisor):
@@ -54,7 +54,7 @@ def test_avg_pool(name, divisor):
     compare(function, (INPUTS[name],), rtol=1e-2 if name == "bfloat16" else 1e-5, atol=1e-6)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["plain", "unbatched", "channels last", "nan", "bfloat16"])
 @pytest.mark.parametrize("ceil_mode", [False, True])
 @FEW_OR_ALL

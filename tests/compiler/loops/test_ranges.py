@@ -80,6 +80,7 @@ def test_results_are_in_the_range_of_an_operation(op: str) -> None:
             assert holds(found, result), (dtype, given, values, result, found)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("source", (*INTS, *FLOATS, torch.bfloat16))
 def test_results_are_in_the_range_of_a_conversion(source: torch.dtype) -> None:
     draw = random.Random(f"conversions {source}")
@@ -125,7 +126,7 @@ def drawn_value(draw: random.Random, depth: int, variables: tuple[ix.Index, ...]
     return Expr("where", (negative, shifted, a), torch.int64)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_refined_expressions_have_the_same_values(seed: int) -> None:
     draw = random.Random(seed)
@@ -165,7 +166,7 @@ def drawn_index(draw: random.Random, length: int, inside: bool) -> tuple[str, Ca
     return text, lambda: torch.randint(low, high + 1, (count,))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("seed", range(10))
 def test_reads_at_computed_positions_agree_with_eager(seed: int, mode: str) -> None:
@@ -239,6 +240,7 @@ RESAMPLED: dict[str, Callable[[T], T]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", RESAMPLED)
 def test_positions_that_the_program_computes_are_within(name: str) -> None:
     graph = compare(RESAMPLED[name], (r(2, 3, 12, 10),), rtol=1e-4, atol=1e-5)

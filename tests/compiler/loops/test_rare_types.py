@@ -70,7 +70,7 @@ def sample(dtype: torch.dtype) -> torch.Tensor:
     return torch.arange(32).reshape(SHAPE).float().to(dtype)
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(15)
 @pytest.mark.parametrize(
     ("name", "dtype"), [pytest.param(*case, id=f"{case[1]}-{case[0]}") for case in cases()]
 )

@@ -39,7 +39,7 @@ OUTER: dict[str, Callable[[torch.Tensor], object]] = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @crossed(order=ORDERS, dtype=[torch.float32, torch.float64, torch.bfloat16])
 def test_norms_of_any_order(order: float, dtype: torch.dtype) -> None:
     x = torch.randn(6, 7, 5).to(dtype)
@@ -54,7 +54,7 @@ def test_norms_of_any_order(order: float, dtype: torch.dtype) -> None:
     assert not externs(graph)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @crossed(name=OUTER, sizes=[(40, 7, 2), (300, 20, 3), (17, 33, 15), (20, 1, 4)])
 def test_outer_dimensions_are_reduced_before_short_inner_ones(
     name: str, sizes: tuple[int, ...]
@@ -77,7 +77,7 @@ def test_a_variance_far_from_zero_is_exact() -> None:
         torch.testing.assert_close(found, x.double().var((0, 2)).float(), rtol=1e-5, atol=0)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", TWICE)
 def test_a_costly_operand_is_computed_once(name: str) -> None:
     function, x = TWICE[name], torch.rand(64, 32, 64)
@@ -105,7 +105,7 @@ def test_slices_that_are_laid_flat(dtype: torch.dtype, sizes: tuple[int, ...]) -
         torch.testing.assert_close(tc.compile(program, dynamic=dynamic)(x), program(x), **rough)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dim", [0, 1, (0, 1), None], ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_means_of_infinite_elements_beside_variances(dtype: torch.dtype, dim: Any) -> None:

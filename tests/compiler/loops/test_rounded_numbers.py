@@ -25,7 +25,7 @@ CALLS = {
 VALUES = (0.0, 1.0, -2.0, float("inf"), -float("inf"), 65504.0, 0.3333, 1000.5)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", CALLS)
@@ -49,6 +49,7 @@ def test_numbers_are_rounded_as_eager_rounds_them(name, dtype, dynamic):
         )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("limit", [0.5, 0.3, 0.0])
 def test_softshrink_rounds_its_result_alone(dtype, limit):

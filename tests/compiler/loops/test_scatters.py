@@ -23,7 +23,7 @@ def scatters(graph: LoopGraph) -> int:
     return sum(isinstance(node, Scatter) for node in graph.nodes)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_eager(name: str, mode: str) -> None:
@@ -32,7 +32,7 @@ def test_agrees_with_eager(name: str, mode: str) -> None:
     assert scatters(graph) and not externs(graph), str(graph)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ["sum", "amax", "amin"])
 @pytest.mark.parametrize("include", [True, False])
@@ -81,7 +81,7 @@ LARGE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("name", LARGE)
 def test_threads_share_what_is_apart(name: str, threads: int) -> None:
@@ -124,6 +124,7 @@ def test_values_of_rows_are_computed_in_vectors_first() -> None:
     assert [k.bases() != {} for k in kernels] == [False, True]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("wrong", [7, -1, 2**40, -(2**63)])
 @pytest.mark.parametrize("place", [0, 5, 18])
 def test_an_index_out_of_range_anywhere_in_a_row_is_an_error(wrong: int, place: int) -> None:
@@ -136,6 +137,7 @@ def test_an_index_out_of_range_anywhere_in_a_row_is_an_error(wrong: int, place: 
         call([x, n, y])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shape, dim", [((3, 4), 1), ((3, 4), -2), ((), 0), ((0, 3), 1)])
 def test_index_fill_counts_negative_indices_from_the_end(shape: tuple[int, ...], dim: int) -> None:
     for places in ([-1, 0], -1):

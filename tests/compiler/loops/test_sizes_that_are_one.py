@@ -31,7 +31,7 @@ USES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("part", PARTS)

@@ -53,7 +53,7 @@ def check(query, key, value, causal=False, mask=None, scale=None):
     assert alone.equal(found[0]) and none is None
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.tuples(*[st.integers(1, 3)] * 2, st.integers(16, 90), st.integers(1, 90)),
     st.sampled_from((16, 32, 48, 64, 96, 128)),

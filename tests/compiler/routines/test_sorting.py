@@ -69,6 +69,7 @@ def rows(kind: str, dtype: torch.dtype, *shape: int) -> T:
     return plain.to(dtype)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["special", "few", "distinct"])
 @pytest.mark.parametrize("dtype", sorting.ROUTINE.functions)
 def test_lengths_types_and_values(dtype: torch.dtype, kind: str) -> None:
@@ -95,7 +96,7 @@ def test_one_element_differs_in_one_digit(digit: int) -> None:
 finite = st.floats(width=32, allow_nan=True, allow_subnormal=True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_any_floats(data: st.DataObject) -> None:
     pool = data.draw(st.lists(st.sampled_from(SPECIAL) | finite, min_size=1, max_size=40))

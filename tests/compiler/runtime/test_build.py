@@ -83,6 +83,7 @@ def test_key_holds_source_flags_and_compiler(monkeypatch):
     assert len(names) == 5
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("damage", ["cut", "empty", "flip", "text", "of another name"])
 def test_broken_library_is_built_again(damage):
     library = build_kernels(SOURCE)

@@ -122,6 +122,7 @@ def test_a_claim_of_this_process_that_could_not_be_removed_is_none(place):
     claimed(place).release()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("owner", ["another 1 1 000000000000\n", "", "\xff", "a b c d", "1 2 3"])
 def test_a_claim_that_does_not_change_is_taken_over(place, owner, monkeypatch):
     monkeypatch.setattr(claims, "SILENCE", 0.05)
@@ -173,6 +174,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_owner_is_found_out_though_nobody_waited_for_it(tmp_path, number):
     process = subprocess.Popen(

@@ -67,6 +67,7 @@ def test_arguments_arrive(maker):
         assert out.tolist()[1:] == values[1:], signature
 
 
+@pytest.mark.sample(2)
 @MAKERS
 @pytest.mark.parametrize("release", [False, True])
 def test_release_gil(maker, release):

@@ -73,6 +73,7 @@ def test_a_page_that_a_crash_lost_is_found(folder):
         assert store.entry("kind", KEY) is None
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("before", [None, (b"before", b"then")])
 def test_killed_at_every_step(folder, before):
     after = (b"after", b"events")

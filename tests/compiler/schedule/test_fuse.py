@@ -13,6 +13,7 @@ def joined(x: torch.Tensor, count: int) -> torch.Tensor:
     return torch.stack([x * (i + 1) for i in range(count)], 1).tanh()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("gradients", [False, True])
 def test_rewritten_bodies_grow_with_the_pieces_and_not_with_their_square(gradients, monkeypatch):
     made = []

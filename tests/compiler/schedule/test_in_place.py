@@ -90,6 +90,7 @@ def overwritten(p: T, g: T) -> tuple[()]:
     return ()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [
@@ -144,7 +145,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(name: str) -> None:
     starts = [r(6, 5), r(7), r(1, 3).t()]

@@ -173,6 +173,7 @@ def test_a_batch_norm_of_each_mode() -> None:
     plans(fn, r(2, 8, 5, 5), r(8, 8, 1, 1), r(8), r(8), r(8).abs(), torch.tensor(3))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_drawn_programs(seed: int) -> None:
     sizes = draw_sizes(random.Random(seed))

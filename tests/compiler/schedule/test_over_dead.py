@@ -50,6 +50,7 @@ WRITTEN: dict[str, tuple[Callable[..., Any], tuple[T, ...]]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_product_is_written_over(name: str) -> None:
     fn, args = WRITTEN[name]
@@ -72,6 +73,7 @@ KEPT: dict[str, tuple[Callable[..., Any], tuple[T, ...]]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", KEPT)
 def test_what_is_read_otherwise_is_not(name: str) -> None:
     fn, args = KEPT[name]
@@ -132,7 +134,7 @@ TEMPORARIES: dict[str, tuple[Callable[..., Any], tuple[T, ...], int]] = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", TEMPORARIES)
 def test_a_temporary_of_one_kernel_is_written_over(name: str) -> None:
     fn, args, count = TEMPORARIES[name]

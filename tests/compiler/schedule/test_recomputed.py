@@ -28,7 +28,7 @@ PASSES = (
 )  # fmt: skip
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", [(3,), (4, 3), (5, 17), (2, 40)])
 @pytest.mark.parametrize("end", PASSES)
 def test_programs_of_several_passes(end, shape):

@@ -84,7 +84,7 @@ def agree(text, dynamic, sizes):
         torch.testing.assert_close(*grads, msg=text)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("write", WRITES)
 def test_programs_and_their_gradients(write, dynamic):
@@ -151,7 +151,7 @@ MOVES = (
 )
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("move", MOVES)
 def test_moved_elements_and_their_gradients(move, dynamic):

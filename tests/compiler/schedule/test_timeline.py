@@ -49,6 +49,7 @@ def reused(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return x.sum(0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", [chain, reused])
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_a_prediction_is_what_is_measured(function: Any, dynamic: bool | None) -> None:

@@ -80,7 +80,7 @@ HEALTHY: dict[str, tuple[Program, list[tuple[Any, ...]]]] = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_program_is_not_accused(name: str) -> None:
     program, calls = HEALTHY[name]
@@ -254,7 +254,7 @@ def findings(events: Any) -> list[trace.SentinelDifference]:
     return list(events.of(trace.SentinelDifference))
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("fault", LANE)
 @pytest.mark.parametrize("after", [0, 1500])

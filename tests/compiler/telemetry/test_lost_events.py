@@ -37,7 +37,7 @@ def _program(x: torch.Tensor, times: int) -> torch.Tensor:
     return (y @ y).exp()
 
 
-@pytest.mark.sample(29)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("cached", [True, False])
 @pytest.mark.parametrize("kind", _made(), ids=lambda kind: kind.__name__)
 def test_a_program_is_compiled_without_an_event(

@@ -39,6 +39,7 @@ def test_a_reset_names_the_line_that_asked_for_it() -> None:
     assert asked.file == __file__ and "tc.reset()" in linecache.getline(__file__, asked.line)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "module, name",
     [

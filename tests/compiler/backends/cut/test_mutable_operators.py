@@ -149,7 +149,7 @@ def memory(tensors) -> list[list[bool]]:
     return [[one == other for other in places] for one in places]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(16))
 def test_drawn_programs(seed):
     draw = random.Random(seed)
@@ -213,7 +213,7 @@ def drawn_between(x, y):
     return torch.rand(2), y
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "program",
     [transposed_in_place, resized_in_place, data_replaced, number_read, drawn_between],

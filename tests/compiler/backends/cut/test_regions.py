@@ -74,6 +74,7 @@ def called(count: int, of: str) -> str:
     return f"{of}: {count} calls share 1 graphs"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_equal_layers_are_compiled_once(gradients, dynamic):
@@ -215,7 +216,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("dynamic", [None, True])
@@ -268,6 +269,7 @@ def _statements(source: random.Random) -> list[str]:
     return [one.format(number=source.randint(1, 2)) for one in chosen]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("number", range(5))
 def test_drawn_programs_do_as_eager_does(number):
     source = random.Random(f"{os.environ['TC_TEST_SEED']} {number}")

@@ -33,6 +33,8 @@ from tc.compiler.capture.bytecode.resume_functions import (
 )
 
 check = TestCase()
+#: a table, and how many of its rows the usual run draws (see `drawn` in conftest.py)
+Draw = Callable[[Iterable[Any], int], list[Any]]
 
 # ---------------------------------------------------------------- the functions that are split
 
@@ -410,9 +412,8 @@ def nested_resumes(code: CodeType) -> Iterator[tuple[CodeType, int]]:
             yield constant, i
 
 
-def test_every_split_behaves_like_the_whole() -> None:
-    total = 0
-    for function, inputs in CASES:
+def test_every_split_behaves_like_the_whole(drawn: Draw) -> None:
+    for function, inputs in drawn(CASES, 6):
         expected = [outcome(function, args) for args in inputs]
         count = 0
         for i, code in splits(function.__code__):
@@ -421,12 +422,10 @@ def test_every_split_behaves_like_the_whole() -> None:
             check.assertEqual(got, expected, f"{function.__name__} split at instruction {i}")
             count += 1
         check.assertGreater(count, 5, function.__name__)
-        total += count
-    check.assertGreater(total, 500)
 
 
-def test_resumes_can_be_split_again() -> None:
-    for function, inputs in CASES:
+def test_resumes_can_be_split_again(drawn: Draw) -> None:
+    for function, inputs in drawn(CASES, 5):
         expected = [outcome(function, args) for args in inputs]
         for i, code in splits(function.__code__, step=7):
             for rest, where in nested_resumes(code):

@@ -105,6 +105,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("change", CHANGES)
 def test_other_arguments_go_to_the_hook(change):
     compiled, _ = opened(affine, x(), 3)
@@ -191,6 +192,7 @@ MODES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_modes_around_the_call_go_to_the_hook(mode):
     def f(x, w):

@@ -91,6 +91,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_recompiles(change):
     it = Counting(Model())

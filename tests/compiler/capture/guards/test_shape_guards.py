@@ -114,7 +114,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_each_read_is_guarded_for_itself(read: Callable[[], Any], dynamic: bool | None) -> None:

@@ -74,7 +74,7 @@ def outcome(function, x, space):
     return shown, list(SEEN), state, space["COUNT"], x.grad is not None and x.grad.tolist()
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("backend", ["inductor", "eager"])
 @pytest.mark.parametrize("check", CHECKS)
 def test_one_graph_and_eagers_error(check, backend):
@@ -140,6 +140,7 @@ def either(x):
     raise KeyError("small")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "function", [handled, handled_outside, written, written_before, drawn, of_many, either]
 )

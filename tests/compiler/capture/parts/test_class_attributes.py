@@ -52,6 +52,7 @@ def local_class(x):
     return x * Local().factor
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "function",
     [

@@ -227,7 +227,7 @@ def program_of(read: Callable[[], Any]) -> Callable[[torch.Tensor], Any]:
     return names["program"]  # type: ignore[no-any-return]
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", READS)
 def test_each_call_runs_them(name: str) -> None:
     program = program_of(READS[name])

@@ -197,6 +197,7 @@ def _outcome(function, *given):
         return None, [*SEEN], (str(error), type(error.__cause__))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("trains", [False, True])
 @pytest.mark.parametrize("function", SELDOM)
 def test_mistakes_of_indices_break_nothing_and_are_handled(function, trains):
@@ -299,6 +300,7 @@ def _tries(text, errors):
     return space["f"]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("text", DIVISIONS)
 def test_divisions_by_what_is_not_zero_break_nothing(text):
     f = _tries(text, "Exception")

@@ -31,7 +31,7 @@ MADE = {
 }
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("made", MADE)
 def test_constructors_of_one_type_are_captured(kind, made):

@@ -70,6 +70,7 @@ METHODS = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", METHODS)
 def test_special_methods_take_symbolic_sizes(name):
     of_int = getattr(int, name)
@@ -121,9 +122,10 @@ REFUSED = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("part", range(4))
-def test_what_no_class_knows_raises_as_in_python(part):
-    for text in REFUSED[part::4]:
+def test_what_no_class_knows_raises_as_in_python(part, drawn):
+    for text in drawn(REFUSED[part::4], 25):
         statement = text if "= " in text else f"r = {text}"
         space = {"Vector": Vector}
         exec(
@@ -142,6 +144,7 @@ def test_what_no_class_knows_raises_as_in_python(part):
         assert tc.compile(f, backend="eager", dynamic=True)(x)[1] == f(x)[1], text
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("other", ["None", "'a'", "[1]", "(1,)", "{}", "{1}", "b'a'"])
 @pytest.mark.parametrize("sign", ["+", "-", "<", ">=", "//", "**", "|", "<<"])
 def test_what_a_size_is_refused_for_does_not_decide_it(sign, other):

@@ -201,6 +201,7 @@ OF_MADE_TENSORS = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", OF_MADE_TENSORS)
 @pytest.mark.parametrize("shape", [(3, 4), (3, 0)])
 def test_what_is_asked_of_tensors_that_traced_code_made(name, shape):
@@ -232,6 +233,7 @@ def into_made(x, memory):
     return made * memory[0, 0]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 @pytest.mark.parametrize("function", [into_row, into_view_of_made, into_made])
 @pytest.mark.parametrize("shape", [(2,), (5, 3), (2, 2), (1, 4)])

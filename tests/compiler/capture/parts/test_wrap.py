@@ -209,7 +209,7 @@ def _row(obj: Any) -> int | None:
     return next((place for place, (accepts, _) in enumerate(ROWS) if accepts(obj)), None)
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("place", range(len(PAIRS)))
 def test_another_object_of_the_kind_has_its_own_result(place, backend):
@@ -263,7 +263,7 @@ def _result(fn, *args):
         return type(error).__name__
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("place", range(len(PAIRS)))
 def test_an_object_of_another_type_is_not_taken_for_one_of_the_kind(place):
     make, program = PAIRS[place]

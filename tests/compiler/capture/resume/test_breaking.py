@@ -377,7 +377,7 @@ def recursion(x, y):
     return down(x, 3) + y
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_program(case):
     check(case)
@@ -515,6 +515,7 @@ def _is_read_by_its_callee(x):
     return x + z, _names_of_caller()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "f", [_reads_locals_by_vars, _evaluates, _reads_own_frame, _is_read_by_its_callee]
 )

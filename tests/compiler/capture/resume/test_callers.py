@@ -305,7 +305,7 @@ def name_of(place: Any) -> str:
     return getattr(place, "__name__", type(place).__name__)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("place", PLACES, ids=name_of)
 def test_callers_are_those_of_eager(place, monkeypatch):
     for way in WAYS:
@@ -318,6 +318,7 @@ def test_callers_are_those_of_eager(place, monkeypatch):
             assert shown == seen, way.__name__
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("way", [getframe, stack, extracted, raised], ids=name_of)
 def test_callers_in_modules_are_those_of_eager_but_for_frames_of_torch(way, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "LOOK", way)

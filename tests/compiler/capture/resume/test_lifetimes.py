@@ -95,7 +95,7 @@ def _outcome(function):
         return type(error), log
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("body", BODIES)

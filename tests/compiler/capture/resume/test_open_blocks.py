@@ -152,7 +152,7 @@ def outcome(function, *args):
     return type(error) if not kinds[0] else IndexError, kinds, modes() == before, list(LOG)
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("backend", ["inductor", "eager"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_blocks_are_left_where_a_graph_raises(function, backend):

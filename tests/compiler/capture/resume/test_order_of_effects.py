@@ -72,7 +72,7 @@ def state_after(run, objects):
     return [id(one) for one in left]
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("function", "make"), itertools.product(FUNCTIONS, MAKERS))
 def test_what_is_stored_is_the_object_that_was_read(function, make):
     tc.reset()

@@ -544,7 +544,7 @@ def outcome(function: Callable[..., Any], size: int) -> Any:
         return "raised", described(error)
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda one: one.__name__)
 def test_exceptions_are_those_of_eager(function):
     compiled = tc.compile(function, backend="eager")

@@ -82,11 +82,12 @@ def outcome(function, space, at):
     return shown, list(SEEN), getattr(x, "note", None), rest, space["COUNT"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("fullgraph", [False, True])
 @pytest.mark.parametrize("backend", ["inductor", "eager"])
 def test_effects_clauses_and_errors_are_eagers(backend, fullgraph):
     rng = random.Random()
-    for _ in range(12):
+    for _ in range(6):
         program, space, text = drawn(rng)
         if fullgraph and ("tc.graph_break()" in text or "meta" in text):
             continue
@@ -141,6 +142,7 @@ def random_numbers(x, i):
     return (x + torch.rand_like(x))[i]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", [written, through_a_view, normalised, random_numbers])
 def test_what_a_graph_did_is_not_done_again(function):
     norm = (torch.nn.BatchNorm1d(2),) if function is normalised else ()

@@ -146,7 +146,7 @@ class Place:
         return scope["make"](self.d, self.o, self.l, self.q, self.s, self.m, cell)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("middle", ["pass", "print(end='')"], ids=["returns", "breaks"])
 @pytest.mark.parametrize("place", PLACES)
 def test_what_a_place_held_before_it_was_changed(place: str, middle: str) -> None:

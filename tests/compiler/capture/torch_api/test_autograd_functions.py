@@ -103,6 +103,7 @@ def too_few(x):
     return TooFew.apply(x, Mode.SIN)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize(
     "fn", [through_an_instance, with_an_enum, recorded_whole, saved_for_forward]
@@ -208,6 +209,7 @@ RESULTS = (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("place", range(len(RESULTS)))
 def test_backward_gets_a_gradient_of_each_result(place):
     forward, backward, more = RESULTS[place]
@@ -255,6 +257,7 @@ class UnfilledPair(torch.autograd.Function):
         return (5 if one is None else one * 2) + (100 if other is None else other * 3)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize(("function", "whole"), [(Unfilled, True), (UnfilledPair, False)])
 def test_gradients_that_are_not_there(function, whole, backend):
@@ -324,7 +327,7 @@ TRANSFORMED = {
 }
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("wants", [False, True])
 @pytest.mark.parametrize("transform", TRANSFORMED)
 @pytest.mark.parametrize("function", [OwnRules, NoRules, RuleOfMethods])
@@ -447,7 +450,7 @@ def _mixed(casts: torch.dtype | None, inside: str) -> type[torch.autograd.Functi
     return Mixed
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("inside", ["on", "off", "left on"])
 @pytest.mark.parametrize("casts", [None, torch.float32])
 @pytest.mark.parametrize("around", [False, True])

@@ -47,7 +47,7 @@ SCORES = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", SCORES)
 def test_scores_are_changed_as_in_eager(name: str) -> None:
     same(lambda q, k, v: flex.flex_attention(q, k, v, score_mod=SCORES[name]), operands())
@@ -79,6 +79,7 @@ def test_statistics() -> None:
     same(fn, operands())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_dtypes(dtype: torch.dtype) -> None:
     same(flex.flex_attention, operands(dtype))

@@ -87,6 +87,7 @@ PROGRAMS: tuple[Callable[[torch.Tensor], Any], ...] = (
 )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_gradients_of_inner_tensors(program: Callable[[torch.Tensor], Any], backend: str) -> None:

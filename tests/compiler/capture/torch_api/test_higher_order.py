@@ -338,6 +338,7 @@ def test_operations_that_eager_computes_by_others_are_one_graph(program):
     torch.testing.assert_close(tc.compile(program, fullgraph=True)(x), program(x))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("wants", [False, True])
 @pytest.mark.parametrize("enabled", [False, True])

@@ -105,6 +105,7 @@ def linear_recurrence_written_out(a, b):
     return a.cumprod(1), torch.stack(rows, 1)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("function", "written_out", "shapes"),

@@ -161,6 +161,7 @@ def gradients_cleared(x, y):
     return x + y, x.grad
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_program(case):
     check(case)
@@ -352,6 +353,7 @@ def calls_two_deep(x):
     return middle(x).sin() * 3
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "function",
     [

@@ -50,7 +50,7 @@ def train(model, optimizer, step, steps=3):
     return [parameter.detach().clone() for parameter in model.parameters()]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("kind", "options", "graphs"), OPTIMIZERS, ids=lambda value: getattr(value, "__name__", None)
 )

@@ -299,6 +299,7 @@ def a_mode_before_a_class(x):
         return x + 1
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_as_eager(case):
     check(case)

@@ -315,6 +315,7 @@ WITHOUT_EFFECT = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [name for name in WITHOUT_EFFECT if hasattr(DECORATORS, name)])
 def test_decorators_of_dynamo_that_change_no_result(name):
     make, x = WITHOUT_EFFECT[name], torch.ones(3)

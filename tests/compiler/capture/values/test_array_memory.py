@@ -74,7 +74,7 @@ def _outcome(program: Any, where: str) -> Any:
         return str(error)
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("where", ["the array", "an item", "the result", "afterwards"])
 @pytest.mark.parametrize("name", VIEWS)
 def test_writes_are_seen_where_eager_sees_them(name, where):
@@ -117,6 +117,7 @@ WRITES = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("text", WRITES.values(), ids=WRITES)
 @pytest.mark.parametrize("order", [(True, False, True), (False, True, False)])
 def test_arrays_that_are_read_only_are_not_written(text: str, order: tuple[bool, ...]) -> None:

@@ -119,7 +119,7 @@ def _shown(value):
     return type(value).__name__, re.sub(r" at 0x[0-9a-f]+", "", repr(text))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("at", range(0, len(CALLS), 20))
 def test_arguments_find_their_places(at):
     for call in CALLS[at : at + 20]:

@@ -236,6 +236,7 @@ def outcome(function):
         return repr(error)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("function", [*WHOLE, *PARTS])
 def test_as_eager(function):
     compiled = tc.compile(function, backend="eager", fullgraph=function in WHOLE)

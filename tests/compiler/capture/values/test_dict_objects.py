@@ -93,7 +93,7 @@ def outcome(function, *args):
     return list(found) if type(found).__name__.endswith("_items") else found
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("base", [dict, ORDERED], ids=["dict", "OrderedDict"])
 @pytest.mark.parametrize("names", CLASSES, ids="-".join)
 def test_methods_that_a_subclass_replaces_are_called_where_python_calls_them(base, names):
@@ -130,6 +130,7 @@ MERGES = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
 @pytest.mark.parametrize("kind", [Merged, MergedInOrder])
 def test_dicts_are_merged(kind, merge):

@@ -168,7 +168,7 @@ def compared(function, *calls):
     assert found[1] == found[0]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_what_a_member_does_follows_what_its_methods_read(name):
     compared(OPERATIONS[name], (Every.A,))
@@ -246,6 +246,7 @@ MIXED = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", MIXED)
 def test_what_a_member_inherits_from_its_data_stays_as_it_was(name):
     function, *members = MIXED[name]
@@ -331,6 +332,7 @@ class Own(enum.Enum, metaclass=Meta):
     C = "c"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "function",
     [

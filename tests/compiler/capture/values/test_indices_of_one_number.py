@@ -63,7 +63,7 @@ def seen(fn: Callable[..., Any], x: torch.Tensor, i: int, j: int, grad: bool) ->
     return result.detach(), own.detach(), views, leaf.grad if grad else torch.zeros(())
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)

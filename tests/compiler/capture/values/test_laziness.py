@@ -145,7 +145,7 @@ l = [1, 2]; m = map(lambda v: v * 2, l); l.append(3); r = list(m)
 """
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("breaks", [False, True], ids=["whole", "broken"])
 @pytest.mark.parametrize("program", PROGRAMS.strip().splitlines())
 def test_program(program, breaks):

@@ -378,6 +378,7 @@ def test_modules_die_with_their_last_use():
     assert [one() for one in seen] == [None, None]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_program(case):
     check(case)

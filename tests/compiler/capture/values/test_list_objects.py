@@ -143,6 +143,7 @@ def made_of(kind: str, length: int) -> Any:
     return KINDS[kind]([torch.full((2,), float(i)) for i in range(length)])
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_an_input_is_that_of_eager(program, kind):
@@ -154,6 +155,7 @@ def test_an_input_is_that_of_eager(program, kind):
         assert any(item is one for item in found) == any(item is other for item in wanted)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_one_made_inside_is_that_of_eager(program, kind):

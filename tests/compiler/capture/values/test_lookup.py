@@ -104,7 +104,7 @@ def outcome(run: Any, owner: Any) -> Any:
         return str(error), [*LOG]
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("function", [read, read_or_default, ask, refused, handled])
 @pytest.mark.parametrize("owner", OWNERS, ids=lambda o: getattr(type(o), "__name__", ""))
 def test_reading_an_attribute_runs_its_code_once(function: Any, owner: Any) -> None:
@@ -233,6 +233,7 @@ KEPT = (
 )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", KEPT, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("asked", (False, True))
 def test_no_guard_makes_an_attribute_that_is_kept(kind, asked):

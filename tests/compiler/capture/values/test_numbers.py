@@ -128,6 +128,7 @@ def test_an_assumption_on_a_number_of_several_steps_is_checked():
 
 
 # -- tensors in the place of numbers -------------------------------------------------------------
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["addcmul", "addcdiv", "addcmul_", "addcdiv_"])
 @pytest.mark.parametrize("factor", [torch.tensor(0.3), 2, None], ids=["tensor", "number", "none"])
 def test_factors(name, factor):
@@ -145,6 +146,7 @@ def test_factors(name, factor):
         check(function, *args)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["add", "sub", "add_", "sub_"])
 @pytest.mark.parametrize("alpha", [torch.tensor(-0.3), torch.tensor(2), 0.5], ids=str)
 def test_alpha(name, alpha):
@@ -175,6 +177,7 @@ def test_an_alpha_that_torch_refuses(other, alpha):
         check(f, torch.arange(4), other, alpha, fullgraph=False)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop])
 def test_a_learning_rate_that_is_a_tensor_breaks_no_graph(make):
     def steps(compiled):
@@ -354,6 +357,7 @@ def rows(t, n):
     return t.view(k, -1) + 1, torch.zeros(k)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.parametrize(
     ("fn", "good", "bad"),

@@ -85,7 +85,7 @@ def _outcome(function: Any, *args: Any) -> Any:
     ]
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("scalar", SCALARS, ids=lambda scalar: type(scalar).__name__)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_scalar_is_what_it_is_in_eager(name, scalar):
@@ -226,6 +226,7 @@ GIVEN = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", AS_KEYS)
 def test_scalars_are_keys_as_the_numbers_that_they_equal(name):
     compiled, x = tc.compile(AS_KEYS[name], backend="eager"), torch.ones(2)

@@ -298,6 +298,7 @@ def test_a_property_that_raises_leads_to_getattr() -> None:
     assert repr(tc.compile(properties_fall_back, fullgraph=True)(x)) == repr(want)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("program", [made_empty, made_with_items, kept, other_callables])
 def test_slots_for_attributes_are_defined_by_any_callable(program: Callable[..., Any]) -> None:
     def run(f: Callable[..., Any]) -> list[str]:

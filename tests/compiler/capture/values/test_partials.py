@@ -89,6 +89,7 @@ PROGRAMS = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_made_by_the_program(program):
     agree(program, *(lambda n=n: (torch.ones(n),) for n in (2, 3, 5)))

@@ -104,7 +104,7 @@ READS = (
 )  # fmt: skip
 
 
-@pytest.mark.sample(25)
+@pytest.mark.sample(13)
 @pytest.mark.parametrize(("store", "read"), list(itertools.product(STORES, READS)))
 def test_a_module_and_its_tables(store, read):
     body = f"def f(x):\n    try: {store}\n    except (TypeError, AttributeError): x = x + 1\n"

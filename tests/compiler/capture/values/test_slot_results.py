@@ -78,6 +78,7 @@ def test_every_slot_is_used():
     assert set(USES) == {*SLOTS, "__iter__"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_results_are_checked_as_python_does(seed):

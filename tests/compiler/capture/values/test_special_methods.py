@@ -34,7 +34,7 @@ def test_every_special_method_is_used() -> None:
     assert USES.keys() == RESULTS.keys()
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(15)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "way"), [pair for pair in itertools.product(USES, WAYS) if pair not in DIFFER]
@@ -140,6 +140,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_programs_are_as_in_eager(text: str) -> None:
     space: dict[str, Any] = {**globals(), "operator": operator, "types": types}

@@ -114,6 +114,7 @@ def called_for_sizes(f, sizes=(4, 5, 6, 7)):
     return api.graph_stats()["graphs"]
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("text", KEEP_SYMBOLS)
 def test_a_size_that_is_written_stays_a_symbol(text):
     space = dict(SPACE)
@@ -249,9 +250,10 @@ REFUSED = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("part", range(4))
-def test_what_does_not_fit_a_format_string_raises_as_in_eager(part):
-    for text in REFUSED[part::4]:
+def test_what_does_not_fit_a_format_string_raises_as_in_eager(part, drawn):
+    for text in drawn(REFUSED[part::4], 25):
         space = dict(SPACE)
         exec(
             "def f(x):\n"

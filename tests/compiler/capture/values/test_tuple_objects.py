@@ -356,7 +356,7 @@ def _broken(x):
     return x + 1
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("operation", RESULTS)
 def test_results_of_torch_are_read_as_in_eager(operation, use):

@@ -30,6 +30,7 @@ def with_plain_sizes(text: str) -> str:
     return re.sub(r"\bs\d+\b", lambda found: f"s{names.index(found.group())}", text)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", KERNELS)
 def test_text(name: str, as_on_a_gpu: None) -> None:
     fn, args, mode = KERNELS[name]

@@ -29,7 +29,7 @@ def compare(fn: Callable[..., Any], args: Any, mode: str = "fake", **tolerance: 
     compare_gpu(fn, args, mode, **tolerance)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 def test_program_agrees_with_eager(name: str, mode: str) -> None:
@@ -187,7 +187,7 @@ def test_scans_among_other_passes(length: int, always: None) -> None:
     compare(fn, (r(3, length),), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool, torch.bfloat16])
 def test_scans_of_other_types_across_memory(dtype: torch.dtype) -> None:
     x = (r(70, 9) * 3).to(dtype)

@@ -105,6 +105,7 @@ def test_products_with_what_follows(name: str, interpreter: None) -> None:
         assert len(plan.kernels()) == 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", [HALF, BF16])
 @pytest.mark.parametrize("name", ["bias and gelu", "linear", "scaled", "pairs and summands"])
 def test_products_in_low_precision(name: str, dtype: torch.dtype, interpreter: None) -> None:
@@ -169,7 +170,7 @@ def test_float32_is_multiplied_as_torch_is_set(interpreter: None) -> None:
 
 
 @settings(
-    max_examples=10,
+    max_examples=5,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # each run is of hundreds of ms
@@ -234,6 +235,7 @@ PROLOGUES: dict[str, Case] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", PROLOGUES)
 def test_factors_are_computed_where_they_are_read(name: str, interpreter: None) -> None:
     fn, args = PROLOGUES[name]

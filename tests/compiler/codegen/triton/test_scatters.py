@@ -52,7 +52,7 @@ def compare(
     return program
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_eager(name: str, mode: str, interpreter: None) -> None:
@@ -69,7 +69,7 @@ def test_every_row_of_the_table_is_among_them() -> None:
 DTYPES = (torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.int16, torch.uint8)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ["sum", "amax", "amin", "set"])
 def test_types(dtype: torch.dtype, kind: str, interpreter: None) -> None:

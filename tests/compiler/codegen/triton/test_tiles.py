@@ -30,7 +30,7 @@ TRANSPOSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("name", TRANSPOSED)
 def test_tiles_are_transposed(name: str, mode: str, interpreter: None) -> None:
@@ -39,6 +39,7 @@ def test_tiles_are_transposed(name: str, mode: str, interpreter: None) -> None:
     assert "YBLOCK" in program.triton_source
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("which", [0, 1, 2, -1])
 def test_every_tile_is_transposed_alike(which: int, interpreter: None) -> None:
     fn, args = TRANSPOSED["beside another"]
