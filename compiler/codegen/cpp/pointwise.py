@@ -15,7 +15,7 @@ from tc.compiler.codegen.cpp.positions import LONGEST, Offset, branches, offsets
 from tc.compiler.codegen.cpp.rests import in_vectors, maskable, masked
 from tc.compiler.codegen.cpp.runs import in_runs, runs_of
 from tc.compiler.codegen.cpp.stream import LINE
-from tc.compiler.codegen.cpp.writer import SHORT, STREAM, Writer, at_least, atom_of
+from tc.compiler.codegen.cpp.writer import LEAST_ROWS, SHORT, STREAM, Writer, at_least, atom_of
 from tc.compiler.codegen.printer import c_index, c_type, suffix
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import FALSE, TRUE, Expr, either, load, needed, transform, walk
@@ -205,11 +205,20 @@ class PointwiseWriter(Writer):
         self.statements(statements)
         self.close(len(self.kernel.outer))
 
+    def _short_loops(self) -> tuple[Index, ...]:
+        """Return the last loops, as many as together have few iterations, but not all."""
+        found: tuple[Index, ...] = ()
+        for variable in reversed(self.kernel.outer[1:]):
+            length = ix.product([ix.extent(v) for v in (variable, *found)]).constant
+            if length is None or length > SHORT:
+                break
+            found = (variable, *found)
+        return found
+
     def _flattens(self, statements: Sequence[Statement]) -> bool:
-        """Return whether the last loop is too short for vectors, and the loads worth copying."""
-        over, last = self.kernel.outer[-2:]
-        length = ix.extent(last).constant
-        if length is None or length > SHORT or not at_least(over, FLAT):
+        """Return whether the last loops are too short for vectors, and the loads worth copying."""
+        short = self._short_loops()
+        if not short or not at_least(self.kernel.outer[-len(short) - 1], LEAST_ROWS):
             return False
         plain = all(
             isinstance(s, Store | Let) and all(n.op not in UNFLAT for n in walk(s.value))
@@ -223,9 +232,10 @@ class PointwiseWriter(Writer):
 
         gcc would read and compute short rows element by element. Copies cost a load and a store.
         """
-        *around, over, last = self.kernel.outer
-        length, block = c_index(ix.extent(last)), str(FLAT // (ix.extent(last).constant or 1))
-        collapse = len(around) + 1
+        short = self._short_loops()
+        *around, over = self.kernel.outer[: -len(short)]
+        length = ix.product([ix.extent(v) for v in short]).constant or 1
+        block, collapse = str(FLAT // length), len(around) + 1
         self.parallel(collapse=collapse)
         for variable in around:
             self.loop(variable)
@@ -233,10 +243,8 @@ class PointwiseWriter(Writer):
         self.declare(
             "const long long", "rows", call("tc_min", block, f"{c_index(ix.extent(over))} - row")
         )
-        here = {
-            atom_of(over): ix.counter("row") + ix.counter("of"),
-            atom_of(last): ix.counter("in"),
-        }
+        here = {atom_of(over): ix.counter("row") + ix.counter("of")}
+        at = c_index(length * ix.counter("of") + row_major(short))
         uses = dict.fromkeys(use for s in statements for use in s.value.loads())
         stores = [s for s in statements if isinstance(s, Store)]
         flat: dict[Expr, Expr] = {}
@@ -245,7 +253,7 @@ class PointwiseWriter(Writer):
             flat[use] = load(name, ix.counter("flat"), use.dtype)
             self.declare(c_type(use.dtype), name, length=f"[{FLAT}]")
             place = c_index(ix.substitute(use.data[1], here))
-            self.copied(length, f"{name}[{length} * of + in] = {use.data[0]}[{place}];")
+            self._copied(short, f"{name}[{at}] = {use.data[0]}[{place}];")
         for store in stores:
             name = f"line_{store.buffer}"
             self.declare(c_type(store.value.dtype), name, length=f"[{FLAT}]")
@@ -259,9 +267,17 @@ class PointwiseWriter(Writer):
         self.waiting = {}
         for store in stores:
             place = c_index(ix.substitute(store.index, here))
-            line = f"{store.buffer}[{place}] = line_{store.buffer}[{length} * of + in];"
-            self.copied(length, line)
+            self._copied(short, f"{store.buffer}[{place}] = line_{store.buffer}[{at}];")
         self.close(collapse)
+
+    def _copied(self, short: Sequence[Index], line: str) -> None:
+        """Print loops over the rows of a block and the elements of a row."""
+        self.count("of", "0", "rows")
+        for variable in short:
+            self.marked = 1  # nothing stands between the loops
+            self.loop(variable)
+        self.emit(line)
+        self.close(1 + len(short))
 
     def _streaming_nest(
         self,

@@ -344,13 +344,6 @@ class Writer(Block):
             return False
         return cost <= WIDE_COST or length == 3 or length & (length - 1) == 0
 
-    def copied(self, length: str, line: str) -> None:
-        """Print loops over the rows of a block and the elements of a row."""
-        self.count("of", "0", "rows", braces=False)
-        self.marked = 1  # nothing stands between the two
-        self.each("in", "0", length, "", line)
-        self._leave()
-
     def apart(self) -> bool:
         """Return whether no buffer that is stored to is read, or stored to by several statements.
 
