@@ -78,7 +78,9 @@ def _search(writer: Writer, statement: Accumulate, others: Sequence[Statement]) 
     best = next(same, best)
     writer.accumulators[best.name] = Accumulator(best.name, best.kind, best.dtype)
     kinds = {node.op for node in walk(value)}
+    stored = {s.buffer for s in others if isinstance(s, Store)}
     again = value.cost() <= WIDE_COST and not kinds & {"local", *CHOOSING} and not writer.checked
+    again = again and stored.isdisjoint(use.data[0] for use in value.loads())
     return Search(statement, best, "" if again else f"v_{statement.name}")
 
 
