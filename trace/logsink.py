@@ -209,6 +209,7 @@ class LogSink:
         tally = self._recompiles.setdefault(key, RecompileTally(event.function))
         is_new = not tally.count or not tally.sources.keys() >= set(sources)
         tally.count += 1
+        known = set(tally.sources)
         tally.sources.update(sources)
         if compile_id is not None:
             tally.frames.add(compile_id.frame)
@@ -220,7 +221,8 @@ class LogSink:
         many = len(event.causes) > 1
         since = f"changed since {event.of.bracket}"
         lead = f"{len(event.causes)} inputs {since}; any one of them forces a recompile"
-        rows = [_change(cause) for cause in event.causes[:ROWS]]
+        rows = [_change(replace(cause, fix="") if cause.source in known and not logs_all else cause)
+                for cause in event.causes[:ROWS]]  # fmt: skip
         rest = len(event.causes) - len(rows)
         return Message(
             topic="recompiles",
