@@ -162,11 +162,13 @@ def _where(failure: Failure, traceback: str) -> Where | None:
 )
 def without_end(facts: Facts) -> list[Event]:
     """Return each compile that a program which has ended left unfinished."""
+    cut = "truncated" in facts.session.defects.counts
+    perhaps = ", or the log is not whole (TC901)" if cut else ""
     return [
         Event(
             code="TC909",
             title=f"{one.title} was never compiled to the end",
-            why=f"the log ends in the step {one.left_in}: it hung, or the process died",
+            why=f"the log ends in the step {one.left_in}: it hung, or the process died{perhaps}",
             fix=("tc-bisect on the program says where it hangs or dies",
                  "backend='aot_eager', or TC_DISABLE=1: see that the program runs without it"),
             where=Where(one.file, one.line, function=one.function),
