@@ -42,6 +42,9 @@ _CONSTANTS: Final = frozenset(("EQUALS", "NONE", "BOOL"))
 
 _ACCESS: Final = (
     (re.compile(r"\b[LG]\[(['\"])([^'\"]+)\1\]"), r"\2"),
+    (re.compile(r"\b__import___main__\."), ""),  # torch's name of the module that has a global
+    (re.compile(r"\b(__import_[\w.]*?)_dot_"), r"\1."),
+    (re.compile(r"\b__import_(?![\w.]*_dot_)"), ""),
     (re.compile(r"\.__dict__\['(_modules|_parameters|_buffers)'\]"), r".\1"),
     (re.compile(r"\._(?:modules|parameters)\['(\d+)'\]"), r"[\1]"),  # as containers are read
     (re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]"), r".\1"),

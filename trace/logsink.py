@@ -204,6 +204,8 @@ class LogSink:
 
     def recompile(self, event: ev.Recompile, compile_id: CompileId | None) -> Message | None:
         """Log a recompile that has an input not logged before; fold the others by their inputs."""
+        causes = (replace(cause, source=readable(cause.source)) for cause in event.causes)
+        event = replace(event, causes=tuple(causes))
         sources = tuple(sorted({cause.source for cause in event.causes}))
         key = (event.file, event.function)
         tally = self._recompiles.setdefault(key, RecompileTally(event.function))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from torch_log import IDS, START, torch_log
+from torch_log import IDS, START, artifact, ids, start, torch_log
 
 from tc.trace.findings.reasons import parse_reason
 from tc.trace.guardtext import readable
@@ -117,3 +119,24 @@ def test_sources_read_as_the_user_writes_them() -> None:
     assert readable(f"vars({inner})['_parameters']['weight'].ndim") == "self.net[0].weight.ndim"
     assert readable(f"vars(vars({inner})['_modules']['a'])['_modules']['b']") == "self.net[0].a.b"
     assert readable("G['np'].pi") == "np.pi"
+    assert readable("G['__import___main__'].calls") == "calls"
+    assert readable("G['__import_my_kit_dot_sub_dot_conf'].LIMIT") == "my_kit.sub.conf.LIMIT"
+
+
+def test_the_nearest_compile_is_not_one_that_refused_something_else(tmp_path: Path) -> None:
+    """What a dict has not is no value that guards hold, and makes a compile differ all the same."""
+    rows: list[tuple[dict[str, Any], str | None]] = [start(0)]
+    absent = "not ___dict_contains('a', G['__import_kit_dot_conf'].TABLE)"
+    equal = "G['__import_kit_dot_conf'].TABLE['a'] == {}"
+    held = [f"DICT_CONTAINS: {absent}", f"EQUALS_MATCH: {equal}", f"EQUALS_MATCH: {equal}"]
+    refused = [[f"0/0: {absent}"], [f"0/1: {equal.format(1)}", f"0/0: {absent}"]]
+    for number, guard in enumerate(held):
+        if number:
+            reasons = json.dumps(refused[number - 1])
+            rows += [artifact(0, "recompile_reasons", reasons, number), start(0, number)]
+        rows.append(({"dynamo_cpp_guards_str": {}, **ids(0, number)}, f"+- {guard.format(number)}"))
+    found = torch_log(tmp_path, *rows)
+    assert [(one.of, str(one.causes[0])) for one in found.recompiles] == [
+        ("0/0", "'a' in kit.conf.TABLE: absent → present"),
+        ("0/1", "kit.conf.TABLE['a']: 1 → 2"),
+    ]

@@ -130,12 +130,20 @@ def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> 
 
 
 def _nearest(this: Recompile, before: Sequence[Recompile]) -> Recompile | None:
-    """Return the earlier compile that this one differs least from, the newest of equals."""
-    refused = {of for of, _ in this.reasons}
+    """Return the earlier compile that this one differs least from, the newest of equals.
+
+    Each that refused differs by what it refused, though its guards hold no value of that: that a
+    dict has no such key, say.
+    """
+    refused = {of: parse_reason(text) for of, text in this.reasons}
+
+    def differing(one: Recompile) -> int:
+        cause = refused.get(one.compiled.id)
+        named = {cause.source: (cause.old, cause.new)} if cause is not None else {}
+        return changed_apart({**named, **_changes(one, this)})
+
     rivals = [one for one in before if one.compiled.id in refused] or list(before)
-    return min(
-        rivals, key=lambda o: (changed_apart(_changes(o, this)), -o.compiled.order), default=None
-    )
+    return min(rivals, key=lambda one: (differing(one), -one.compiled.order), default=None)
 
 
 def _changes(old: Recompile, new: Recompile) -> dict[str, tuple[str, str]]:
