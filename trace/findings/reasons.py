@@ -45,6 +45,7 @@ _ARITHMETIC: Final = re.compile(
 _OTHER: Final = re.compile(
     r"['\"]|\dj\b|\b(?!(?:Mod|PythonMod|FloorDiv|Min|Max|float)\()[A-Za-z_]\w*\("
 )
+_SPECIAL: Final = re.compile(r"^(?:not )?math\.is(?:nan|inf|finite)\((?P<source>.+)\)$")
 _NAME: Final = re.compile(r"(?<![\w.'\"\]])[A-Za-z]\w*(?!\w*\()(?:\.\w+|\[[^\]]*\])*")
 _GONE: Final = re.compile(r"Cache line invalidated because (?P<source>.+) got deallocated")
 _EMPTY: Final = re.compile(r"^not (?P<source>[\w.\[\]'\"]+)$")
@@ -118,6 +119,8 @@ def parse_reason(text: str) -> Cause:
 
 def _asked_of(guard: str) -> str:
     """Return the number that a guard computes with, the first of several; empty if it does not."""
+    if special := _SPECIAL.match(guard):
+        return guardtext.readable(special["source"])
     plain = _SUBSCRIPTS.sub("", guard)
     if not _CONDITION.match(plain) or not _ARITHMETIC.search(plain) or _OTHER.search(plain):
         return ""

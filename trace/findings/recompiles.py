@@ -55,6 +55,7 @@ from tc.trace.subjects import (
     Changed,
     leading,
     of_module,
+    part_of,
     reason_of,
     sort_of,
 )
@@ -196,6 +197,9 @@ def _merge(
             now_dynamic=now.startswith("dynamic"),
         )
     for source, (was, now) in changed.items():
+        of_layout = part_of(source, "stride")  # one stride stands for all of a tensor
+        if of_layout and any(cause.source.startswith(f"{of_layout[0]}.stride") for cause in named):
+            continue
         if source not in causes and f"type({source})" not in causes:
             dynamic = now.startswith("dynamic")
             name = source.rpartition(".")[0]

@@ -186,7 +186,8 @@ def _none(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 def _change(cause: Cause) -> str:
     """Return the two values of an input in parentheses; nothing if one is unknown."""
-    return f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
+    old = cause.old.removeprefix(f"{cause.source} == ")  # as a condition that held
+    return f" (was {old}, then {cause.new})" if old and cause.new else ""
 
 
 def _tensor(subject: Subject, cause: Cause) -> tuple[str, str]:
@@ -334,10 +335,11 @@ def _keys(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _implied(subject: Subject, cause: Cause) -> tuple[str, str]:
+    others = "sizes" if ".shape[" in cause.source else "values"
     return (
         f"a condition on {cause.source} does not hold",
         f"the compiled code holds only where {cause.old}: an operation here does something else "
-        "for other sizes",
+        f"for other {others}",
     )
 
 
