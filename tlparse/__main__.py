@@ -318,7 +318,8 @@ def _form(options: argparse.Namespace) -> str:
 
 def _show(options: argparse.Namespace) -> int:
     if Path(options.id).exists():
-        raise Usage(f"ID is missing: tc-report show ID {options.id}; summary lists the ids")
+        asked = command("tc-report", "show", "ID", options.id)
+        raise Usage(f"ID is missing: {asked}; the summary has the ids")
     diagnosis = _load(options)
     found = diagnosis.matching(options.id)
     finding = diagnosis.finding(options.id)

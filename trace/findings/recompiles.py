@@ -197,7 +197,7 @@ def _merge(
             now_dynamic=now.startswith("dynamic"),
         )
     for source, (was, now) in changed.items():
-        of_layout = part_of(source, "stride")  # one stride stands for all of a tensor
+        of_layout = part_of(source, "stride")  # the first stride has the layout of a tensor
         if of_layout and any(cause.source.startswith(f"{of_layout[0]}.stride") for cause in named):
             continue
         if source not in causes and f"type({source})" not in causes:
