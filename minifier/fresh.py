@@ -93,7 +93,8 @@ def hang(doing: Mapping[str, Any]) -> Answer:
     if found.operation:
         where += f", {found.operation}"
     if doing.get("line"):
-        where += f", while {'lowering' if found.stage else 'running'} {doing['line']}"
+        runs = found.stage in ("", identity.COMPILED)
+        where += f", while {'running' if runs else 'lowering'} {doing['line']}"
     return Answer("timeout", found, where, {"line": doing.get("line", ""), "text": found.operation})
 
 

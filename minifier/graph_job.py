@@ -12,7 +12,8 @@ from tc.minifier.case import Case
 from tc.minifier.console import quiet_interrupts
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
-from tc.minifier.job import HUNG, LOADING, Result, Setting, verified
+from tc.minifier.job import HUNG, Result, Setting, verified
+from tc.minifier.limits import LOADING
 from tc.minifier.oracle import Oracle, Server
 from tc.minifier.problem import Problem
 from tc.minifier.reduce import Reduction

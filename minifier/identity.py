@@ -35,6 +35,8 @@ PACKAGES: Final = {
 ACCEPTS: Final = "compiled code accepts what eager refuses"  # how such a repro ends
 ROUNDING: Final = "rounding"  # the kind of a difference that a float64 run explains
 COMPILED: Final = "compiled code"  # the stage of what no part of a compiler raises
+#: parts of compilers that call compiled code; while they compile, others are called by them
+RUNNING: Final = ("runtime", "dynamo.eval_frame", "dynamo.external_utils", "inductor.output_code")
 WORDS: Final = 200  # characters of a message that count
 
 LIBRARY: Final = ("/torch/", "/tc/", "/lib/python", "/minifier/", "/compiler/", "<")
@@ -308,7 +310,7 @@ def doing(frame: types.FrameType | None) -> dict[str, Any]:
     stage = operation = line = user = ""
     while frame is not None:
         name = frame.f_code.co_filename
-        stage = stage or part_of(name)
+        stage = stage or (COMPILED if part_of(name) in RUNNING else part_of(name))
         if part_of(name):
             operation = operation or operation_in(frame)
             line = line or line_in(frame)
@@ -345,7 +347,7 @@ def asked(path: str) -> dict[str, Any]:
         return {}
     stages = [part for name, _ in places if (part := part_of(name))]
     lines = [f"{name}:{number}" for name, number in places if not any(p in name for p in LIBRARY)]
-    stage = stages[0] if stages and stages[0] != "runtime" else COMPILED
+    stage = stages[0] if stages and stages[0] not in RUNNING else COMPILED
     return {"stage": stage, "operation": "", "line": lines[0] if lines else ""}
 
 

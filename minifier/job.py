@@ -23,7 +23,6 @@ from tc.trace.commands import Command, command
 from tc.trace.delivery import INTERRUPTED, OK
 from tc.trace.words import count as counted
 
-LOADING: Final = 15.0  # seconds more for a process that has to load torch first
 HUNG: Final = 10.0  # seconds for one try, where the failure is a hang
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+LOADING: Final = 15.0  # seconds more for a process that has to load torch first
 MOST: Final = 10.0  # times the limit, after which a group is late in any case
 WINDOW: Final = 1.0  # seconds in which a group is watched to see whether it sleeps
 LOOKS: Final = 4  # at the group in a window, so that processes of a short life count

@@ -20,7 +20,7 @@ from tc.minifier.answer import Answer
 from tc.minifier.caches import caches_of_one_run
 from tc.minifier.case import Case, from_json, to_json
 from tc.minifier.identity import Identity
-from tc.minifier.limits import TimeLimit
+from tc.minifier.limits import LOADING, TimeLimit
 from tc.minifier.odds import runs_for
 from tc.minifier.oracle import WITH_TC, OracleError, Server
 from tc.minifier.passes import rendering
@@ -218,7 +218,7 @@ def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None)
             start_new_session=True,
         )
         try:
-            status: int | None = TimeLimit(run.seconds).wait(process)
+            status: int | None = TimeLimit(run.seconds + LOADING).wait(process)
         except subprocess.TimeoutExpired:
             status = None
             hang = fresh.hang(fresh.ask_process(process.pid, str(stack)))

@@ -193,8 +193,11 @@ class Recorder:
         return "\n".join([*texts, self.script])
 
     def note_begin(self) -> None:
-        """Leave behind that a compiler is used, in case the process dies or hangs."""
-        if not self.raises and self.compiles == 1:
+        """Leave behind that a compiler is used, and with which backends of the script's.
+
+        The process may die or hang.
+        """
+        if not self.raises and (self.compiles == 1 or self.own):
             died = Outcome("died", identity.of_death("?"), "the process died")
             self.write("used.json", problem_of(died, self))
 
@@ -476,8 +479,8 @@ def _recording(
             return real(model, **options)
         recorder.compiles += 1
         recorder.compiler = compiler
-        recorder.note_begin()
         own = recorder.noted(options["backend"]) if callable(options.get("backend")) else None
+        recorder.note_begin()
         if own is not None and WITHOUT_OWN in os.environ:
             options = {**options, "backend": _as_captured}
         kept = tuple(

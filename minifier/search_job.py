@@ -15,8 +15,9 @@ from tc.minifier.console import agreeing
 from tc.minifier.fresh import Fresh
 from tc.minifier.graph_job import GraphJob, NotAlone, describe
 from tc.minifier.identity import Identity
-from tc.minifier.job import LOADING, Setting
+from tc.minifier.job import Setting
 from tc.minifier.journal import PROBLEM
+from tc.minifier.limits import LOADING
 from tc.minifier.oracle import Oracle, ScriptOracle, Server
 from tc.minifier.own_cache import fails_with_caches
 from tc.minifier.problem import (

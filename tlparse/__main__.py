@@ -317,6 +317,9 @@ def _form(options: argparse.Namespace) -> str:
 
 
 def _show(options: argparse.Namespace) -> int:
+    if Path(options.id).exists():
+        asked = command("tc-report", "show", "ID", options.id)
+        raise Usage(f"ID is missing: {asked}; the summary has the ids")
     diagnosis = _load(options)
     found = diagnosis.matching(options.id)
     finding = diagnosis.finding(options.id)

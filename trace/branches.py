@@ -363,6 +363,16 @@ def is_filled(file: str, line: int, name: str) -> bool:
     )
 
 
+def is_keywords(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line has a parameter `**name` of that name.
+
+    Each call passes what is in there, whatever the function adds to it.
+    """
+    function = function_at(file, line)
+    rest = function.args.kwarg if function is not None else None
+    return rest is not None and rest.arg == _original.get()(name)
+
+
 def is_made_before_break(compiled: str, file: str, line: int, name: str) -> bool:
     """Return whether an input of a resume function was made by the user's function itself.
 

@@ -69,6 +69,7 @@ def _row(kind: str, safe: bool, pattern: str) -> tuple[str, bool, re.Pattern[str
 
 _ORDER: Final = (HELPED, UNTRIED, NO_HELP, OTHERWISE, FAILED)
 NO_FIX: Final = "no edit is known"
+NOTHING_TO_DO: Final = "nothing to do"
 REPLAYED: Final = "guard replayed"
 UNCHECKED: Final = "unchecked"
 _PATCH: Final = ("- ", "+ ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -35,6 +35,7 @@ _HEADING: Final = re.compile(r"^# (?P<file>.+):(?P<line>\d+)$")
 _SIZE_IS: Final = re.compile(r"^SHAPE: (?P<source>[^=!<>]+?) == \d+$")
 _KEYS: Final = re.compile(r"^same_keys\((?P<source>.+?), (?P<value>\(.*\))\)$")
 A_TENSOR: Final = "a tensor"
+_DTYPES: Final = {"5": "float16", "6": "float32", "7": "float64", "15": "bfloat16"}  # c10's numbers
 PARAMETER: Final = " is a parameter"
 _KEYED: Final = re.compile(r"^(.+?)\[list\(dict\.keys\(\1\)\)(\[\d+\])\]")
 _REMEMBERED: Final = 1 << 14  # sources; compiles of one function guard on the same ones
@@ -42,6 +43,9 @@ _CONSTANTS: Final = frozenset(("EQUALS", "NONE", "BOOL"))
 
 _ACCESS: Final = (
     (re.compile(r"\b[LG]\[(['\"])([^'\"]+)\1\]"), r"\2"),
+    (re.compile(r"\b__import___main__\."), ""),  # torch's name of the module that has a global
+    (re.compile(r"\b(__import_[\w.]*?)_dot_"), r"\1."),
+    (re.compile(r"\b__import_(?![\w.]*_dot_)"), ""),
     (re.compile(r"\.__dict__\['(_modules|_parameters|_buffers)'\]"), r".\1"),
     (re.compile(r"\._(?:modules|parameters)\['(\d+)'\]"), r"[\1]"),  # as containers are read
     (re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]"), r".\1"),
@@ -93,6 +97,8 @@ def values(tree: str) -> dict[str, str]:
             _add_tensor(text, found)
         elif kind == "GLOBAL_STATE":
             found.update((m["name"], _mode(m["value"])) for m in _MODE.finditer(text))
+            if (dtype := found.get("default_dtype")) in _DTYPES:
+                found["default_dtype"] = _DTYPES[dtype]
         elif kind == "DEFAULT_DEVICE":
             match = _DEVICE.search(text)
             if match:
@@ -166,6 +172,27 @@ def _add_tensor(text: str, found: dict[str, str]) -> None:
     found[f"{name}.ndim"] = str(len(sizes))
     for index, size in enumerate(sizes):
         found[f"{name}.shape[{index}]"] = "dynamic" if size == "None" else size
+    strides = [stride.strip() for stride in match["stride"].split(",") if stride.strip()]
+    if layout := _layout(sizes, strides):
+        found[f"{name}.stride[0]"] = layout
+
+
+def _layout(sizes: Sequence[str], strides: Sequence[str]) -> str:
+    """Return how the elements of a tensor lie, in words that hold for other sizes as well.
+
+    Empty where sizes are dynamic, or too little is known of it.
+    """
+    if not sizes or len(sizes) != len(strides) or not all(map(str.isdigit, sizes)):
+        return ""
+    if not all(map(str.isdigit, strides)):
+        return "dynamic"
+    order = sorted(range(len(sizes)), key=lambda one: (-int(strides[one]), one))
+    dense, elements = [0] * len(sizes), 1
+    for one in reversed(order):
+        dense[one], elements = elements, elements * int(sizes[one])
+    if dense != list(map(int, strides)):
+        return f"({', '.join(strides)})"
+    return "contiguous" if order == sorted(order) else f"dimensions in order {tuple(order)}"
 
 
 def _device(index: str | None, device: str | None) -> str:

@@ -14,7 +14,8 @@ from tc.trace.places import file_name
 
 _COMPILE_ID = re.compile(r"\[?(\d+)/(\d+)(?:_(\d+))?\]?")
 _RESUME_NAME = re.compile(r"^((?:.+\.)?)torch_dynamo_resume_in_(.+)_at_\d+$")
-_VOLATILE = re.compile(r"0x[0-9a-fA-F]+|\d+")
+#: what differs from run to run; which dimension of a tensor is meant does not
+_VOLATILE = re.compile(r"(\.(?:shape|stride)[\[(]\d+)|0x[0-9a-fA-F]+|\d+")
 
 
 @dataclass(frozen=True, order=True)
@@ -142,11 +143,16 @@ def cause_id(code: str, file: str, function: str, reason: str) -> str:
     It does not change with line numbers, addresses, compile ids, ranks or the folder of the
     checkout, so that two runs can be compared by it.
     """
+    parts = (code, file_name(file), plain_function(function),
+             _VOLATILE.sub(lambda number: number[1] or "#", reason))  # fmt: skip
+    return f"{code}-{digest(chr(0).join(parts))[:4]}"
+
+
+def digest(text: str) -> str:
+    """Return hexadecimal digits that distinguish a text from others."""
     import hashlib  # here, because few processes need it and it costs as much as this package
 
-    parts = (code, file_name(file), plain_function(function), _VOLATILE.sub("#", reason))
-    text = "\0".join(parts).encode("utf-8", "backslashreplace")
-    return f"{code}-{hashlib.md5(text, usedforsecurity=False).hexdigest()[:4]}"
+    return hashlib.md5(text.encode("utf-8", "backslashreplace"), usedforsecurity=False).hexdigest()
 
 
 UNREACHABLE = "cannot be reached"

@@ -204,11 +204,14 @@ class LogSink:
 
     def recompile(self, event: ev.Recompile, compile_id: CompileId | None) -> Message | None:
         """Log a recompile that has an input not logged before; fold the others by their inputs."""
+        causes = (replace(cause, source=readable(cause.source)) for cause in event.causes)
+        event = replace(event, causes=tuple(causes))
         sources = tuple(sorted({cause.source for cause in event.causes}))
         key = (event.file, event.function)
         tally = self._recompiles.setdefault(key, RecompileTally(event.function))
         is_new = not tally.count or not tally.sources.keys() >= set(sources)
         tally.count += 1
+        known = set(tally.sources)
         tally.sources.update(sources)
         if compile_id is not None:
             tally.frames.add(compile_id.frame)
@@ -220,7 +223,8 @@ class LogSink:
         many = len(event.causes) > 1
         since = f"changed since {event.of.bracket}"
         lead = f"{len(event.causes)} inputs {since}; any one of them forces a recompile"
-        rows = [_change(cause) for cause in event.causes[:ROWS]]
+        rows = [_change(replace(cause, fix="") if cause.source in known and not logs_all else cause)
+                for cause in event.causes[:ROWS]]  # fmt: skip
         rest = len(event.causes) - len(rows)
         return Message(
             topic="recompiles",

@@ -20,6 +20,7 @@ from tc.trace.words import count
 
 _DEVICE: Final = re.compile(r"\bcuda:\d+")
 _GRAPH: Final = "dynamo_output_graph"
+_ONLY_NAMED: Final = re.compile(r"^[^=]+ = [A-Za-z_]\w*(?:;.*)?\s*$")  # an input: `l_x_ = L_x_`
 _SCHEDULE: Final = "inductor_collective_schedule"
 _META: Final = "inductor_runtime_and_tensor_meta"
 _CACHE: Final = re.compile(r"(\w+)_cache_(hit|miss|bypass)")
@@ -145,8 +146,9 @@ def steps_of(session: Session, compiled: Compile) -> list[Step]:
         at = one.number
         if one.name == _GRAPH:
             graph = _DEVICE.sub("cuda", plain_code(session.text(one)))
-            many = sum(" = " in row for row in graph.split("\n"))
-            words = f"captured a graph of {many} operations"
+            rows = graph.split("\n")
+            many = sum(" = " in row and not _ONLY_NAMED.match(row) for row in rows)
+            words = f"captured a graph of {count(many, 'operation')}"
             steps.append(_step("graph", words, graph, compiled, at))
         elif one.name == _SCHEDULE:
             names = scheduled(session.text(one))

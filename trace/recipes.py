@@ -418,6 +418,8 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
         "multiple": found["of"] if (found := MULTIPLE_OF.match(subject.old)) else "...",
     }
     row = [one for one in recipes(subject.kind, subject.place) if one.producer in ("", side)]
+    if subject.kind is Kind.IMPLIED and ".shape[" not in subject.source:
+        row.remove(PAD)  # a number is no size
     of_all = [one for one in row if not _OF_INPUT.search(one.text)]
     if made and len(of_all) < len(row):
         row = [*of_all, MEND_BREAK]

@@ -287,7 +287,16 @@ def step_cost(profile: Mapping[str, Any]) -> StepCost:
             # One check was measured, in any weather; what usually passes there was, in many calls.
             guards = min(real(one.get("guards", 0)) * times, row.steady)
             rows.append(replace(row, guards=guards))
-    return StepCost(tuple(sorted(rows, key=lambda row: -row.steady)), bandwidth, arithmetic)
+    cost = StepCost(tuple(sorted(rows, key=lambda row: -row.steady)), bandwidth, arithmetic)
+    return replace(cost, rows=tuple(row for row in cost.rows if not _once(row, cost.count)))
+
+
+def _once(row: Row, steps: int) -> bool:
+    """Whether a row is what passed one time between two of many steps.
+
+    There a program was compiled, or another part of the job began: no step takes that long.
+    """
+    return row.between and row.calls == 1 < steps and not is_resumed(row.function)
 
 
 def _label(program: Mapping[str, Any]) -> str:

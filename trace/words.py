@@ -17,6 +17,7 @@ CALL_OUTSIDE: Final = (
     "call it outside of the compiled function, and pass in what it returns where that is needed"
 )
 _ONE_OF_MANY: Final = re.compile(r"\[(?:\d+|'[^']*'|\"[^\"]*\")\](?!$)|\.\d+(?=\.)")
+_SWITCHED: Final = re.compile(r"^.+\.training$")
 _HISSING: Final = ("s", "x", "ch", "sh")
 
 
@@ -35,10 +36,14 @@ def count(number: int, noun: str, group: str = "") -> str:
 
 
 def grouped(sources: Sequence[str]) -> str:
-    """`past[0].shape[1], past[1].shape[1]` -> `past[*].shape[1] (2 inputs)`: like ones together."""
+    """`past[0].shape[1], past[1].shape[1]` -> `past[*].shape[1] (2 inputs)`: like ones together.
+
+    `eval()` switches all modules of one at the same time.
+    """
     like: dict[str, list[str]] = {}
     for source in sources:
-        like.setdefault(_ONE_OF_MANY.sub("[*]", source), []).append(source)
+        pattern = _SWITCHED.sub("*.training", _ONE_OF_MANY.sub("[*]", source))
+        like.setdefault(pattern, []).append(source)
     return ", ".join(
         some[0] if len(some) == 1 else f"{pattern} ({count(len(some), 'input')})"
         for pattern, some in like.items()

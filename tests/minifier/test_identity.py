@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from tc.minifier import identity, judge
-from tc.minifier.fresh import Fresh
-from tc.minifier.identity import Identity
+from tc.minifier.fresh import Fresh, hang
+from tc.minifier.identity import COMPILED, Identity, doing
 
 #: program -> what it has to be known as
 PROGRAMS: dict[str, Identity | None] = {
@@ -138,3 +140,20 @@ def test_a_recorder_between_compiler_and_script_does_not_count() -> None:
 )
 def test_a_file_belongs_to_a_part_of_a_compiler(file: str, part: str) -> None:
     assert identity.part_of(file) == part
+
+
+@pytest.mark.parametrize(
+    ("part", "stage", "words"),
+    [
+        ("_dynamo/eval_frame.py", COMPILED, "hangs in compiled code, while running /me/m.py:2"),
+        ("_dynamo/output_graph.py", "dynamo.output_graph",
+         "hangs in dynamo.output_graph, while lowering /me/m.py:2"),
+    ],
+)  # fmt: skip
+def test_what_calls_compiled_code_is_not_compiling(part: str, stage: str, words: str) -> None:
+    """The innermost part of a compiler says whether a function of the user's hangs at run time."""
+    names: dict[str, Any] = {"doing": doing, "sys": sys}
+    users = "def users():\n    return doing(sys._getframe())\n"
+    exec(compile(users, "/me/m.py", "exec"), names)
+    exec(compile("found = users()\n", f"/v/site-packages/torch/{part}", "exec"), names)
+    assert (names["found"]["stage"], hang(names["found"]).message) == (stage, words)

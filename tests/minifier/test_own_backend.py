@@ -88,3 +88,14 @@ def test_a_script_is_reduced_whose_backend_cannot_be_taken(tmp_path: Path) -> No
     done, text = reduced("a closure", tmp_path)
     assert "the script itself is reduced" in done.stderr and "fails alike" in done.stderr
     assert "make()" in text or "backend=" in text
+
+
+@pytest.mark.slow
+def test_a_backend_whose_code_hangs_is_at_fault(tmp_path: Path) -> None:
+    """No graph is being checked then, and the process does not live to say what it used."""
+    body = "def mine(gm, inputs):\n    def run(*args):\n        while True: pass\n    return run\n"
+    script = WRONG.format(backend=body, name="mine").replace("tc.compile(", "torch.compile(")
+    (tmp_path / "script.py").write_text(script)
+    done = tool("tc.minifier.bisect", "script.py", "--seconds", "5", cwd=tmp_path)
+    assert "backend mine of the script is at fault" in done.stdout
+    assert "while lowering" not in done.stdout

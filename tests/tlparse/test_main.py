@@ -141,6 +141,8 @@ def test_show(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
         assert part in out
     code, out, _ = run(capsys, "show", "TC110", str(tmp_path), "--json")
     assert json.loads(out)["id"] == finding["id"]
+    code, _, err = run(capsys, "show", str(tmp_path))
+    assert code == 2 and "ID is missing" in err  # the trace stands in its place
     code, _, err = run(capsys, "show", "TC999-0000", str(tmp_path))
     assert code == 2
     assert finding["id"] in err

@@ -11,6 +11,7 @@ from tc.trace.branches import (
     Does,
     is_appended_to,
     is_filled,
+    is_keywords,
     is_made_before_break,
     is_spelled_out,
     is_tested,
@@ -267,6 +268,9 @@ MEMO = """class M:
             return x.size(0)
         return len(x), rows[0]
 keep = lambda x: seen.append(x)
+def wrapped(*args, **kwargs):
+    kwargs['mask'] = None
+    return model(*args, **kwargs)
 """
 
 
@@ -282,6 +286,9 @@ keep = lambda x: seen.append(x)
         (is_appended_to, 11, "seen", True),
         (is_appended_to, 11, "x", False),
         (is_with_header, 7, "", False),
+        (is_keywords, 13, "kwargs", True),  # each call passes its own, whatever is added to it
+        (is_keywords, 13, "args", False),
+        (is_keywords, 7, "rows", False),
     ],
 )
 def test_what_the_code_around_a_line_does(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from torch_log import IDS, START, torch_log
+from torch_log import IDS, START, artifact, ids, start, torch_log
 
 
 @pytest.mark.parametrize(
@@ -96,3 +97,41 @@ def test_a_break_in_a_library_is_not_the_users_to_remove(
                 if one.code.startswith("TC1")]  # fmt: skip
     assert found.code == code and found.fix[0].startswith(fix)
     assert found.where.short.startswith("m.py:")
+
+
+REFUSED = (
+    "Backend compiler exception\n  Explanation: Backend compiler `aot_eager` failed with "
+    "aten._local_scalar_dense.default\n\n    While executing %getitem : [num_users=1] = "
+    "call_function[target=operator.getitem](args = (%table, %t), kwargs = {{}})\n"
+    '    Original traceback:\n      File "/home/me/m.py", line {line}, in {name}\n'
+    "        y = x * table[t]\n                ^^^^^^^^\n\n    Use tlparse.\n\n"
+    " see /gb/gb0219.html\n"
+)
+
+
+def test_a_graph_that_a_backend_refused_is_placed_at_its_operation(tmp_path: Path) -> None:
+    """PyTorch reports it twice, and again where capture starts over: that is one break.
+
+    Two functions are two causes, though one line of the program calls both.
+    """
+    rows: list[tuple[dict[str, Any], str | None]] = []
+    for number, name in enumerate("fg"):
+        line = 5 + number
+        words = REFUSED.format(line=line, name=name)
+        text = f"Graph Break Reason: {words}\nUser code traceback:\n" + (
+            '  File "/home/me/m.py", line 25, in <module>\n    try: print(fn(*a))\n'
+        )
+        error = f"WON'T CONVERT {name} /home/me/m.py line 3\naten._local_scalar_dense.default\n"
+        given_up = "torch.compile is skipping the frame and falling back to eager"
+        metrics = {"co_name": name, "co_filename": "/home/me/m.py", "co_firstlineno": 3,
+                   "fail_type": "Unsupported", "fail_reason": f"{words}\n{given_up}"}  # fmt: skip
+        rows.append(start(number, name=name))
+        rows += [artifact(number, "dynamo_graph_break_reason", one) for one in (error, text) * 2]
+        rows.append(({"compilation_metrics": metrics, **ids(number)}, None))
+    found = torch_log(tmp_path, *rows)
+    assert len(found.breaks) == 2
+    assert sorted(one.where.short for one in found.findings) == ["m.py:5 in f", "m.py:6 in g"]
+    for one in found.findings:
+        assert one.title.endswith("runs in Python: the backend needs a number that depends on data")
+        assert one.fix[0].startswith("torch.index_select(x, 0, i) in place of x[i]")
+        assert "block" not in one.why

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tc_log import Compiler
+from torch_log import IDS, START, torch_log
 
 from tc.trace import events as ev
 
@@ -17,3 +19,34 @@ def test_a_compile_that_a_dead_program_left_is_a_finding(tmp_path: Path) -> None
     (found,) = compiler.end().findings
     assert (found.code, found.title) == ("TC909", "f was never compiled to the end")
     assert "loops.lower" in found.why and found.where.line == 3
+
+
+MARKED = "Constraints violated (L['x'].size()[0])! For more information, run with TORCH_LOGS.\n  - "
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "You marked L['x'].size()[0] as dynamic but your code specialized it to be a constant (4).",
+        "Not all values of L['x'].size()[0] = L['x'].size()[0] in the specified range L['x'].size()"
+        "[0] <= 8 satisfy the generated guard (L['x'].size()[0] % 2) == 0.",
+    ],
+)
+def test_a_mark_that_the_code_does_not_allow(tmp_path: Path, words: str) -> None:
+    metrics = {
+        "co_name": "f",
+        "fail_type": "ConstraintViolationError",
+        "fail_reason": MARKED + words,
+    }
+    (found,) = torch_log(tmp_path, START, ({"compilation_metrics": metrics, **IDS}, None)).findings
+    assert found.why == words
+    assert found.fix[0].startswith("torch._dynamo.maybe_mark_dynamic(x, 0) in place of ")
+
+
+def test_the_line_that_fullgraph_refuses_names_its_function(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def whole(x):\n    print(x)\n")
+    metrics = {"co_name": "whole", "fail_type": "Unsupported", "fail_reason": "Failed to trace",
+               "fail_user_frame_filename": str(file), "fail_user_frame_lineno": 2}  # fmt: skip
+    (found,) = torch_log(tmp_path, START, ({"compilation_metrics": metrics, **IDS}, None)).findings
+    assert found.where.short == "m.py:2 in whole"

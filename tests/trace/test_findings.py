@@ -250,7 +250,7 @@ def test_guards_of_tc_are_read_like_those_of_torch() -> None:
         " requires_grad=True, size=[4, None], stride=[4, 1], keys='CUDA, A')\n"
     )
     assert values(text) == {
-        "default_dtype": "6",
+        "default_dtype": "float32",
         "grad_mode": "False",
         "type(self)": "__main__.M",
         "self.step": "0",

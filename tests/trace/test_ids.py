@@ -53,6 +53,12 @@ def test_cause_id_survives_what_changes_between_runs() -> None:
     assert one not in others and len(others) == 4
 
 
+def test_cause_id_distinguishes_dimensions() -> None:
+    """Another dimension is another cause: mending one must not make the other "still there"."""
+    sources = ("x.shape[0]", "x.shape[1]", "x.shape[12]", "branch on x.shape[0]", "x.stride(1)")
+    assert len({cause_id("TC201", "m.py", "f", source) for source in sources}) == len(sources)
+
+
 def test_cause_id_takes_any_text() -> None:
     assert cause_id("TC1", "\ud800", "\udfff", "\x00")
 

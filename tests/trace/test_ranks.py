@@ -11,10 +11,13 @@ from real_traces import unpacked
 
 from tc.trace.compiles import Lane
 from tc.trace.findings import Diagnosis, diagnose
-from tc.trace.ranks import aligned, estimates, names_of
+from tc.trace.ranks import aligned, estimates, names_of, steps_of
 from tc.trace.session import load
 
-GRAPH = 'def forward(self, x: "f32[8]cuda:{rank}"):\n    # File: m.py:3\n    y = x.{op}()\n'
+GRAPH = (
+    'def forward(self, L_x_: "f32[8]cuda:{rank}"):\n    x = L_x_\n    # File: m.py:3\n'
+    "    y = x.{op}();  x = None\n"
+)
 REDUCE = "torch.ops._c10d_functional.all_reduce_.default"
 
 
@@ -57,6 +60,13 @@ def write_rank(
         ):
             text += record(rank, number, name, payload, **ids)
     (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_text(text)
+
+
+def test_a_name_for_an_input_is_no_operation(tmp_path: Path) -> None:
+    write_rank(tmp_path, 0)
+    session = load(tmp_path)
+    words = [step.words for one in session.compiles for step in steps_of(session, one)]
+    assert "captured a graph of 1 operation" in words
 
 
 def read(folder: Path) -> Diagnosis:

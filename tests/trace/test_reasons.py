@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from torch_log import IDS, START, torch_log
+from torch_log import IDS, START, artifact, ids, start, torch_log
 
 from tc.trace.findings.reasons import parse_reason
-from tc.trace.guardtext import readable
+from tc.trace.guardtext import readable, values
 
 
 def test_a_break_in_the_form_of_torch_2_5(tmp_path: Path) -> None:
@@ -81,6 +83,22 @@ REASONS = [
      'len(xs)', '3', '', 'length'),
     ('(x.size()[0] % 4) == 0',
      'x.shape[0]', '(x.shape[0] % 4) == 0', '', 'shape'),
+    ("(L['i'] % 4) != 3  # if i % 4 == 3:  # a.py:3 in f",
+     'i', '(i % 4) != 3', '', 'shape'),
+    ("2*L['self'].n == 10",
+     'self.n', '2*self.n == 10', '', 'shape'),
+    ("L['i']*L['j'] < 100",
+     'i', 'i*j < 100', '', 'shape'),
+    ("L['name'] == 'a+b - c'",
+     'name', "'a+b - c'", '', 'constant'),
+    ("L['eps'] == 1e-05",
+     'eps', '1e-05', '', 'constant'),
+    ("L['d']['a-b'] == -3",
+     "d['a-b']", '-3', '', 'constant'),
+    ("not math.isnan(L['f'])",
+     'f', 'not math.isnan(f)', '', 'shape'),
+    ("hasattr(L['x'], 'a') == 1 + 1",
+     "hasattr(x, 'a') == 1 + 1", '', '', 'other'),
     ("___check_type_id(L['m'], 12345)",
      'type(m)', '', 'another object', 'type'),
     ("___check_obj_id(L['self']._modules['a'], 1)",
@@ -103,3 +121,66 @@ def test_sources_read_as_the_user_writes_them() -> None:
     assert readable(f"vars({inner})['_parameters']['weight'].ndim") == "self.net[0].weight.ndim"
     assert readable(f"vars(vars({inner})['_modules']['a'])['_modules']['b']") == "self.net[0].a.b"
     assert readable("G['np'].pi") == "np.pi"
+    assert readable("G['__import___main__'].calls") == "calls"
+    assert readable("G['__import_my_kit_dot_sub_dot_conf'].LIMIT") == "my_kit.sub.conf.LIMIT"
+
+
+def test_the_nearest_compile_is_not_one_that_refused_something_else(tmp_path: Path) -> None:
+    """What a dict has not is no value that guards hold, and makes a compile differ all the same."""
+    rows: list[tuple[dict[str, Any], str | None]] = [start(0)]
+    absent = "not ___dict_contains('a', G['__import_kit_dot_conf'].TABLE)"
+    equal = "G['__import_kit_dot_conf'].TABLE['a'] == {}"
+    held = [f"DICT_CONTAINS: {absent}", f"EQUALS_MATCH: {equal}", f"EQUALS_MATCH: {equal}"]
+    refused = [[f"0/0: {absent}"], [f"0/1: {equal.format(1)}", f"0/0: {absent}"]]
+    for number, guard in enumerate(held):
+        if number:
+            reasons = json.dumps(refused[number - 1])
+            rows += [artifact(0, "recompile_reasons", reasons, number), start(0, number)]
+        rows.append(({"dynamo_cpp_guards_str": {}, **ids(0, number)}, f"+- {guard.format(number)}"))
+    found = torch_log(tmp_path, *rows)
+    assert [(one.of, str(one.causes[0])) for one in found.recompiles] == [
+        ("0/0", "'a' in kit.conf.TABLE: absent → present"),
+        ("0/1", "kit.conf.TABLE['a']: 1 → 2"),
+    ]
+
+
+def test_a_layout_makes_a_compile_differ(tmp_path: Path) -> None:
+    """Of float32, float64 and float32 that is transposed, the third is nearest to the first."""
+    rows: list[tuple[dict[str, Any], str | None]] = [start(0)]
+    tensor = ("+- TENSOR_MATCH: check_tensor(L['x'], Tensor, DispatchKeySet(CPU), torch.{}, "
+              "device=None, requires_grad=False, size=[4, 4], stride=[{}])")  # fmt: skip
+    kinds = (("float32", "4, 1"), ("float64", "4, 1"), ("float32", "None, None"))
+    dtype = "tensor 'x' dtype mismatch. expected {}, actual {}"
+    refused = [["0/0: " + dtype.format("Float", "Double")],
+               ["0/1: " + dtype.format("Double", "Float"),
+                "0/0: tensor 'x' stride mismatch at index 0. expected 4, actual 1"]]  # fmt: skip
+    for number, kind in enumerate(kinds):
+        if number:
+            reasons = json.dumps(refused[number - 1])
+            rows += [artifact(0, "recompile_reasons", reasons, number), start(0, number)]
+        rows.append(({"dynamo_cpp_guards_str": {}, **ids(0, number)}, tensor.format(*kind)))
+    found = torch_log(tmp_path, *rows)
+    assert [(one.of, str(one.causes[0]), len(one.causes)) for one in found.recompiles] == [
+        ("0/0", "x.dtype: float32 → float64", 1),
+        ("0/0", "x.stride[0]: 4 → 1", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides", "layout"),
+    [
+        ("4, 8", "8, 1", "contiguous"),
+        ("4, 8", "1, 4", "dimensions in order (1, 0)"),
+        ("1, 8", "8, 1", "contiguous"),
+        ("4, 4", "8, 1", "(8, 1)"),
+        ("4, 4", "None, 1", "dynamic"),
+        ("None, 8", "8, 1", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_layout_is_named_without_sizes(sizes: str, strides: str, layout: str) -> None:
+    tree = (
+        "+- TENSOR_MATCH: check_tensor(L['x'], Tensor, DispatchKeySet(CPU), torch.float32, "
+        f"device=None, requires_grad=False, size=[{sizes}], stride=[{strides}])"
+    )
+    assert values(tree).get("x.stride[0]", "") == layout

@@ -85,6 +85,15 @@ def test_gaps_are_rows_that_name_both_ends() -> None:
     assert rows[0].between and sum(row.seconds for row in rows) == pytest.approx(4.8)
 
 
+def test_what_passed_once_between_steps_is_no_part_of_a_step() -> None:
+    """Where a program was compiled, more passes than the compile."""
+    again = Gap("1/0", "inference", 9, 0.2), Gap("0/0", "inference", 1, 5.0)
+    cost = step_cost(profile(program(()), program((), again, compile="1/0")))
+    assert [row.label for row in cost.rows if row.between] == ["between calls of f [1/0]"]
+    resumed = program((), again, "torch_dynamo_resume_in_f_at_12", compile="1/0")
+    assert sum(row.between for row in step_cost(profile(program(()), resumed)).rows) == 2
+
+
 def test_lines_share_what_is_computed_together() -> None:
     both = step("k0", 0.03, 0, 0, 7, 8), step("k1", 0.01, 0, 0, 8)
     cost = step_cost(profile(program(both)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tc.trace.compiles import Compile, Failure, Note
@@ -37,3 +39,13 @@ def test_advice_follows_type_and_place(
 ) -> None:
     _, _, fixes = remedy(Cause(source, old, new, kind, guard), "tc", "f")
     assert fixes[0].startswith(first)
+
+
+def test_keywords_that_a_wrapper_takes_are_those_of_each_call(tmp_path: Path) -> None:
+    """The wrapper adds to them, and that makes no difference from call to call."""
+    file = tmp_path / "m.py"
+    file.write_text("def wrapped(**kwargs):\n    kwargs['mask'] = None\n    return f(**kwargs)\n")
+    for name, first in (("kwargs", "give kwargs the same keys"), ("table", "pad table")):
+        cause = Cause(f"len({name})", "6", "7", "length")
+        title, _, fixes = remedy(cause, "torch", "wrapped", at=(str(file), 2))
+        assert fixes[0].startswith(first), title

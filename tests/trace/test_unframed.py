@@ -277,6 +277,8 @@ def test_plurals_are_made_in_one_way() -> None:
 def test_a_wall_of_inputs_is_a_line() -> None:
     names = [f"cache[{n}].shape[1]" for n in range(8)]
     assert grouped(names) == "cache[*].shape[1] (8 inputs)"
+    parts = ["self.conv1[1].training", "self.bn1.training", "self.training", "is_training"]
+    assert grouped(parts) == "*.training (3 inputs), is_training"
     assert grouped(["past['k'].shape[1]", "past['v'].shape[1]", "x.shape[0]"]) == (
         "past[*].shape[1] (2 inputs), x.shape[0]")  # fmt: skip
 

@@ -7,6 +7,7 @@ const STRIP = [
   ["post-grad", /^inductor_post_grad_graph$/, null], ["plan", /^tc_plan$/, null], ["code", /^inductor_output_code$/, "lowering"],
 ];
 const NODE_LINE = /^\s+[A-Za-z_]\w*(?:\s*:[^=]+)?\s*= /;
+const ONLY_NAMED = /^[^=]+ = [A-Za-z_]\w*(?:;.*)?\s*$/; // an input gets its name: `l_x_ = L_x_`
 const nodeLines = (text) => text.split("\n").filter((line) => line.startsWith("  "));
 const plainNode = (line) => line.replace(/\s+#.*$/, "").trim();
 
@@ -33,7 +34,7 @@ function stageStrip(one) {
   });
   if (took.has("build")) items.push(h("li.arrow", { "aria-hidden": "true" }, "→"), h("li.stage", null, h("span", null, h("b", null, "binary"), h("small", null, "built"), h("small", null, duration(took.get("build"))))));
   textsOf(one).then((texts) => sizes.forEach(([row, size]) => {
-    const ops = texts[row[0]].split("\n").filter((line) => NODE_LINE.test(line)).length;
+    const ops = texts[row[0]].split("\n").filter((line) => NODE_LINE.test(line) && !ONLY_NAMED.test(line)).length;
     if (row[4] === "python" && /_graph$/.test(row[1]) && ops) size.textContent = count(ops, "op");
     else if (row[1] === "inductor_output_code") size.textContent = count(texts[row[0]].split("\n").length, "line");
   }), () => {});

@@ -32,6 +32,10 @@ def _row(ids: tuple[int, ...], pattern: str, code: str, title: str, why: str, *f
     return Advice(ids, re.compile(pattern), code, title, why, fix)
 
 
+#: `x[i]` asks a tensor without dimensions for its number
+INDEX: Final = (
+    "torch.index_select(x, 0, i) in place of x[i], where i is a tensor without dimensions"
+)
 #: what to do about a break in a loop
 OWN_BODY: Final = "move the body of the loop to a function of its own, so that only it breaks"
 ROWS: Final = (
@@ -62,6 +66,16 @@ ROWS: Final = (
         "an argument of an operation cannot be put into the graph",
         "a graph holds tensors, numbers and the like, and what is passed here is none of them",
         "move the operation out of the compiled function, and pass in what it gives",
+    ),
+    _row(
+        (219,),
+        r"Backend compiler `\w+` failed with|GuardOnDataDependent",
+        "TC111",
+        "the backend needs a number that depends on data",
+        "it asked for the number of a tensor, which exists only after the kernels have run, so "
+        "that the graph was not compiled at all",
+        "read the number outside of the compiled function, and pass it as an argument",
+        "torch._check(condition) what is known of the number, before it is asked for",
     ),
     _row(
         (36, 37, 246),
@@ -257,11 +271,17 @@ ROWS: Final = (
     ),
 )  # fmt: skip
 
+#: the row of a graph that a backend could not compile: nothing of its function is compiled then
+REFUSED: Final = next(row for row in ROWS if row.code == "TC111")
 #: where PyTorch says that a break is
 PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
 #: what to do about a break where the general way out of its kind is none: the first that is found
 #: in the compiler's words
 INSTEAD: Final = (
+    (
+        re.compile(r"(?:_local_scalar_dense|GuardOnDataDependent)[\s\S]*target=operator\.getitem\]"),
+        INDEX,
+    ),
     (
         re.compile(r"Failed to convert args/kwargs to proxy[\s\S]*\(Generator\)"),
         RANDOM_OUTSIDE,

@@ -17,9 +17,11 @@ from tc.trace.findings.advice import (
     OPTIMIZER_STEP,
     OTHER,
     PLACE,
+    REFUSED,
     ROWS,
     advise,
     gb_id,
+    row_of,
 )
 from tc.trace.findings.apart import functions_of, is_called
 from tc.trace.findings.codes import OTHER_BREAK, Code
@@ -35,6 +37,8 @@ _OUTER: Final = re.compile(
 )
 _EXPLAIN: Final = re.compile(r"^\s*Explanation: (.*)$", re.MULTILINE)
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
+#: PyTorch writes the error of a backend under the same name, before the break that it makes of it
+_ANNOUNCED: Final = re.compile(r"WON'T CONVERT \S")
 _CARETS: Final = re.compile(r"^\s*\^+\s*$")
 _TRAIL: Final = re.compile(r"\s*:?\s+#[^'\"]*$")
 _LOOKS_LIKE_BREAK: Final = re.compile(r"Explanation:|^call_function|^builtin|generic_jump", re.M)
@@ -134,9 +138,12 @@ def _of(compiled: Compile) -> Iterator[Event]:
         for note in notes:
             yield from_tc(compiled, note)
         return
-    notes = compiled.noted("dynamo_graph_break_reason")
-    for note in notes:
-        yield from_torch(compiled, note)
+    every = compiled.noted("dynamo_graph_break_reason")
+    notes = [note for note in every if not _ANNOUNCED.match(str(note.data))]
+    each: dict[tuple[str, Where], Event] = {}  # capture that starts over may report a break again
+    for event in (from_torch(compiled, note) for note in notes or every):
+        each.setdefault((event.reason, event.where), event)
+    yield from each.values()
     yield from _restarts(compiled, [str(note.data) for note in notes])
 
 
@@ -289,10 +296,16 @@ def _reason(text: str) -> str:
 
 
 def _user_stack(text: str) -> list[Where]:
-    _, found, rest = text.partition("User code traceback:")
-    if not found:
-        return []
-    rows = rest.splitlines()
+    """The calls that led to the break, the operation in the graph that a backend refused last."""
+    stack = _frames(text.partition("User code traceback:")[2])
+    _, found, rest = text.partition("Original traceback:\n")
+    is_refused = found and row_of(gb_id(text), text) is REFUSED
+    refused = _frames(rest.partition("\n\n")[0]) if is_refused else []
+    return [*(one for one in stack if one not in refused), *refused]
+
+
+def _frames(text: str) -> list[Where]:
+    rows = text.splitlines()
     stack: list[Where] = []
     for number, row in enumerate(rows):
         if row.startswith("Traceback (most recent"):

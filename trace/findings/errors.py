@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tc.trace.branches import function_at
 from tc.trace.compiles import LIBRARY, Compile, Failure
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
@@ -119,8 +120,12 @@ def _title(compiled: Compile, failure: Failure) -> str:
 
 
 def _last_reason(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if not line.endswith("raised:")), lines[0] if lines else "")
+    lines = [line.strip().removeprefix("- ") for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if not _HEADING.search(line)), lines[0] if lines else "")
+
+
+#: a line that only announces the reason below it
+_HEADING: Final = re.compile(r"raised:$|^Constraints violated \(")
 
 
 def _fix(failure: Failure, exported: bool) -> tuple[str, ...]:
@@ -137,7 +142,9 @@ def _where(failure: Failure, traceback: str) -> Where | None:
     """The innermost place of the user's own, of all that the failure names."""
     named = f"{traceback}\n{failure.reason}"
     frames = [Where(m[1], int(m[2]), function=m[3]) for m in _USER_FRAME.finditer(named)]
-    failed = [Where(failure.file, failure.line)] if failure.file else []
+    around = function_at(failure.file, failure.line) if failure.file else None
+    function = around.name if around is not None else ""
+    failed = [Where(failure.file, failure.line, function=function)] if failure.file else []
     if failed and not LIBRARY.search(failure.file):
         return failed[0]
     mine = [one for one in frames if not LIBRARY.search(one.file)]
@@ -155,11 +162,13 @@ def _where(failure: Failure, traceback: str) -> Where | None:
 )
 def without_end(facts: Facts) -> list[Event]:
     """Return each compile that a program which has ended left unfinished."""
+    cut = "truncated" in facts.session.defects.counts
+    perhaps = ", or the log is not whole (TC901)" if cut else ""
     return [
         Event(
             code="TC909",
             title=f"{one.title} was never compiled to the end",
-            why=f"the log ends in the step {one.left_in}: it hung, or the process died",
+            why=f"the log ends in the step {one.left_in}: it hung, or the process died{perhaps}",
             fix=("tc-bisect on the program says where it hangs or dies",
                  "backend='aot_eager', or TC_DISABLE=1: see that the program runs without it"),
             where=Where(one.file, one.line, function=one.function),

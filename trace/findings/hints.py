@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from tc.trace.guardtext import readable
+
 _HINT: Final = re.compile(r"^\s*(?:Hint|HINT): (?P<hint>\S.*)$", re.MULTILINE)
 # A hint is a remedy where it names something to write or to set, not where it says to look again.
 _CONCRETE: Final = re.compile(r"\btorch\.|\bconfig\.|\bTORCH|register|\bexport [A-Z]|\bset [A-Z]")
@@ -52,6 +54,11 @@ def _variable(match: re.Match[str]) -> str:
     return f"set {match['name']} to a compiler, as the message asks"
 
 
+def _marked(match: re.Match[str]) -> str:
+    of = f"mark_dynamic({readable(match['of'])}, {match['index']})"
+    return f"torch._dynamo.maybe_{of} in place of torch._dynamo.{of}, which asks for all sizes"
+
+
 _ROWS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]] = (
     (re.compile(r"(?:unsupported operator:|UnsupportedOperatorException:) (?P<op>[\w.]+)"), _fake),
     (re.compile(r"There was no fake impl registered for <CustomOpDef\((?P<op>[\w:.]+)\)>"), _fake),
@@ -59,6 +66,13 @@ _ROWS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]]
     (re.compile(r": (?P<op>[\w.]+) is no operator of torch's"), _perhaps_fake),
     (re.compile(r"specify via (?P<name>[A-Z_]+) environment variable"), _variable),
     (re.compile(r"[Ss]et (?P<name>CC|CXX) "), _variable),
+    (
+        re.compile(
+            r"(?:You marked|Not all values of) (?P<of>\S+)\.size\(\)\[(?P<index>\d+)\]"
+            r"(?: as dynamic but|[^\n]* satisfy the generated guard)"
+        ),
+        _marked,
+    ),
 )  # fmt: skip
 
 

@@ -124,7 +124,7 @@ def _paired(old: Sequence[Row], fresh: Sequence[Row]) -> list[tuple[Row, Row]]:
 def _likeness(a: Row, b: Row) -> float:
     """How much two lines say the same: above 1 for equal ones, more for equal neighbours."""
     if not a.source or not b.source:
-        return float(a.id == b.id)
+        return float(a.id == b.id or a.title == b.title != "")
     if a.source != b.source:
         return SequenceMatcher(None, a.source, b.source, autojunk=False).ratio() * 0.99
     return 1.0 + sum(x == y != "" for x, y in zip(a.near, b.near, strict=True))

@@ -80,10 +80,11 @@ def _with_breaks(
             cause = mine[-1]
             taken.add(id(one.compiled))
             fixes = dict.fromkeys((*cause.fix, *one.fix))
+            because = f"; it breaks because {_lower(cause.title)}"
             one = replace(
                 one,
                 why=f"{cause.title}: {cause.why}" if one.code == _FAILED
-                else f"{one.why}; it breaks because {_lower(cause.title)}",
+                else one.why + ("" if cause.title in one.title else because),
                 fix=tuple(fixes),
                 where=cause.where if cause.where.file else one.where,
                 stack=one.stack or cause.stack,

@@ -11,8 +11,8 @@ from tc.trace.cells import in_cell, source_in_cell, typed_line
 from tc.trace.commands import Command, command
 from tc.trace.compiles import Compile
 from tc.trace.findings.codes import TIMED, Code, code_of
-from tc.trace.fixes import NO_FIX, Fix, fixes_of
-from tc.trace.ids import cause_id, in_users_words, plain_function
+from tc.trace.fixes import NO_FIX, NOTHING_TO_DO, Fix, fixes_of
+from tc.trace.ids import cause_id, digest, in_users_words, plain_function
 from tc.trace.notebook import Item, Shown, View
 from tc.trace.places import file_name
 from tc.trace.stepcost import span
@@ -350,7 +350,8 @@ def base_id(name: str) -> str:
 def _named(groups: Sequence[list[Event]]) -> list[str]:
     """Name each cause; several of one kind in one function differ by the text of their line.
 
-    Not by their order: a line that is added above must not take the name of another.
+    Where the trace does not hold it, by the numbers in their reason (`args[0]`, `args[1]`). Not by
+    their order: a line that is added above must not take the name of another.
     """
     bases = []
     for events in groups:
@@ -364,7 +365,8 @@ def _named(groups: Sequence[list[Event]]) -> list[str]:
         name = base
         if shared[base] > 1:
             text = " ".join(events[0].where.source.split())
-            name = f"{base}.{cause_id('', '', '', text)[1:3]}" if text else base
+            suffix = cause_id("", "", "", text)[1:3] if text else digest(events[0].reason)[:2]
+            name = f"{base}.{suffix}"
         taken[name] += 1
         names.append(f"{name}.{taken[name]}" if taken[name] > 1 else name)
     return names
@@ -384,8 +386,18 @@ def _costs(
         yield f"{count(python, 'call', ',')} in Python"
 
 
+def _leading(events: Sequence[Event]) -> Event:
+    """Return the event that a cause is explained by: the first for which something can be done.
+
+    "Nothing to do" holds for a cause only if it holds for each of its events: of sizes 3, 1, 5 the
+    second compile is due, and the third can be saved.
+    """
+    can_be_mended = (one for one in events if one.fix and not one.fix[0].startswith(NOTHING_TO_DO))
+    return next(can_be_mended, events[0])
+
+
 def _finding(events: list[Event], name: str) -> Finding:
-    first = events[0]
+    first = _leading(events)
     seconds = sum(event.seconds for event in events)
     between, running = (sum(getattr(event, key) for event in events)
                         for key in ("between", "running"))  # fmt: skip

@@ -34,6 +34,19 @@ _COMPARED: Final = re.compile(
     r"^(?P<source>[A-Za-z_][\w.\[\]'\"]*) (?:<|<=|>|>=|!=) -?[\d.]+$"
     r"|^-?[\d.]+ (?:<|<=|>|>=|!=) (?P<other>[A-Za-z_][\w.\[\]'\"]*)(?: <=? -?[\d.]+)?$"
 )
+#: `(n % 4) != 3`, `2*n == 10`: arithmetic on dynamic numbers, of which each side has its own graph
+_CONDITION: Final = re.compile(
+    r"^(?!not )(?P<left>[^<>=!]+) (?:<=?|>=?|==|!=) (?P<right>[^<>=!]+)$"
+)
+_SUBSCRIPTS: Final = re.compile(r"\[[^\]]*\]|(?<=\d)e-")  # no arithmetic, whatever is in there
+_ARITHMETIC: Final = re.compile(
+    r"[\w)] ?(?:[-+*/%]|//) ?[\w(]|\b(?:Mod|PythonMod|FloorDiv|Min|Max)\("
+)
+_OTHER: Final = re.compile(
+    r"['\"]|\dj\b|\b(?!(?:Mod|PythonMod|FloorDiv|Min|Max|float)\()[A-Za-z_]\w*\("
+)
+_SPECIAL: Final = re.compile(r"^(?:not )?math\.is(?:nan|inf|finite)\((?P<source>.+)\)$")
+_NAME: Final = re.compile(r"(?<![\w.'\"\]])[A-Za-z]\w*(?!\w*\()(?:\.\w+|\[[^\]]*\])*")
 _GONE: Final = re.compile(r"Cache line invalidated because (?P<source>.+) got deallocated")
 _EMPTY: Final = re.compile(r"^not (?P<source>[\w.\[\]'\"]+)$")
 _RACED: Final = re.compile(r"Unexpected recompilation:")
@@ -88,6 +101,8 @@ def parse_reason(text: str) -> Cause:
         return Cause(
             f"len({guardtext.readable(match['source'])})", match["old"], "", "length", guard
         )
+    if not _SHAPE.search(guard) and (source := _asked_of(guard)):
+        return Cause(source, guardtext.readable(guard), "", "shape", guard)
     if match := _EQUAL.match(guard) or _EQUAL_ITEM.match(guard):
         source = guardtext.readable(match["source"])
         return Cause(source, match["old"].strip(), "", sort_of(source), guard)
@@ -100,6 +115,16 @@ def parse_reason(text: str) -> Cause:
         source = guardtext.readable(match["source"] or match["other"])
         return Cause(source, guardtext.readable(guard), "", "shape", guard)
     return Cause(guardtext.readable(guard)[:80] or "unknown", "", "", "other", guard)
+
+
+def _asked_of(guard: str) -> str:
+    """Return the number that a guard computes with, the first of several; empty if it does not."""
+    if special := _SPECIAL.match(guard):
+        return guardtext.readable(special["source"])
+    plain = _SUBSCRIPTS.sub("", guard)
+    if not _CONDITION.match(plain) or not _ARITHMETIC.search(plain) or _OTHER.search(plain):
+        return ""
+    return next(iter(_NAME.findall(guardtext.readable(guard))), "")
 
 
 _KEYS: Final = "dispatch keys"

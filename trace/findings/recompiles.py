@@ -55,6 +55,7 @@ from tc.trace.subjects import (
     Changed,
     leading,
     of_module,
+    part_of,
     reason_of,
     sort_of,
 )
@@ -130,12 +131,20 @@ def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> 
 
 
 def _nearest(this: Recompile, before: Sequence[Recompile]) -> Recompile | None:
-    """Return the earlier compile that this one differs least from, the newest of equals."""
-    refused = {of for of, _ in this.reasons}
+    """Return the earlier compile that this one differs least from, the newest of equals.
+
+    Each that refused differs by what it refused, though its guards hold no value of that: that a
+    dict has no such key, say.
+    """
+    refused = {of: parse_reason(text) for of, text in this.reasons}
+
+    def differing(one: Recompile) -> int:
+        cause = refused.get(one.compiled.id)
+        named = {cause.source: (cause.old, cause.new)} if cause is not None else {}
+        return changed_apart({**named, **_changes(one, this)})
+
     rivals = [one for one in before if one.compiled.id in refused] or list(before)
-    return min(
-        rivals, key=lambda o: (changed_apart(_changes(o, this)), -o.compiled.order), default=None
-    )
+    return min(rivals, key=lambda one: (differing(one), -one.compiled.order), default=None)
 
 
 def _changes(old: Recompile, new: Recompile) -> dict[str, tuple[str, str]]:
@@ -188,6 +197,9 @@ def _merge(
             now_dynamic=now.startswith("dynamic"),
         )
     for source, (was, now) in changed.items():
+        of_layout = part_of(source, "stride")  # the first stride has the layout of a tensor
+        if of_layout and any(cause.source.startswith(f"{of_layout[0]}.stride") for cause in named):
+            continue
         if source not in causes and f"type({source})" not in causes:
             dynamic = now.startswith("dynamic")
             name = source.rpartition(".")[0]

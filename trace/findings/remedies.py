@@ -10,6 +10,7 @@ from tc.trace.branches import (
     containers_of_key,
     is_appended_to,
     is_filled,
+    is_keywords,
     is_looped_over,
     is_made_before_break,
     is_read,
@@ -82,6 +83,7 @@ def remedy(
 
 
 _NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
+_ITEMS: Final = (Kind.LENGTH, Kind.COUNT, Kind.KEYS)
 
 
 def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool) -> Kind:
@@ -101,7 +103,9 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.INDEXED
     if kind in (Kind.LENGTH, Kind.COUNT) and is_appended_to(*at, name):
         return Kind.APPENDED
-    if kind in (Kind.LENGTH, Kind.COUNT, Kind.KEYS) and is_filled(*at, name):
+    if kind in _ITEMS and is_keywords(*at, name):
+        return Kind.KEYS
+    if kind in _ITEMS and is_filled(*at, name):
         return Kind.FILLED
     if kind is Kind.CONDITION and is_read(*at) and not is_tested(*at, name):
         return Kind.IMPLIED
@@ -182,7 +186,8 @@ def _none(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 def _change(cause: Cause) -> str:
     """Return the two values of an input in parentheses; nothing if one is unknown."""
-    return f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
+    old = cause.old.removeprefix(f"{cause.source} == ")  # as a condition that held
+    return f" (was {old}, then {cause.new})" if old and cause.new else ""
 
 
 def _tensor(subject: Subject, cause: Cause) -> tuple[str, str]:
@@ -322,7 +327,7 @@ def _filled(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _keys(subject: Subject, cause: Cause) -> tuple[str, str]:
-    listed = cause.source == f"list({subject.name})"
+    listed = cause.source in (f"list({subject.name})", f"len({subject.name})")
     return (
         f"the keys of {subject.name} change" if listed else f"{cause.source} changes",
         f"a dict is compiled for the keys that it has{_change(cause)}",
@@ -330,10 +335,11 @@ def _keys(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _implied(subject: Subject, cause: Cause) -> tuple[str, str]:
+    others = "sizes" if ".shape[" in cause.source else "values"
     return (
         f"a condition on {cause.source} does not hold",
         f"the compiled code holds only where {cause.old}: an operation here does something else "
-        "for other sizes",
+        f"for other {others}",
     )
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from tc.trace.compiles import Calls, Compile, Failure, calls_in_python
-from tc.trace.findings.advice import ROWS, advise, gb_id, row_of
+from tc.trace.findings.advice import REFUSED, ROWS, advise, gb_id, row_of
 from tc.trace.findings.codes import Code
 from tc.trace.findings.hints import named_in
 from tc.trace.findings.model import Event, Where
@@ -189,6 +189,8 @@ def _given_up(compiled: Compile, failure: Failure) -> Event:
     cause = row_of(gb_id(failure.reason), failure.reason)
     if _IN_LOOP.search(text):
         title, why, fix = "it breaks inside a loop", row.why, row.fix
+    elif cause is REFUSED:
+        title, why, fix = cause.title, cause.why, cause.fix
     elif cause is not None and cause.code == _RAISES:
         row, title, fix = cause, "", cause.fix
         why = f"{advise(gb_id(failure.reason), failure.reason)[1]}: {cause.why}"
