@@ -32,7 +32,13 @@ from tc.compiler.capture.torch_api import (
 from tc.compiler.capture.torch_api.annotated import constant_result
 from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.capture.traceable import breaks_are_errors
-from tc.compiler.capture.values.base import Args, HandlingValue, Kwargs, Value
+from tc.compiler.capture.values.base import (
+    UNBOUND,
+    Args,
+    HandlingValue,
+    Kwargs,
+    Value,
+)
 from tc.compiler.capture.values.effects import Effects
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.generators import GeneratorValue, refuse_coroutine
@@ -160,11 +166,20 @@ class Tracer:
         return self._calling
 
     def _zero_argument_super(self, f: Frame) -> Value:
-        if "__class__" not in f.cells or not f.code.co_argcount:
-            self.python.raise_(RuntimeError, "super() has no class or no argument here")
-        cls = f.cells["__class__"].load(self)
+        if not f.code.co_argcount:
+            return self.python.raise_(RuntimeError, "super(): no arguments")
         first = f.code.co_varnames[0]
-        return self.values.known(super).call(self, [cls, f.local(first)], {})
+        held = first in f.cells or f.is_bound(first)
+        owner = f.local(first) if held else UNBOUND
+        if owner is UNBOUND:
+            return self.python.raise_(RuntimeError, "super(): arg[0] deleted")
+        if "__class__" not in f.cells:
+            what = "super(): __class__ cell not found"
+            return self.python.raise_(RuntimeError, what)
+        cls = f.cells["__class__"].load(self)
+        if cls is UNBOUND:
+            return self.python.raise_(RuntimeError, "super(): empty __class__ cell")
+        return self.values.known(super).call(self, [cls, owner], {})
 
     def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
         """Interpret a call of a Python function as part of this frame."""

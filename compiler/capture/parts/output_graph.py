@@ -195,14 +195,21 @@ class OutputGraph:
             target: a function, or the name of a tensor method.
             method: whether the target is a method of the first argument.
         """
-        found = self.t.intercept(calling(target) if method else target, args, kwargs)
-        if found is not None:
-            return found
-        if not kwargs and symbolic_numbers.are_numbers(target, args):
-            return symbolic_numbers.apply(
-                self.t, target, args, lambda: self._recorded(target, args, kwargs)
-            )
+        numbers = not kwargs and symbolic_numbers.are_numbers(target, args)
+        if not numbers or target in symbolic_numbers.OVERRIDABLE:
+            called = calling(target) if method else target
+            found = self.t.intercept(called, args, kwargs)
+            if found is not None:
+                return found
+        if numbers:
+            return self.call_on_numbers(target, args)
         return self._recorded(target, args, kwargs, method)
+
+    def call_on_numbers(self, function: Any, args: Args) -> Value:
+        """Record an operation of Python on numbers, one of them symbolic: nothing overrides it."""
+        return symbolic_numbers.apply(
+            self.t, function, args, lambda: self._recorded(function, args, {})
+        )
 
     def _recorded(
         self, target: Any, args: Args, kwargs: Kwargs, method: bool = False

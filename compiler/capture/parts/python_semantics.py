@@ -275,6 +275,9 @@ class PythonSemantics:
         a, b = left.obj, right.obj
         if a is not None and a is b:
             return True
+        tuples = left.python_type() is right.python_type() is tuple
+        if tuples and not (left.truth(self.t) or right.truth(self.t)):
+            return True  # Python has one empty tuple
         self.t.guards.identities.differ(left, right)
         return False
 

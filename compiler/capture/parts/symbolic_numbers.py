@@ -82,6 +82,8 @@ OF_PYTHON: dict[Any, Any] = {
     symbolic_float: float,
     **{symbolic: plain for plain, symbolic in MATH.items()},
 }
+#: functions that a program may call itself, which modes of ``__torch_function__`` are asked for
+OVERRIDABLE = (torch.sym_max, torch.sym_min)
 #: the integers below have each a float of their own
 EXACT_BITS = 53
 

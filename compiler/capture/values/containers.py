@@ -23,7 +23,6 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.lookup import (
     field_index,
-    field_names,
     replaced_slot,
     type_lookup,
 )
@@ -141,7 +140,6 @@ class TupleValue(SequenceValue):
         return TupleValue(slots, kind=kind)
 
     def attr(self, t: Interpreter, name: str) -> Value:
-        fields = field_names(self.kind)
         index = field_index(self.kind, name)
         if index is not None:
             return self.at(t, index)
@@ -150,8 +148,6 @@ class TupleValue(SequenceValue):
             found = t.attributes.class_attr(self, self.kind, name)
             if found is not None:
                 return found
-        if name == "_fields" and fields:
-            return t.values.known(fields)
         return super().attr(t, name)
 
     def own_special(self, name: str) -> Any:

@@ -225,11 +225,11 @@ class Effects:
             if not self._outlives(owner, at_break) and key not in made:
                 continue
             for name, value in stores.items():
-                if value is UNBOUND and owner.source is None:
-                    continue  # a new object never has the deleted attribute
-                if value is not UNBOUND and self.was_deleted(owner, name):
+                deleted = value is UNBOUND or self.was_deleted(owner, name)
+                if deleted and owner.source is not None:  # a new object never has it
                     r.replay_attribute(owner, name, None)
-                r.replay_attribute(owner, name, None if value is UNBOUND else value)
+                if value is not UNBOUND:
+                    r.replay_attribute(owner, name, value)
         for value in self.demanded:
             r.push(value)
             r.e.pop_top()

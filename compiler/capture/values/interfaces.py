@@ -182,12 +182,13 @@ class GraphInterface(Protocol):
     ) -> Value:
         """Record a call and return the value of its result."""
 
+    def call_on_numbers(self, function: Any, args: Args) -> Value:
+        """Record an operation of Python on numbers, one of them symbolic: nothing overrides it."""
+
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
         """Record a call that changes a state of torch, and apply it to the rest of the trace."""
 
-    def set_mode(
-        self, function: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> fx.Node:
+    def set_mode(self, function: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """Record a call that sets a mode of torch for the nodes after it, and return its node."""
 
     def known_by_example(self, value: TensorValue) -> TensorValue:

@@ -219,7 +219,7 @@ def _better(t: Interpreter, name: str, best: Value, item: Value) -> Value:
     # else the result's type varies
     if symbolic and best.python_type() is item.python_type():
         function = torch.sym_max if name == "gt" else torch.sym_min
-        return t.output.call_torch(function, [best, item], {})
+        return t.output.call_on_numbers(function, [best, item])
     wins = t.python.binary(name, item, best)
     if isinstance(wins, TensorValue) and _one_number(best, item):
         return t.output.call_torch(torch.where, [wins, item, best], {})

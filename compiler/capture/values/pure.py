@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _bisect
 import _heapq
+import _operator
 import collections
 import functools
 import importlib.util
@@ -44,9 +45,12 @@ def _traced(module: str, accelerator: str, name: str) -> Handler:
     return call
 
 
-for _accelerator in (_heapq, _bisect):
+#: functions of ``operator`` that are no operators: they loop over sequences, or call
+_NO_OPERATORS = ("call", "concat", "countOf", "iconcat", "indexOf")
+for _accelerator in (_heapq, _bisect, _operator):
     for _name, _function in vars(_accelerator).items():
-        if not _name.startswith("__"):
+        _wanted = _accelerator is not _operator or _name in _NO_OPERATORS
+        if _wanted and not _name.startswith("__"):
             _row = _traced(_accelerator.__name__[1:], _accelerator.__name__, _name)
             BUILTINS.add(id(_function), _row)
 

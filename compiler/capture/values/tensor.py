@@ -310,9 +310,11 @@ class TensorValue(NodeValue):
         return t.output.tensor_size(self).item(t, ConstValue(0))
 
     def iterate(self, t: Interpreter) -> Value:
+        if t.overrides.modes:  # `Tensor.__iter__` asks it
+            self.method(t, "dim", [], {})
         if self.example.dim() == 0:
             return t.python.raise_(TypeError, "iteration over a 0-d tensor")
-        return t.output.call_torch("unbind", [self], {}, method=True).iterate(t)
+        return self.method(t, "unbind", [ConstValue(0)], {}).iterate(t)
 
     def unpack_rows(self, t: Interpreter) -> list[TensorValue]:
         """Return the rows of the tensor."""

@@ -162,3 +162,41 @@ def test_equal_dynamic_numbers_may_be_one_object(dynamic):
     compiled = tc.compile(compared, dynamic=dynamic)
     for pairs in ([(3, 1), (4, 2)], [(3, 1), (3, 2)], [(5, 2), (5, 1)], [(3, 1), (3, 1)]):
         assert str(compiled(torch.ones(1), pairs)) == str(compared(torch.ones(1), pairs))
+
+
+def test_super_without_arguments_names_what_it_lacks():
+    def attempt(method):
+        try:
+            return method()
+        except RuntimeError as error:
+            return str(error)
+
+    class Lacking:
+        def any_arguments(*args):
+            return super()
+
+        def no_arguments(self):
+            def inner():
+                return super()
+
+            return inner()
+
+        def deleted(self):
+            del self
+            return super()
+
+        def deleted_from_cell(self):
+            keep = lambda: self  # noqa: E731, F821
+            del self
+            return super(), keep
+
+    def no_class(x):
+        return super().x
+
+    def f(x):
+        one = Lacking()
+        tried = one.any_arguments, one.no_arguments, one.deleted, one.deleted_from_cell
+        return x + 1, [attempt(method) for method in tried], attempt(lambda: no_class(x))
+
+    x = torch.ones(2)
+    assert str(tc.compile(f, backend="eager")(x)) == str(f(x))

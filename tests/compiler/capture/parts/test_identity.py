@@ -49,3 +49,20 @@ def test_a_class_is_one_object_wherever_it_is_found(program):
             results.append(repr((run(x, Base(), cls), Base.n, Derived.n)))
         assert results[0] == results[1]
     Base.n = 0
+
+
+def test_there_is_one_empty_tuple():
+    def f(x, default=(), *rest):
+        sizes = tuple(x.shape)[:0] is default, x.shape[:0] is default
+        return (
+            x + 1,
+            tuple(rest[:0]) is default,
+            rest is default,
+            (x,)[1:] is rest,
+            (x,) is (x,),
+            sizes,
+        )
+
+    compiled = tc.compile(f, backend="eager", fullgraph=True)
+    for rest in ((), ((),), ((1,),), ((), 1)):
+        assert str(compiled(torch.ones(2), *rest)) == str(f(torch.ones(2), *rest))

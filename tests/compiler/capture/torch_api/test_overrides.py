@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 import pytest
 import torch
@@ -480,3 +481,23 @@ def test_a_method_that_a_program_put_in_place_of_torchs_runs_whole_under_a_mode(
     x = torch.ones(2, 2)
     with Passing():
         torch.testing.assert_close(tc.compile(use, backend="eager")(x), torch.full((2, 2), 6.0))
+
+
+def test_a_mode_is_asked_for_what_torch_offers_and_not_for_numbers():
+    class Counting(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            called.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    def f(x):
+        with Counting():
+            n = x.shape[0]
+            numbers = n**0.5 + 1, math.sqrt(n), float(n) * 2, max(n, 2), min(n / 2, n), n // 2
+            rows = sum(row for row in x)
+        return x * numbers[0], numbers, rows, torch.sym_max(n, 2)
+
+    results = []
+    for run in (f, tc.compile(f, backend="eager", dynamic=True)):
+        called: list[str] = []
+        results.append((str(run(torch.ones(5, 4))), called))
+    assert results[0] == results[1]

@@ -102,6 +102,14 @@ def of_a_new_object(x, p):
     return x + q.d, hasattr(q, "new"), hasattr(q, "w")
 
 
+def of_a_new_object_set_again(x, p):
+    q = P()
+    q.new = 3
+    del q.new, q.w
+    q.new, q.w = x + 1, 2
+    return x + 1, list(vars(q)), q
+
+
 def own_delattr(x, d):
     d.a = 1
     d.b = 2
@@ -157,8 +165,8 @@ def held(obj: Any) -> Any:
 @pytest.mark.parametrize(
     ("f", "make"),
     [
-        (of_an_object, P), (of_a_new_object, P), (own_delattr, D), (own_descriptor, Q), (slots, S),
-        (of_a_module, M), (submodule, M),
+        (of_an_object, P), (of_a_new_object, P), (of_a_new_object_set_again, P), (own_delattr, D),
+        (own_descriptor, Q), (slots, S), (of_a_module, M), (submodule, M),
     ],
 )  # fmt: skip
 def test_as_eager(f: Any, make: Any) -> None:
@@ -166,6 +174,7 @@ def test_as_eager(f: Any, make: Any) -> None:
     for run in (f, tc.compile(f, backend="eager")):
         torch.manual_seed(0)
         obj = make()
-        results.append((str(run(torch.ones(2), obj)), held(obj)))
+        found = run(torch.ones(2), obj)
+        results.append((str([held(one) or one for one in found]), held(obj)))
     assert results[0] == results[1]
     tc.reset()

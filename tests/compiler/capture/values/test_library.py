@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import operator
 import re
 import threading
 import warnings
@@ -78,6 +79,24 @@ def regular_expressions(x, y):
     pattern = re.compile("[a-c]+")
     old = torch.__version__ >= "2.0"
     return x + int(found.group(1)), pattern.sub("_", "xabcx"), found.groups(), old
+
+
+@whole(dynamic=True)
+def functions_of_operator_that_are_no_operators(x, y):
+    n = x.shape[0]
+    with torch.no_grad():
+        found = (
+            operator.indexOf([n, 2], 2),
+            operator.countOf((n, n), n),
+            operator.indexOf("ab", "b"),
+        )
+    held = [n]
+    grown = operator.iconcat(held, (x,))
+    try:
+        operator.concat(n, 1)
+    except TypeError as error:
+        found = (*found, str(error))
+    return operator.call(torch.add, x, n), found, grown is held, operator.concat([x], held)
 
 
 @whole()

@@ -401,3 +401,13 @@ def test_items_of_an_input_are_read_past_its_own_methods(names):
 
     found = tc.compile(read, backend="eager")(torch.ones(2), cls((1, 2, 3)))
     assert _shown(found) == _shown(read(torch.ones(2), cls((1, 2, 3))))
+
+
+def test_results_of_torch_have_no_fields_of_a_namedtuple():
+    def program(x):
+        found, sizes = x.max(1), x.shape
+        named = [hasattr(one, "_fields") for one in (found, sizes, torch.return_types.max)]
+        return found.values * 2, named, found.n_fields, hasattr(found, "_replace")
+
+    compiled, x = tc.compile(program, backend="eager", fullgraph=True), torch.ones(2, 3)
+    assert _shown(compiled(x)) == _shown(program(x))
