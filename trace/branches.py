@@ -308,9 +308,32 @@ def is_appended_to(file: str, line: int, name: str) -> bool:
     return any(
         isinstance(one.func, ast.Attribute)
         and one.func.attr in LONGER
-        and ast.unparse(one.func.value) in names
+        and _item(one.func.value) in names
         for one in _calls(file, line)
     )
+
+
+def _item(node: ast.expr) -> str:
+    """Return an expression as text; what a dict is asked for by a method as an item: `d['k']`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        of, key = ast.unparse(node.func.value), ast.unparse(node.args[0])
+        return f"{of}[{key}]" if node.func.attr in ("setdefault", "get") else ast.unparse(node)
+    return ast.unparse(node)
+
+
+def is_in_block(file: str, line: int) -> bool:
+    """Return whether a line is in a block that capture cannot enter again.
+
+    True as well where the source is not available: then most functions are given up for this.
+    """
+    function = function_at(file, line)
+    nodes = ast.walk(function) if function is not None else ()
+    blocks = [one for one in nodes if isinstance(one, _BLOCKS)]
+    around = (one.lineno <= line <= (one.end_lineno or line) for one in blocks)
+    return function is None or any(around)
+
+
+_BLOCKS: Final = (ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.GeneratorExp)
 
 
 def is_with_header(file: str, line: int) -> bool:

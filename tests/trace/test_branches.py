@@ -11,6 +11,7 @@ from tc.trace.branches import (
     Does,
     is_appended_to,
     is_filled,
+    is_in_block,
     is_keywords,
     is_made_before_break,
     is_spelled_out,
@@ -271,6 +272,13 @@ keep = lambda x: seen.append(x)
 def wrapped(*args, **kwargs):
     kwargs['mask'] = None
     return model(*args, **kwargs)
+def collect(seen, x):
+    seen.setdefault('y', []).clear()
+    seen.setdefault('x', []).append(x)
+    try:
+        return x + 1
+    finally:
+        pass
 """
 
 
@@ -286,6 +294,11 @@ def wrapped(*args, **kwargs):
         (is_appended_to, 11, "seen", True),
         (is_appended_to, 11, "x", False),
         (is_with_header, 7, "", False),
+        (is_appended_to, 17, "seen['x']", True),
+        (is_appended_to, 17, "seen['y']", False),
+        (is_in_block, 17, "", False),
+        (is_in_block, 19, "", True),
+        (is_in_block, 11, "", True),  # no function whose source could be read
         (is_keywords, 13, "kwargs", True),  # each call passes its own, whatever is added to it
         (is_keywords, 13, "args", False),
         (is_keywords, 7, "rows", False),

@@ -135,3 +135,19 @@ def test_a_graph_that_a_backend_refused_is_placed_at_its_operation(tmp_path: Pat
         assert one.title.endswith("runs in Python: the backend needs a number that depends on data")
         assert one.fix[0].startswith("torch.index_select(x, 0, i) in place of x[i]")
         assert "block" not in one.why
+
+
+@pytest.mark.parametrize(("line", "in_block"), [(3, True), (4, False)])
+def test_a_block_is_named_only_where_there_is_one(
+    tmp_path: Path, line: int, in_block: bool
+) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def f(x):\n    with a():\n        x = b(x)\n    return b(x)\n")
+    metrics = {"co_name": "f", "co_filename": str(file), "co_firstlineno": 1,
+               "fail_type": "Unsupported", "fail_user_frame_filename": str(file),
+               "fail_user_frame_lineno": line, "fail_reason": "Read uninitialized cell\n"
+               "torch.compile is skipping the frame and falling back to eager"}  # fmt: skip
+    (found,) = torch_log(tmp_path, START, ({"compilation_metrics": metrics, **IDS}, None)).findings
+    assert (found.code, found.where.line) == ("TC109", line)
+    assert ("block" in found.why) is in_block
+    assert ("move what breaks out of the block" in found.fix) is in_block

@@ -50,3 +50,19 @@ def test_the_line_that_fullgraph_refuses_names_its_function(tmp_path: Path) -> N
                "fail_user_frame_filename": str(file), "fail_user_frame_lineno": 2}  # fmt: skip
     (found,) = torch_log(tmp_path, START, ({"compilation_metrics": metrics, **IDS}, None)).findings
     assert found.where.short == "m.py:2 in whole"
+
+
+@pytest.mark.parametrize(
+    ("target", "first"),
+    [("operator.getitem", "torch.index_select(x, 0, i)"), ("operator.mul", "read the number")],
+)
+def test_a_number_that_a_backend_asks_for_is_no_fault_of_it(
+    tmp_path: Path, target: str, first: str
+) -> None:
+    reason = (
+        "backend='aot_eager' raised:\nGuardOnDataDependentSymNode: Could not extract u0\n\n"
+        f"While executing %a : [num_users=1] = call_function[target={target}](args = ())"
+    )
+    metrics = {"fail_type": "BackendCompilerFailed", "fail_reason": reason}
+    (found,) = torch_log(tmp_path, START, ({"compilation_metrics": metrics, **IDS}, None)).findings
+    assert found.fix[0].startswith(first) and not any("at fault" in way for way in found.fix)

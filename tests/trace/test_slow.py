@@ -36,6 +36,19 @@ def test_the_same_graph_compiled_again(tmp_path: Path) -> None:
     assert finding.timed
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_caches_are_advised_where_there_is_something_to_keep(tmp_path: Path, kept: bool) -> None:
+    """A debug backend such as `aot_eager` has no caches."""
+    code = [({"inductor_output_code": {"filename": "/c/x.py"}, **ids(1)}, "def call(args): ...")]
+    found = torch_log(
+        tmp_path,
+        start(0), graph(0), *spent(0, "lowering", 0, 2),
+        start(1), graph(1), *(code if kept else ()), *spent(1, "lowering", 2, 2),
+    )  # fmt: skip
+    (finding,) = [one for one in found.findings if one.code == "TC302"]
+    assert any("caches" in way for way in finding.fix) is kept
+
+
 def test_the_same_graph_of_one_function_is_mended_at_its_recompiles(tmp_path: Path) -> None:
     again = ids(0, 1)
     found = torch_log(

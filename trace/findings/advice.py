@@ -75,7 +75,6 @@ ROWS: Final = (
         "it asked for the number of a tensor, which exists only after the kernels have run, so "
         "that the graph was not compiled at all",
         "read the number outside of the compiled function, and pass it as an argument",
-        "torch._check(condition) what is known of the number, before it is asked for",
     ),
     _row(
         (36, 37, 246),

@@ -7,6 +7,7 @@ from typing import Final
 
 from tc.trace.branches import function_at
 from tc.trace.compiles import LIBRARY, Compile, Failure
+from tc.trace.findings.advice import INDEX, REFUSED
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
@@ -18,6 +19,11 @@ _USER_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$', re
 
 _FULLGRAPH: Final = "fullgraph=True refuses graph breaks: fix the break, or drop fullgraph=True"
 _FIXES: Final = (
+    (
+        re.compile(r"^BackendCompilerFailed [\s\S]*GuardOnData[\s\S]*target=operator\.getitem\]"),
+        (INDEX, *REFUSED.fix),
+    ),
+    (re.compile(r"^BackendCompilerFailed [\s\S]*GuardOnDataDependent"), REFUSED.fix),
     (
         re.compile(r"BackendCompilerFailed|BackendError"),
         (

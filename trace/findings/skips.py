@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tc.trace.branches import is_in_block
 from tc.trace.compiles import Calls, Compile, Failure, calls_in_python
 from tc.trace.findings.advice import REFUSED, ROWS, advise, gb_id, row_of
 from tc.trace.findings.codes import Code
@@ -194,6 +195,9 @@ def _given_up(compiled: Compile, failure: Failure) -> Event:
     elif cause is not None and cause.code == _RAISES:
         row, title, fix = cause, "", cause.fix
         why = f"{advise(gb_id(failure.reason), failure.reason)[1]}: {cause.why}"
+    elif failure.file and not is_in_block(failure.file, failure.line):
+        title, fix = "it breaks where it cannot be entered again", ("fix the break at this line",)
+        why = "there is no place after the break at which compiled code can continue"
     else:
         title = "it breaks where it cannot be entered again"
         why = (
