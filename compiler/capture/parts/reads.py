@@ -38,7 +38,7 @@ OF_TENSOR_GUARD = names("""
     element_size get_device is_conj is_neg is_inference is_tensor is_storage is_same_size
     is_nonzero result_type can_cast has_names type data_type type_as len __len__ is_distributed
     _is_zerotensor is_tracing broadcast_shapes is_functorch_wrapped_tensor is_batchedtensor
-    is_gradtrackingtensor maybe_get_level
+    is_gradtrackingtensor maybe_get_level _has_compatible_shallow_copy_type
 """)
 #: Functions of their arguments alone.
 PURE = names("""

@@ -215,11 +215,10 @@ def dispatch(
         result = method.call(t, rest, {})
         if not is_not_implemented(result):
             return result
-    names = [owner.python_type().__name__ for owner in owners]
+    # Python has other operands to ask, or torch raises an error, whose text it knows
     what = getattr(function, "__name__", str(function))
-    return t.python.raise_(
-        TypeError,
-        f"no implementation found for '{what}' on types that implement __torch_function__: {names}",
+    raise breaks.GraphBreak(
+        breaks.UNSUPPORTED_CALL, f"{what}, which no override of its arguments takes,"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 
@@ -265,3 +266,20 @@ def test_parts_of_a_tensor_without_rows_beside_one_that_has_some(parts, rows, ma
     for others in (1, 2):
         x, y = torch.randn(rows, 2, requires_grad=True), torch.randn(others, 2, requires_grad=True)
         torch.testing.assert_close(compiled(x, y), function(x, y))
+
+
+def test_a_module_is_moved_to_where_it_is_without_a_break():
+    def f(m, x):
+        m.to(x.device).float().to(x)
+        return m(x) * 2
+
+    module, x = (
+        torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)),
+        torch.ones(3, 2),
+    )
+    held = [id(one) for one in module.parameters()]
+    want = f(copy.deepcopy(module), x)
+    got = tc.compile(f, backend="eager", fullgraph=True)(module, x)
+    torch.testing.assert_close(got, want)
+    assert [id(one) for one in module.parameters()] == held
+    assert str(tc.compile(f, backend="eager")(module.double(), x)) == str(want)

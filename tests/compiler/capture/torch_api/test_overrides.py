@@ -501,3 +501,44 @@ def test_a_mode_is_asked_for_what_torch_offers_and_not_for_numbers():
         called: list[str] = []
         results.append((str(run(torch.ones(5, 4))), called))
     assert results[0] == results[1]
+
+
+def test_operands_that_no_override_takes_are_left_to_python():
+    class Refusing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            log.append(func.__name__)
+            return NotImplemented
+
+    class Unit:
+        __torch_function__ = Refusing.__torch_function__
+
+        def __radd__(self, other):
+            return "added"
+
+    def attempt(call):
+        try:
+            return call()
+        except TypeError as error:
+            return str(error)
+
+    calls = (
+        lambda a, b: a + b,
+        lambda a, b: a + Unit(),
+        lambda a, b: a == b,
+        lambda a, b: 3 * b,
+        lambda a, b: torch.add(a, b),
+        lambda a, b: F.relu(b),
+        lambda a, b: b.shape,
+        lambda a, b: len(b),
+    )
+
+    def f(x):
+        pair = x.as_subclass(Base), x.as_subclass(Refusing)
+        return x + 1, [attempt(lambda call=call: call(*pair)) for call in calls]
+
+    results = []
+    for run in (f, tc.compile(f, backend="eager")):
+        log.clear()
+        results.append((str(run(torch.ones(2))), list(log)))
+    assert results[0] == results[1]
