@@ -163,7 +163,7 @@ def compiled_alike(facts: Facts) -> list[Event]:
         if lost < least:
             continue
         frames = {one.frame_id for one in (first[key], *others)}
-        fix = _ONE_FUNCTION if len(frames) == 1 else _SEVERAL
+        fix: tuple[str, ...] = _ONE_FUNCTION if len(frames) == 1 else _SEVERAL
         if not any(part.name == _CODE for part in others[0].artifacts):
             fix = tuple(way for way in fix if way != _CACHED)  # debug backends have no caches
         slugs = ", ".join(f"[{one.slug}]" for one in others[:5])
