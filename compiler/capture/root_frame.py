@@ -52,8 +52,12 @@ class RootFrame(Frame):
         return found | super().bound(names)
 
     def local(self, name: str) -> Value:
-        """Return a local, wrapping an argument when it is first read."""
-        if name not in self.locals and name in self.unread:
+        """Return a local, wrapping an argument when it is first read.
+
+        What was stored in its place is no argument: once that is deleted, there is none.
+        """
+        if name in self.unread:
             obj = self.unread.pop(name)
-            self.locals[name] = self.t.values.wrap(obj, LocalSource(name))
+            if name not in self.locals:
+                self.locals[name] = self.t.values.wrap(obj, LocalSource(name))
         return super().local(name)

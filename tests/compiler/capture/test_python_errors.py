@@ -200,3 +200,42 @@ def test_super_without_arguments_names_what_it_lacks():
 
     x = torch.ones(2)
     assert str(tc.compile(f, backend="eager")(x)) == str(f(x))
+
+
+def handler_takes_the_name(x, e=1):
+    try:
+        raise TypeError("text")
+    except TypeError as e:  # noqa: F841
+        pass
+    return x + 1 - e
+
+
+def stored_and_deleted(x, e=1):
+    e = 2
+    del e
+    x = x + 1
+    try:
+        return x - e  # noqa: F821
+    except UnboundLocalError as error:
+        return x, str(error)
+
+
+def deleted_after_a_break(x, e=1):
+    for e in range(2):
+        x = x + e
+    tc.graph_break()
+    del e
+    return x + 1, sorted(locals())
+
+
+@pytest.mark.parametrize(
+    "program", [handler_takes_the_name, stored_and_deleted, deleted_after_a_break]
+)
+def test_an_argument_does_not_come_back_when_what_took_its_name_is_deleted(program):
+    results = []
+    for run in (program, tc.compile(program, backend="eager")):
+        try:
+            results.append(str(run(torch.ones(2))))
+        except UnboundLocalError as error:
+            results.append(str(error))
+    assert results[0] == results[1]
