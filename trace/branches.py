@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import linecache
 import re
 import symtable
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -21,6 +20,7 @@ from itertools import pairwise
 from typing import Final
 
 from tc.trace.ids import is_resumed
+from tc.trace.lines import line_of, lines_of
 from tc.trace.syntax import tree_of
 
 
@@ -69,10 +69,10 @@ def what_it_does(file: str, line: int, source: str = "", numbers: bool = False) 
         numbers: a number is read out of a tensor at the line: only a test that does so counts.
     """
     file, source = map(_original.get(), (file, source))
-    text = linecache.getline(file, line).strip()
+    text = line_of(file, line).strip()
     if not text or (source.strip() and source.strip() not in text):
         return None
-    return _found(file, line, len(linecache.getlines(file)), numbers)
+    return _found(file, line, len(lines_of(file)), numbers)
 
 
 @lru_cache(1024)
@@ -94,12 +94,12 @@ def _has_number(test: ast.AST) -> bool:
 
 
 def _tree_of(file: str) -> ast.AST | None:
-    return _tree(file, len(linecache.getlines(file)))
+    return _tree(file, len(lines_of(file)))
 
 
 @lru_cache(32)
 def _tree(file: str, _length: int) -> ast.AST | None:
-    return tree_of("".join(linecache.getlines(file)))
+    return tree_of("".join(lines_of(file)))
 
 
 def _branches(node: ast.AST, above: tuple[ast.AST, ...] = ()) -> Iterator[tuple[ast.AST, ...]]:
@@ -346,7 +346,7 @@ def is_with_header(file: str, line: int) -> bool:
 
 def text_of(file: str, line: int) -> str:
     """Return a line of the program where its file is available, else nothing."""
-    return linecache.getline(_original.get()(file), line).strip()
+    return line_of(_original.get()(file), line).strip()
 
 
 def is_read(file: str, line: int) -> bool:
@@ -455,7 +455,7 @@ def with_cell_named(file: str, line: int, source: str) -> str:
     if any(one.lineno <= line <= (one.end_lineno or line) for one in lambdas):
         return source
     file = _original.get()(file)
-    names = _cells(file, function.name, function.lineno, len(linecache.getlines(file)))
+    names = _cells(file, function.name, function.lineno, len(lines_of(file)))
     index = int(found[1])
     return source.replace(found[0], names[index]) if index < len(names) else source
 
@@ -463,7 +463,7 @@ def with_cell_named(file: str, line: int, source: str) -> str:
 @lru_cache(256)
 def _cells(file: str, function: str, line: int, _length: int) -> tuple[str, ...]:
     """Return the variables of outer functions that a function uses, as `co_freevars` has them."""
-    waiting = [symtable.symtable("".join(linecache.getlines(file)), file, "exec")]
+    waiting = [symtable.symtable("".join(lines_of(file)), file, "exec")]
     while waiting:
         table = waiting.pop()
         if isinstance(table, symtable.Function) and (table.get_name(), table.get_lineno()) == (

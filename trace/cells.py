@@ -6,11 +6,12 @@ It is asked only where it is loaded already: elsewhere this costs a look into `s
 
 from __future__ import annotations
 
-import linecache
 import re
 import sys
 from contextlib import suppress
 from typing import Any, Final
+
+from tc.trace.lines import line_of, lines_of
 
 # IPython's own name holds the number; that of its kernel, which debuggers need, a hash instead.
 _NUMBERED: Final = re.compile(r"^<ipython-input-(\d+)-\w+>$")
@@ -37,7 +38,7 @@ def place(file: str, line: int) -> str:
 
 def source_in_cell(file: str, line: int) -> str:
     """Return the text of a line of a cell of this process, "" for any other place."""
-    return linecache.getline(file, line).rstrip("\n") if _number(_shell(), file) else ""
+    return line_of(file, line).rstrip("\n") if _number(_shell(), file) else ""
 
 
 def typed_line(file: str, line: int) -> int:
@@ -53,7 +54,7 @@ def typed_line(file: str, line: int) -> int:
     typed: list[str] = []
     with suppress(Exception):
         typed = shell.history_manager.input_hist_raw[int(number)].splitlines()
-    ran = linecache.getlines(file)
+    ran = lines_of(file)
     if len(typed) == len(ran):
         return line
     from difflib import SequenceMatcher  # here, because few processes have cells

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import linecache
 import os
 import threading
 from collections import Counter
@@ -19,6 +18,7 @@ from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
 from tc.trace.ids import CompileId, cause_id, in_users_words, plain_function
 from tc.trace.kinds import kind_of
+from tc.trace.lines import line_of
 from tc.trace.logcosts import BreakCosts, Replays
 from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, near, place_text
 from tc.trace.memory import step_memory
@@ -514,7 +514,7 @@ def _bracket(compile_id: CompileId | None) -> str:
 
 def _source(file: str, line: int) -> str:
     """Return the user's line, if it can be read."""
-    return linecache.getline(file, line).rstrip("\n")
+    return line_of(file, line).rstrip("\n")
 
 
 def _flat(value: object) -> str:

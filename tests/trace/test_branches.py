@@ -18,11 +18,13 @@ from tc.trace.branches import (
     is_tested,
     is_used_as_index,
     is_with_header,
+    text_of,
     what_it_does,
     with_argument_named,
     with_cell_named,
 )
 from tc.trace.breakfixes import FIXES, fixes_at
+from tc.trace.lines import line_of, lines_of
 
 ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
 
@@ -338,3 +340,9 @@ def test_an_exception_on_a_line_that_raises_none_may_be_the_tracers(
     fixes = fixes_at("TC131", "", 3, source, known)
     assert (fixes[0] != known[0]) is moves
     assert fixes[-1] == known[0]
+
+
+def test_a_name_that_no_file_can_have_has_no_lines() -> None:
+    assert text_of("a\0b.py", 3) == ""
+    assert lines_of("a\0b.py") == [] and line_of(__file__, 0) == ""
+    assert line_of(__file__, 1).startswith('"""')

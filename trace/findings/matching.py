@@ -6,13 +6,13 @@ another must not take its place. What a line says, and the lines around it, do.
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Final
 
 from tc.trace.findings.model import Finding, base_id
+from tc.trace.lines import line_of
 
 _ALIKE: Final = 0.6  # of its text: an edited line is the same line still
 
@@ -139,5 +139,5 @@ def _near(finding: Finding) -> tuple[str, str]:
     where = finding.where
     if not where.source or not where.line:
         return "", ""
-    rows = [_plain(linecache.getline(where.file, where.line + n)) for n in (-1, 0, 1)]
+    rows = [_plain(line_of(where.file, where.line + n)) for n in (-1, 0, 1)]
     return (rows[0], rows[2]) if rows[1] == _plain(where.source) else ("", "")
