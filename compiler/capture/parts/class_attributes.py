@@ -13,7 +13,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.binding import bind_class_attr, bind_descriptor
 from tc.compiler.capture.values.builtins import slot_method
 from tc.compiler.capture.values.const import LITERALS
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import MISSING, full_name, type_lookup
 from tc.compiler.capture.values.objects import (
     Attributed,
     ClassValue,
@@ -49,7 +49,7 @@ class ClassAttributes:
             owner.cannot(breaks.UNSUPPORTED_ATTR, f"{owner.describe()}.{name}")
         if found is MISSING:
             self.t.python.raise_(
-                AttributeError, f"'{kind.__name__}' object has no attribute '{name}'"
+                AttributeError, f"'{full_name(kind)}' object has no attribute '{name}'"
             )
 
         def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:

@@ -88,7 +88,7 @@ class Attributed(Value):
         if self._falls_back():
             return self.call_special(t, "__getattr__", [ConstValue(name)])
         return t.python.raise_(
-            AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
+            AttributeError, f"'{full_name(self.cls)}' object has no attribute '{name}'"
         )
 
     def find(self, t: Interpreter, name: str) -> Value | None:
@@ -244,7 +244,7 @@ class Attributed(Value):
         if (
             self._data_descriptor(t, raw, name) if slot else self.stored(t, name)
         ) is None:
-            message = f"'{self.cls.__name__}' object has no attribute '{name}'"
+            message = f"'{full_name(self.cls)}' object has no attribute '{name}'"
             t.python.raise_(AttributeError, name if slot else message)
         t.effects.store_attribute(self, name, UNBOUND)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import collections
+import types
 import typing
 from functools import partial
 
@@ -239,3 +240,23 @@ def test_an_argument_does_not_come_back_when_what_took_its_name_is_deleted(progr
         except UnboundLocalError as error:
             results.append(str(error))
     assert results[0] == results[1]
+
+
+def test_messages_name_classes_of_c_with_their_modules():
+    def f(x, owner):
+        found = []
+        del owner.held
+        for one in (owner, types.SimpleNamespace(), collections.OrderedDict(), collections.deque()):
+            try:
+                one.held  # noqa: B018
+            except AttributeError as error:
+                found.append(str(error))
+        try:
+            del owner.held
+        except AttributeError as error:
+            found.append(str(error))
+        return x + 1, found
+
+    x, compiled = torch.ones(2), tc.compile(f, backend="eager", fullgraph=True)
+    owners = types.SimpleNamespace(held=1), types.SimpleNamespace(held=1)
+    assert str(compiled(x, owners[0])) == str(f(x, owners[1]))
