@@ -43,5 +43,10 @@ def test_programs_of_several_passes(end, shape):
     space = {"torch": torch, "F": F}
     exec(text, space)
     x = torch.randn(shape)
-    want = space["program"](x)
+    try:
+        want = space["program"](x)
+    except IndexError:  # nothing is left of a row, and so no maximum
+        with pytest.raises(IndexError):
+            tc.compile(space["program"])(x)
+        return
     torch.testing.assert_close(tc.compile(space["program"])(x), want, equal_nan=True, msg=text)
