@@ -5,11 +5,12 @@ In: a reduction's name, kind and type. Out: C, which the writers of kernels plac
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 
-from tc.compiler.codegen.printer import c_convert, c_type
+from tc.compiler.codegen.printer import c_constant, c_convert, c_type
 from tc.compiler.loops.ops import compute_dtype
 
 INT_LIMITS = {
@@ -76,8 +77,7 @@ class Accumulator:
         if self.kind in ("sum", "any", "prod", "all"):
             return "0" if self.kind in ("sum", "any") else "1"
         if self.wide.is_floating_point:
-            sign = "-" if "max" in self.kind else ""
-            return f"{sign}__builtin_inf{'' if self.wide is torch.float64 else 'f'}()"
+            return c_constant(-math.inf if "max" in self.kind else math.inf, self.wide)
         return INT_LIMITS[self.wide][0 if "max" in self.kind else 1]
 
     def step(self, value: str, prefix: str, at: str = "") -> list[str]:
@@ -118,8 +118,8 @@ class Accumulator:
         if self.is_position:
             return f"ap_{self.name}{at}"
         if self.kind in ("max", "min") and self.wide.is_floating_point:
-            tail = "" if self.wide is torch.float64 else "f"
-            return c_convert(f'({n} ? __builtin_nan{tail}("") : {a})', self.wide, self.dtype)
+            nan = c_constant(math.nan, self.wide)
+            return c_convert(f"({n} ? {nan} : {a})", self.wide, self.dtype)
         return c_convert(a, self.wide, self.dtype) if self.wide is not self.dtype else a
 
 

@@ -242,9 +242,7 @@ class RowWriter(Writer):
         opened = self._outer_loops(inner[:-1], inner[-1] if blocked else None, sums, whole)
         self.running = "s" if partial else "a"
         if partial:
-            for accumulator in sums:
-                for kind, name, start, _ in accumulator.variables("s"):
-                    self.declare(kind, name, start)
+            self._declare(sums, "s")
         bounds = self._range(inner[-1], blocked)
         self._vector_loop(section, bounds, sums, blocked, plain)
         for each in searched:
@@ -437,9 +435,9 @@ class RowWriter(Writer):
         self.close(2 if asked else 1)
         return base
 
-    def _declare(self, sums: list[Accumulator]) -> None:
+    def _declare(self, sums: list[Accumulator], prefix: str = "a") -> None:
         for accumulator in sums:
-            for kind, name, start, _ in accumulator.variables():
+            for kind, name, start, _ in accumulator.variables(prefix):
                 self.declare(kind, name, start)
 
     def _join_partials(self, sums: list[Accumulator]) -> None:

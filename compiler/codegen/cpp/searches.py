@@ -7,6 +7,7 @@ it. Element by element each would wait for the choice before it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -126,7 +127,7 @@ def search(
     sought = f"s_{best}"
     if found.best.dtype.is_floating_point:
         better = f"!an_{best} && (sn_{best} || {better})"
-        nan = c_constant(float("nan"), found.best.dtype)
+        nan = c_constant(math.nan, found.best.dtype)
         sought = f"sn_{best} ? {nan} : {sought}"
     writer.open(f"if ({better})")
     writer.declare(f"const {c_type(found.best.dtype)}", f"sought_{name}", sought)

@@ -47,11 +47,15 @@ def _pair(value: Sequence[object], default: tuple[int, int] = (0, 0)) -> tuple[i
     return (numbers[0], numbers[-1])
 
 
-def taps(b: Builder, call: Call, source: Tensor, dilation: tuple[int, int]) -> Iterator[Tap]:
-    """Yield the elements of the window around each element of the result, in memory's order."""
+def _floating(source: Tensor) -> None:
     if not source.dtype.is_floating_point:
         raise NotLowered("a pool of integers")
     supported(source.dtype)
+
+
+def taps(b: Builder, call: Call, source: Tensor, dilation: tuple[int, int]) -> Iterator[Tap]:
+    """Yield the elements of the window around each element of the result, in memory's order."""
+    _floating(source)
     kernel = _pair(call["kernel_size"])
     stride, padding = _pair(call["stride"], kernel), _pair(call["padding"])
     if kernel[0] * kernel[1] > MAX_TAPS:
@@ -82,10 +86,7 @@ def _max_pool(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
 @lowering("adaptive_max_pool2d")
 def _adaptive_max_pool(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     source = tensor(call["self"])
-    found = list(_adaptive(call, source))
-    if len(found) > 1:
-        b.realize(source.cell)  # windows overlap
-    return _best(b, call, source, found)
+    return _best(b, call, source, _adaptive(b, call, source))
 
 
 def _best(b: Builder, call: Call, source: Tensor, found: Iterable[Tap]) -> tuple[Tensor, Tensor]:
@@ -192,19 +193,19 @@ def _avg_pool(b: Builder, call: Call) -> Tensor:
     return b.value(call.sizes, call.dtype, apply("div", total, count))
 
 
-def _adaptive(call: Call, source: Tensor) -> Iterator[Tap]:
+def _adaptive(b: Builder, call: Call, source: Tensor) -> Iterator[Tap]:
     """Yield the elements of the window of each element of an adaptive pool's result.
 
     Where n elements become m along a dimension, element i is made of those from ⌊i n / m⌋ to before
     ⌈(i + 1) n / m⌉.
     """
-    if not source.dtype.is_floating_point:
-        raise NotLowered("a pool of integers")
-    supported(source.dtype)
+    _floating(source)
     variables = loop_vars(call.sizes)
     along = [_window(variables[d], source.sizes[d]) for d in (-2, -1)]
     if math.prod(map(len, along)) > MAX_TAPS:
         raise NotLowered(f"a window of more than {MAX_TAPS} elements")
+    if max(map(len, along)) > 1:
+        b.realize(source.cell)  # windows may overlap
     for (row, in_rows), (column, in_columns) in product(*along):
         inside = in_rows if in_columns is None else in_columns
         if in_rows is not None and in_columns is not None:
@@ -238,11 +239,8 @@ def _shared(value: Expr, at: Sequence[Index], made: Sequence[Index], of: Sequenc
 @lowering("_adaptive_avg_pool2d")
 def _adaptive_average(b: Builder, call: Call) -> Tensor:
     source, wide = tensor(call["self"]), compute_dtype(call.dtype)
-    found = list(_adaptive(call, source))
-    if len(found) > 1:
-        b.realize(source.cell)  # windows overlap
     total: Expr | None = None
-    for tap in found:
+    for tap in _adaptive(b, call, source):
         read = converted(b.element(source, tap.at), wide)
         read = read if tap.inside is None else select(tap.inside, read, like(0, read))
         total = read if total is None else apply("add", total, read)
