@@ -29,6 +29,7 @@ from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.entries import was_entered
 from tc.compiler.capture.guards import fast_path
 from tc.compiler.capture.guards.guard_list import Failure, refusals
+from tc.compiler.capture.guards.in_c import InC
 from tc.compiler.capture.skips import (
     can_be_captured,
     in_transform,
@@ -68,6 +69,7 @@ from tc.compiler.ranks import follow_setting
 from tc.compiler.runtime.fast_path import close_fast_paths, make_fast_path
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
+from tc.compiler.runtime.relation import make_relation
 from tc.compiler.runtime.watch import watch_type
 from tc.compiler.sentinel.graph import Graph
 from tc.compiler.sentinel.pace import paced
@@ -93,9 +95,10 @@ COMPARED = ("aot", "loops", "schedule", "kernels")
 #: times that code without tensor operations is looked at before it is left to Python
 IDLE_TRIES = 4
 
+#: what checks guards in C
+IN_C = InC(memo_type, watch_type, make_relation)
+
 hook.offer_by(offer_type)
-
-
 hook.use_fast_paths(fast_path.FastPaths(make_fast_path, close_fast_paths, PROCESS.gate))
 
 
@@ -374,7 +377,7 @@ class FrameCompiler:
 
         return translate(
             frame, sizes, str(reporter.compile_id), graph_name, on_break, self.options.fullgraph,
-            self.options.guard_filter, memo_type, watch_type,
+            self.options.guard_filter, IN_C,
         )  # fmt: skip
 
     def _dynamic(self) -> bool | None:

@@ -24,11 +24,11 @@ from tc.compiler.capture.bytecode.resume_functions import (
 )
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.frame import Frame, Reached, program_of
-from tc.compiler.capture.guards.definitions import MakeWatch
 from tc.compiler.capture.guards.facts import PROCESS
 from tc.compiler.capture.guards.filter import GuardFilter, filtered
 from tc.compiler.capture.guards.guard_list import CheckedGuards, build
-from tc.compiler.capture.guards.memo import WORTHWHILE, MakeMemo
+from tc.compiler.capture.guards.in_c import InC
+from tc.compiler.capture.guards.memo import WORTHWHILE
 from tc.compiler.capture.guards.shape_guards import ShapeGuards
 from tc.compiler.capture.parts.identity import lasting
 from tc.compiler.capture.parts.repeatable import may_run_again
@@ -148,8 +148,7 @@ def translate(
     on_break: Callable[[BreakRecord], None],
     fullgraph: bool = False,
     guard_filter: GuardFilter | None = None,
-    make_memo: Callable[[], MakeMemo | None] = lambda: None,
-    make_watch: Callable[[], MakeWatch | None] = lambda: None,
+    in_c: InC = InC(),  # noqa: B008
 ) -> Captured:
     """Capture a frame.
 
@@ -158,8 +157,7 @@ def translate(
             aftermath; raising from it ends the translation.
         fullgraph: whether a break ends the translation (``on_break`` is expected to raise).
         guard_filter: decides which guards are kept.
-        make_memo: returns the constructor of memos of guards; see `guards.build`.
-        make_watch: returns the constructor of `Watch`, or None without a C compiler.
+        in_c: what checks guards in C.
 
     Raises:
         SkipFrame: the frame is not captured.
@@ -172,7 +170,7 @@ def translate(
         translation.t.leave_classes = leave_classes
         translation.t.output.whole, translation.t.output.may_assume = fullgraph, assume
         translation.guard_filter = guard_filter
-        translation.make_memo, translation.make_watch = make_memo, make_watch
+        translation.in_c = in_c
         captured: Captured | None = None
         try:
             captured = translation.run()
@@ -464,7 +462,7 @@ class Translation:
         self._close_graph(r)
         if self.module is not None:
             inputs = [i.value.source for i in t.output.inputs if i.value.source]
-            memo = self.make_memo() if len(inputs) >= WORTHWHILE else None
+            memo = self.in_c.memo() if len(inputs) >= WORTHWHILE else None
             r.call_graph(self.graph_name, inputs, memo, t.output.exits)
         r.restore_modes()
         if at_break or t.effects.any():
@@ -500,8 +498,7 @@ class Translation:
 
     module: fx.GraphModule | None = None
     guard_filter: GuardFilter | None = None
-    make_memo: Callable[[], MakeMemo | None] = staticmethod(lambda: None)
-    make_watch: Callable[[], MakeWatch | None] = staticmethod(lambda: None)
+    in_c = InC()
 
     def _captured(self, r: Residual, broke: BreakRecord | None) -> Captured:
         t = self.t
@@ -515,7 +512,7 @@ class Translation:
                 t.guards.tensor_property(tensor, "requires_grad")
         for first, *others in t.guards.identities.apart(t):
             t.guards.recorded.add("NO_ALIASING", first, tuple(others))
-        unchanged = t.guards.definitions.watch(t.values.made_inside, self.make_watch())
+        unchanged = t.guards.definitions.watch(t.values.made_inside, self.in_c.watch())
         t.guards.recorded.add("DEFINITIONS", PROCESS, unchanged)
         code = r.assemble()
         aliases = {source.pretty: obj for source, obj in t.values.aliases.items()}
@@ -549,7 +546,7 @@ class Translation:
             self.frame.locals,
             self.frame.globals,
             self.compile_id,
-            self.make_memo,
+            self.in_c,
         )
 
     def _shape_guards(self) -> ShapeGuards:

@@ -19,7 +19,10 @@ from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build
 from tc.compiler.runtime.mapping import Library
 
-NAMES = ("launch", "fast_path", "watch", *(("memo",) if sys.version_info < (3, 13) else ()))
+NAMES = (
+    *("launch", "fast_path", "relation", "watch"),
+    *(("memo",) if sys.version_info < (3, 13) else ()),
+)
 """The modules; Python 3.13 removed the versions of dictionaries that memo reads."""
 
 

@@ -25,7 +25,6 @@ from tc.compiler.capture.bytecode.linetable import decode_exceptions
 from tc.compiler.capture.guards.facts import PROCESS, ObjectRef, TensorSpec
 from tc.compiler.capture.guards.guard_list import CheckedGuards
 from tc.compiler.capture.guards.rows import Guard
-from tc.compiler.capture.guards.shape_guards import ShapeGuards
 from tc.compiler.capture.guards.tree import check_of_tensors
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.sources import GlobalSource, LocalSource, Scope, Source
@@ -128,7 +127,7 @@ def install_entry(
             for guard in guards.guards:
                 way.add(guard)
             check = way.check_of_tensors()
-            relation, related = way.relation(guards.shapes)
+            relation, related = way.relation(guards)
         except _Unknown:
             return False
         if len(way.places) > MOST or not gate.allow(
@@ -228,18 +227,19 @@ class _Way:
         return check
 
     def relation(
-        self, shapes: ShapeGuards
+        self, guards: CheckedGuards
     ) -> tuple[Callable[..., bool] | None, tuple[int, ...]]:
         """Return the check of sizes, strides and numbers, and the places of its arguments.
 
         Raises:
             _Unknown: reading them may run a program's code.
         """
+        shapes = guards.shapes
         if not shapes.guards:
             return None, ()
         if shapes.derived:
             raise _Unknown
-        return shapes.over_values(), tuple(map(self._place, shapes.sources))
+        return guards.relation, tuple(map(self._place, shapes.sources))
 
     def _add_of_process(self, guard: Guard) -> None:
         kind, expected = guard.kind, guard.expected

@@ -20,7 +20,8 @@ from typing import Any
 from tc import trace
 from tc.compiler.capture.bytecode.resume_functions import inner_names
 from tc.compiler.capture.guards.facts import PROCESS, ObjectRef, TensorSpec
-from tc.compiler.capture.guards.memo import MakeMemo, groups
+from tc.compiler.capture.guards.in_c import InC
+from tc.compiler.capture.guards.memo import groups
 from tc.compiler.capture.guards.rows import GUARDS, Guard, Predicate
 from tc.compiler.capture.guards.shape_guards import ShapeGuards
 from tc.compiler.capture.guards.tree import GuardTree
@@ -158,6 +159,7 @@ class CheckedGuards:
     """Guards installed in C++.
 
     Attributes:
+        relation: checks the conditions of `shapes` of the values at its sources.
         root: the C++ tree.
         drop: set by the frame hook; removes the code behind these guards from its cache.
         alive: False once an object that the code refers to by identity has died.
@@ -167,6 +169,7 @@ class CheckedGuards:
 
     guards: tuple[Guard, ...]
     shapes: ShapeGuards
+    relation: Callable[..., bool]
     compile_id: str
     root: Any
     drop: Callable[[], None] | None = None
@@ -424,7 +427,7 @@ def build(
     locals: dict[str, Any],
     globals: dict[str, Any],
     compile_id: str,
-    make_memo: Callable[[], MakeMemo | None] = lambda: None,
+    in_c: InC = InC(),  # noqa: B008
 ) -> CheckedGuards:
     """Install guards in C++ and check that they hold for the frame that they were made from.
 
@@ -435,7 +438,7 @@ def build(
         locals: as `tc.compiler.capture.hook.Frame` gives them.
         globals: of the frame.
         compile_id: for messages.
-        make_memo: returns the constructor of memos of checks, or None; called only when needed.
+        in_c: what checks in C.
 
     Raises:
         StageError: a guard cannot be installed, or does not hold.
@@ -443,7 +446,7 @@ def build(
     scope = Scope(locals, globals, {})
     tree = GuardTree(code, scope)
     grouped = groups(guards, scope)
-    memo = make_memo() if grouped else None
+    memo = in_c.memo() if grouped else None
     for guard in guards:
         try:
             group = grouped.get(id(guard))
@@ -457,9 +460,10 @@ def build(
                 f"[{compile_id}] cannot install guard {guard}: {error!r}",
             ) from error
     shapes = shapes or ShapeGuards()
+    relation = shapes.over_values(in_c.relation)
     if shapes.guards:
-        tree.last(shapes.text, shapes.bind(globals))
-    checked = CheckedGuards(tuple(guards), shapes, compile_id, tree.root)
+        tree.last(shapes.text, shapes.bind(globals, relation))
+    checked = CheckedGuards(tuple(guards), shapes, relation, compile_id, tree.root)
     _verify(checked, locals, globals)
     if trace.enabled():
         checked.event = checked.to_event()

@@ -1,14 +1,16 @@
-"""Guards on sizes, strides, offsets and numbers: conditions in, one Python function of a frame out.
+"""Guards on sizes, strides, offsets and numbers: conditions in, one function of a frame out.
 
 A condition names what it reads as `Source.name` prints it, which is for people and need not be
 Python: a key of a dictionary may be a member of an enumeration, an access a function of capture.
-The function reads its operands by `Source.code` first, and has variables in their places.
+The function reads its operands by `Source.code` first, and has variables in their places. Where
+conditions are arithmetic of whole numbers, C checks them (`core/relations.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import methodcaller
@@ -16,10 +18,16 @@ from typing import Any
 
 import torch
 
+from tc.compiler.core.relations import Read, program_of
 from tc.compiler.core.sources import Scope, Source
 
 UserLine = tuple[str, int]
+Check = Callable[..., bool]
+MakeRelation = Callable[[int, Sequence[int], Check], Check]
+"""Makes a check of a number of values, of its program and of the same check in Python."""
 
+#: what relations read, by the method of a tensor; without one it is the number itself
+_READS = {"": "number", "storage_offset": "offset"}
 _READ = re.compile(r"\.(?:size|stride)\(\)\[\d+\]|\.storage_offset\(\)")
 
 
@@ -118,7 +126,7 @@ class ShapeGuard:
 
 @dataclass(frozen=True)
 class ShapeGuards:
-    """All shape guards of a frame, checked by one Python function.
+    """All shape guards of a frame, checked by one function.
 
     Attributes:
         derived: there are classes or modes whose ``__torch_function__`` must not be asked.
@@ -138,59 +146,59 @@ class ShapeGuards:
         read = (operand.source for guard in self.guards for operand in guard.operands)
         return tuple(dict.fromkeys(read))
 
-    def bind(self, globals: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
-        """Compile the conditions to a function of the frame's locals."""
-        names: dict[str, Any] = {"G": globals}
+    def bind(
+        self, globals: dict[str, Any], check: Check
+    ) -> Callable[[dict[str, Any]], bool]:
+        """Make a function of the frame's locals of one of the values of `sources`."""
+        names: dict[str, Any] = {"G": globals, "check": check}
 
         def hold(value: Any) -> str:
             name = f"k{len(names)}"
             names[name] = value
             return name
 
-        codes = {source: source.code(hold) for source in self.sources}
-        check: Callable[[dict[str, Any]], bool] = self._compiled("L", codes, names)
-        return check
+        codes = ", ".join(source.code(hold) for source in self.sources)
+        read = eval(f"lambda L: check({codes})", names)
+        return _unasked(read) if self.derived else read
 
-    def over_values(self) -> Callable[..., bool]:
-        """Compile the conditions to a function of the values of `sources`."""
-        codes = {source: f"p{n}" for n, source in enumerate(self.sources)}
-        return self._compiled(", ".join(codes.values()), codes, {})
-
-    def _compiled(
-        self, parameters: str, codes: Mapping[Source, str], names: dict[str, Any]
-    ) -> Callable[..., bool]:
-        """Compile the conditions.
+    def over_values(self, relation: MakeRelation | None = None) -> Check:
+        """Compile the conditions to a function of the values of `sources`.
 
         Args:
-            parameters: of the function.
-            codes: Python of each source.
-            names: what that refers to besides parameters.
+            relation: makes one that C runs.
         """
+        places = {source: n for n, source in enumerate(self.sources)}
+        operands = {o.call: o for guard in self.guards for o in guard.operands}
+        calls = sorted(operands, key=lambda call: (-len(call), call))
+        body, reads = self.text, dict[str, Read]()
+        lines = [f"def check({', '.join(f'p{n}' for n in places.values())}):"]
+        for i, call in enumerate(calls):  # each is read once, however often it is used
+            operand = operands[call]
+            at = places[operand.source]
+            lines.append(f"    v{i} = {operand.code(f'p{at}')}")
+            body = body.replace(call, f"v{i}")
+            reads[f"v{i}"] = at, _READS.get(operand.method, operand.method)
+        names: dict[str, Any] = {}
         if self.guards:
             from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 
             names.update(SYMPY_INTERP)
-        body, lines = self.text, [f"def check({parameters}):"]
-        reads = {
-            operand.call: operand for guard in self.guards for operand in guard.operands
-        }
-        for i, call in enumerate(sorted(reads, key=lambda call: (-len(call), call))):
-            # once, however often it is used
-            lines.append(f"    v{i} = {reads[call].code(codes[reads[call].source])}")
-            body = body.replace(call, f"v{i}")
         exec("\n".join([*lines, f"    return {body}"]), names)
-        check: Callable[..., bool] = names["check"]
-        return _unasked(check) if self.derived else check
+        check: Check = names["check"]
+        program = relation and program_of(body, reads)
+        return relation(len(places), program, check) if relation and program else check
 
     def failures(
         self, scope: Scope
     ) -> Iterator[tuple[str, str, str, str, UserLine | None]]:
         """Yield (what, guard, old, new, user line) of each condition that fails. Never raises."""
+        with contextlib.suppress(Exception):
+            if self.bind(scope.globals, self.over_values())(scope.locals):
+                return
         for guard in self.guards:
             try:
-                if ShapeGuards((guard,), self.derived).bind(scope.globals)(
-                    scope.locals
-                ):
+                alone = ShapeGuards((guard,), self.derived)
+                if alone.bind(scope.globals, alone.over_values())(scope.locals):
                     continue
                 read = _unasked(lambda operand: operand.value(scope))
                 new = ", ".join(str(read(operand)) for operand in guard.operands)
