@@ -45,13 +45,11 @@ from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.generators import GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
-from tc.compiler.core.sources import Scope
+from tc.compiler.core.sources import ITERATED, Scope
 from tc.compiler.errors import is_own
 from tc.trace.places import StackFrame
 
 MAX_ATTEMPTS = 64
-#: the parameter of a comprehension's code, up to Python 3.11, and of a generator expression's
-ITERATED = ".0"
 _OF_DATA = (breaks.DATA_BRANCH, breaks.TENSOR_ITEM)
 
 

@@ -85,6 +85,10 @@ class Source:
         return self.pretty
 
 
+#: the parameter of a comprehension's code, up to Python 3.11, and of a generator expression's
+ITERATED = ".0"
+
+
 @dataclass(frozen=True)
 class LocalSource(Source):
     """An argument or local of the compiled frame; ``cell`` if it is held in a closure cell."""
@@ -96,7 +100,7 @@ class LocalSource(Source):
         return f"L[{self.local!r}]"
 
     def _pretty(self) -> str:
-        return self.local
+        return "the comprehension" if self.local == ITERATED else self.local
 
     def _evaluate(self, scope: Scope) -> Any:
         return scope.locals[self.local]
@@ -279,18 +283,20 @@ class TypeSource(Source):
 class CallSource(Source):
     """``function(base)`` for a named pure access (``len``, ``list of keys``, a cell's contents).
 
-    ``text`` prints with ``{}`` in the place of the base.
+    ``text`` prints with ``{}`` in the place of the base; so does ``words``, which is what people
+    read where the text says nothing to them.
     """
 
     base: Source
     function: Callable[[Any], Any]
     text: str
+    words: str = ""
 
     def _name(self) -> str:
         return self.text.replace("{}", self.base.name)
 
     def _pretty(self) -> str:
-        return self.text.replace("{}", self.base.pretty)
+        return (self.words or self.text).replace("{}", self.base.pretty)
 
     def _evaluate(self, scope: Scope) -> Any:
         return self.function(self.base.evaluate(scope))

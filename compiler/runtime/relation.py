@@ -45,7 +45,7 @@ def _module() -> ModuleType | None:
     """Return the extension, or None where it cannot be built or does not read what is there."""
     module = extension("relation")
     path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    probe = torch.empty(64).as_strided((2, 3), (7, 2), 5)
+    probe = torch.empty(64, device="cpu").as_strided((2, 3), (7, 2), 5)
     place = _place_of_tensor(probe)
     if module is None or place is None or not path.exists():
         return None

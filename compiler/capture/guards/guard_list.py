@@ -28,7 +28,7 @@ from tc.compiler.capture.guards.tree import GuardTree
 from tc.compiler.core.levels import dispatch_keys_of_program
 from tc.compiler.core.sources import Scope, Source
 from tc.compiler.errors import StageError
-from tc.trace.ids import changed_apart
+from tc.trace.ids import UNREACHABLE, changed_apart
 
 UserLine = tuple[str, int]
 #: kinds of guards that hold only for objects of one type
@@ -211,8 +211,9 @@ class CheckedGuards:
     def explain(self, locals: dict[str, Any], globals: dict[str, Any]) -> list[Failure]:
         """Return every guard that fails for a frame. Never raises.
 
-        Nothing is read out of an object of another type than the guards fix, as in C++: there, an
-        attribute of the same name may be a property of the user, which runs code.
+        What can no longer be reached because something above it changed is left out. Nothing is
+        read out of an object of another type than the guards fix, as in C++: there, an attribute of
+        the same name may be a property of the user, which runs code.
         """
         scope = Scope(locals, globals, {})
         readable = _Readable(self._at, scope)
@@ -222,6 +223,7 @@ class CheckedGuards:
             if readable.allows(guard)
             for f in _failures(guard, scope)
         ]
+        failures = _without_aftermath(failures)
         if not failures:  # shape guards may read only tensors whose own guards hold
             failures = [
                 Failure(None, where, text, old, new, line)
@@ -402,7 +404,7 @@ def _failures(guard: Guard, scope: Scope) -> list[Failure]:
     try:
         value = guard.source.evaluate(scope)
     except Exception as error:
-        missing = f"cannot be reached: {type(error).__name__}: {error}"
+        missing = f"{UNREACHABLE}: {type(error).__name__}: {error}"
         return [_failure(guard, guard.source.pretty, "present", missing)]
     try:
         if guard.holds(value, scope):
@@ -414,6 +416,19 @@ def _failures(guard: Guard, scope: Scope) -> list[Failure]:
             f"{type(value).__qualname__}, checking which raises {type(error).__name__}"
         )
         return [_failure(guard, guard.source.pretty, guard.text, unknown)]
+
+
+def _without_aftermath(failures: list[Failure]) -> list[Failure]:
+    """Leave out what cannot be reached where a guard on what it is reached through fails."""
+    failing = {f.guard.source.name for f in failures if f.guard is not None}
+
+    def follows(failure: Failure) -> bool:
+        above = failure.guard.source.parent if failure.guard is not None else None
+        while above is not None and above.name not in failing:
+            above = above.parent
+        return above is not None and failure.new.startswith(UNREACHABLE)
+
+    return [failure for failure in failures if not follows(failure)]
 
 
 def _failure(guard: Guard, where: str, old: str, new: str) -> Failure:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.bytecode.opcode_table import opcode
+from tc.compiler.capture.opcodes.calls import called
 from tc.compiler.capture.values.base import Exhausted, Slot, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
@@ -160,14 +161,18 @@ def dict_merge(f: Frame, i: Instruction) -> None:
     values = f.pop()
     target = f.stack[-(i.arg or 1)]
     assert isinstance(target, DictValue)
-    _require(f, values, ("keys",), "argument after ** must be a mapping, not {}")
+
+    def refuse(text: str) -> None:
+        callee = called(f, 2 + (i.arg or 1))
+        f.t.python.raise_(TypeError, f"{callee} {text}")
+
+    if not has_any(values.python_type(), ("keys",)):
+        name = full_name(values.python_type())
+        refuse(f"argument after ** must be a mapping, not {name}")
     for key, value in items_to_merge(f.t, values):
-        if not issubclass(key.python_type(), str):
-            f.t.python.raise_(TypeError, "keywords must be strings")
         if target.has(f.t, key):
-            f.t.python.raise_(
-                TypeError, f"got multiple values for keyword argument {key.describe()}"
-            )
+            name = f.t.python.concrete(key)
+            refuse(f"got multiple values for keyword argument '{name}'")
         target.put(f.t, key, value)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.dialects import RUNNING
 from tc.compiler.capture.bytecode.opcode_table import opcode
-from tc.compiler.capture.values.base import NULL, Args, Kwargs, Value
+from tc.compiler.capture.values.base import NULL, Args, Kwargs, Raised, Value
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.generators import stopped_inside
+from tc.compiler.capture.values.lookup import ITERABLE, full_name, has_any
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Instruction
@@ -53,6 +54,24 @@ def _invoke(f: Frame, args: Args, kwargs: Kwargs) -> Value:
     return f.t.call(f, first, [second, *args], kwargs)
 
 
+def called(f: Frame, below: int) -> str:
+    """Return what is called, so many places below the top, as Python's errors of calls name it."""
+    callee = f.stack[-below]
+    if callee is NULL:
+        callee = f.stack[-below - 1]
+    name, module = (_text(f, callee, key) for key in ("__qualname__", "__module__"))
+    if name is None:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "what has no name, wrongly")
+    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+
+
+def _text(f: Frame, value: Value, name: str) -> Any:
+    try:
+        return f.t.python.concrete(value.attr(f.t, name))
+    except Raised:
+        return None
+
+
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(f: Frame, i: Instruction) -> None:
     """Call with a tuple of arguments and perhaps a dict of keywords."""
@@ -60,9 +79,15 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
     if (i.arg or 0) & 1:
         named = f.pop()
         for key in named.method(f.t, "keys", [], {}).unpack(f.t):
+            if not issubclass(key.python_type(), str):
+                f.t.python.raise_(TypeError, "keywords must be strings")
             kwargs[f.t.python.concrete(key)] = named.item(f.t, key)
-    args = f.pop().unpack(f.t)
-    f.push(_invoke(f, args, kwargs))
+    args = f.pop()
+    if not has_any(args.python_type(), ITERABLE):
+        refusal = "argument after * must be an iterable, not"
+        text = f"{called(f, 1)} {refusal} {full_name(args.python_type())}"
+        f.t.python.raise_(TypeError, text)
+    f.push(_invoke(f, args.unpack(f.t), kwargs))
 
 
 @opcode("CALL_INTRINSIC_1", since=(3, 12))

@@ -206,6 +206,11 @@ class Operators:
         if found is not None:
             return found
         if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+            for value, method in ((left, "__divmod__"), (right, "__rdivmod__")):
+                inherited = type_lookup(value.python_type(), method)
+                if isinstance(inherited, types.WrapperDescriptorType):
+                    what = f"divmod on {value.describe()}"
+                    raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what)
             kinds = f"'{full_name(left.python_type())}' and '{full_name(right.python_type())}'"
             self.python.raise_(
                 TypeError, f"unsupported operand type(s) for divmod(): {kinds}"

@@ -344,8 +344,9 @@ def wrap_iterator(t: Interpreter, obj: Any, source: Source) -> Value:
 
 def _at_its_place(t: Interpreter, obj: Any, source: Source) -> Value:
     t.guards.add("TYPE", source, type(obj))
-    over = CallSource(source, iterated, "{}.__reduce__()[1][0]")
-    place = CallSource(source, place_of, "({}.__reduce__() + (None,))[2]")
+    over = CallSource(source, iterated, "{}.__reduce__()[1][0]", "{}'s items")
+    text = "({}.__reduce__() + (None,))[2]"
+    place = CallSource(source, place_of, text, "{}'s place")
     t.guards.add("EQUALS", place, place_of(obj))
     index = place_of(obj) or 0
     if type(obj) in RANGE_ITERATORS:

@@ -294,6 +294,9 @@ class ObjectValue(Attributed):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if self.has_own("__call__"):
             return self.call_special(t, "__call__", args, kwargs)
+        method = self.dunder(t, "__call__")  # of a class in C
+        if method is not None:
+            return method.call(t, args, kwargs)
         return t.python.raise_(
             TypeError, f"'{self.cls.__name__}' object is not callable"
         )
@@ -476,7 +479,7 @@ class PythonModuleValue(Value):
         self.source = source
 
     def python_type(self) -> type:
-        return types.ModuleType
+        return type(self.obj)
 
     def constant(self) -> Any:
         return self.obj
@@ -484,8 +487,11 @@ class PythonModuleValue(Value):
     def describe(self) -> str:
         return self.obj.__name__
 
+    def own_special(self, name: str) -> Any:
+        return users_slot(type(self.obj), name)
+
     def truth(self, t: Interpreter) -> bool:
-        return True
+        return self.truth_by_class(t)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         pending = t.effects.global_value(vars(self.obj), name)

@@ -6,9 +6,12 @@
    gcc would turn chains of clamps into chains of masks, at twice the price, and branches between
    two functions into jumps, which no vector takes. Without these passes gcc 12 unswitches a loop in a
    parallel region wrongly: a bidirectional RNN had the gradients of its two ends mixed up. What one
-   arm of a choice alone needs would be sunk into a branch, and a call there has no vector form. */
+   arm of a choice alone needs would be sunk into a branch, and a call there has no vector form.
+   Out of a reduction that copies one value and chooses another from memory, gcc 12 takes the copy,
+   and loses the stores of the rest: a softmax of joined tensors read memory that nothing had written. */
 #pragma GCC optimize ("no-thread-jumps", "no-tree-dominator-opts", "no-tree-pre")
 #pragma GCC optimize ("no-unswitch-loops", "no-tree-sink")
+#pragma GCC optimize ("no-tree-loop-distribution", "no-tree-loop-distribute-patterns")
 
 /* helper: tc_wrapping
    Integers wrap around as in eager: a comparison may not take it that sums do not. It stands only

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from tc.compiler.cache import graph_key
 from tc.compiler.core import parts
@@ -118,3 +119,51 @@ def test_key_of_graphs_covers_all_files_of_the_compiler() -> None:
     files = set(graph_key.own_files())
     assert {FOLDER / "exponentials.h", COMPILER / "codegen/stage.py"} <= files
     assert COMPILER / "routines/attention.c" in files
+
+
+#: a row is copied, another is chosen from two memories, kept, and reduced; then the kept is read
+KEPT = """
+void kept(const float* restrict a, const float* restrict b, float* restrict copied,
+          float* restrict out) {
+  for (long long p = 0; p < 128; p++) {
+    float row[LENGTH];
+    float best = -__builtin_inff();
+    int unknown = 0;
+    #pragma omp simd reduction(max:best) reduction(|:unknown)
+    for (long long r = 0; r < LENGTH; r++) {
+      copied[LENGTH * p + r] = b[256 * p + r + 60000];
+      const float value = CHOSEN ? a[4 * p + r] : b[256 * p + r + 32764];
+      row[r] = value;
+      best = value > best ? value : best;
+      unknown |= value != value;
+    }
+    const float most = unknown ? __builtin_nanf("") : best;
+    #pragma omp simd
+    for (long long r = 0; r < LENGTH; r++)
+      out[LENGTH * p + r] = row[r] - most;
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("length", [64, 100, 256, 260])
+@pytest.mark.parametrize("chosen", ["r < 4", "r >= 4", "(r & 1) == 0", "b[256 * p + r] < 0"])
+def test_stores_of_a_loop_that_copies_chooses_and_reduces_are_kept(
+    chosen: str, length: int
+) -> None:
+    source = helpers_for(["tc_prelude"])
+    source += KEPT.replace("LENGTH", str(length)).replace("CHOSEN", f"({chosen})")
+    a, b = torch.randn(4096), torch.randn(98304)
+    copied, out = torch.full((2, 128, length), math.nan)
+    kept = ctypes.CDLL(str(build.build_kernels(source))).kept
+    kept(*(ctypes.c_void_p(one.data_ptr()) for one in (a, b, copied, out)))
+    p, r = torch.arange(128)[:, None], torch.arange(length)
+    choices = {
+        "r < 4": r < 4,
+        "r >= 4": r >= 4,
+        "(r & 1) == 0": r % 2 == 0,
+        "b[256 * p + r] < 0": b[256 * p + r] < 0,
+    }
+    value = torch.where(choices[chosen], a[4 * p + r], b[256 * p + r + 32764])
+    assert torch.equal(copied, b[256 * p + r + 60000])
+    assert torch.equal(out, value - value.amax(1, keepdim=True))

@@ -109,3 +109,28 @@ def test_a_norm_that_iterates_when_it_is_read_iterates_once():
         (tc.compile(net) if compiled else net)(x)
         states.append(norm._u.clone())
     torch.testing.assert_close(states[1], states[0])
+
+
+def test_what_a_shorter_list_no_longer_has_is_no_cause_of_its_own():
+    wanted, items = GuardList(), (1, 2)
+    wanted.add("LENGTH", A, items)
+    for place in (0, 1):
+        wanted.add("EQUALS", ItemSource(A, place), items[place])
+    checked = build(wanted, items)
+    seen = [(f.source, f.old, f.new) for f in checked.explain({"a": (5,)}, {})]
+    assert seen == [("len(a)", "2", "1"), ("a[0]", "1", "5")]
+
+
+def test_what_cannot_be_reached_is_a_cause_where_nothing_above_it_changed():
+    wanted = GuardList()
+    wanted.add("EQUALS", AttrSource(A, "width"), 3)
+    failures = build(wanted, Plain(width=3)).explain({"a": Plain()}, {})
+    assert [f.new for f in failures] == [
+        "cannot be reached: AttributeError: 'Plain' object has no attribute 'width'"
+    ]
+
+
+def test_a_comprehension_has_items_and_not_an_iterator_without_a_name():
+    source = CallSource(LocalSource(".0"), lambda iterator: iterator, "{}.read()", "{}'s items")
+    assert str(ItemSource(source, 0)) == "the comprehension's items[0]"
+    assert ItemSource(source, 0).name == "L['.0'].read()[0]"
