@@ -1,4 +1,4 @@
-"""Edits that put what a name is bound to in its place: functions, values, loops over several things.
+"""Edits that put what a name is bound to in its place: functions, values, zipped loops.
 
 They are made as those of `edits` are: edit the tree, yield, take the edit back.
 """
