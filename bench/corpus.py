@@ -27,15 +27,18 @@ from pathlib import Path
 from blame import facts_of
 from faultbench import run
 from host_parts import DATA, MODELS, ROWS, USES, VARY, files_of
-from hosts import OPCODES, OPS, SCALAR, holds
+from hosts import LIBRARY, OPCODES, OPS, SCALAR, holds
 
 KINDS = ("wrong", "kernel", "crash", "third", "nan", "die", "flaky", "gcc", "opcode", "hang")
 STEPS = ("lower", "rule", "guard", "decompose", "kernel", "fuse", "pass")
 #: calls that a minimal graph may have, by the kind of the step that is broken
 CALLS = {"lower": 2, "decompose": 2, "rule": 4, "fuse": 4, "pass": 4}
 LINES, LINES_OF_SCRIPTS = 20, 25
-#: scalar function -> the operations of hosts that are lowered to it, besides its own
-ALSO_OF = {"exp": ("sigmoid", "softmax", "silu"), "tanh": ("gelu",), "erf": ("gelu",)}
+#: operation -> those of hosts that are decomposed into it, or lowered to it, besides its own
+ALSO_OF = {
+    "exp": ("sigmoid", "softmax", "silu", "softplus"), "tanh": ("gelu",), "erf": ("gelu",),
+    "log1p": ("softplus",),
+}  # fmt: skip
 DRAWS = 6  # of one kind in one host, until one shows
 
 
@@ -116,7 +119,7 @@ class Drawing:
         calls = 1 if kind in ("wrong", "nan", "kernel", "gcc", "crash") else 0
         if kind == "third":
             place = Place(place.model, place.data, "new graphs", place.layout)
-        broken = (op, *(ALSO_OF.get(op, ()) if kind in ("gcc", "kernel") else ()))
+        broken = (op, *ALSO_OF.get(op, ()))
         return Planted(place, f"tc:{kind}:{op}", op, "|".join(broken), calls, lines, more)
 
     def step(self, kind: str) -> Planted | None:
@@ -185,9 +188,10 @@ def minified(planted: Planted) -> Outcome:
     lines = found["lines"]
     always = found["rule"] == [1, 1]
     verified = done.code == 0 and found["verified"] >= (found["runs"] if always else 1)
+    is_held = holds(text, planted.word) or LIBRARY in found["message"]
     wrong = [
         *([] if verified else ["not verified"]),
-        *([] if holds(text, planted.word) else [f"{planted.word} is missing"]),
+        *([] if is_held else [f"{planted.word} is missing"]),
         *(["too many calls"] if 0 < planted.calls < found.get("calls", 0) else []),
         *(["too long"] if lines > planted.lines else []),
         *(f"left {one}" for one in left - {"minified.py", "cache", "inductor", "__pycache__"}),

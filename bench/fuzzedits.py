@@ -79,7 +79,7 @@ class Fuzz:
             for _ in range(IN_A_ROW):
                 if self.became["edits"] >= count:
                     return
-                table = self.source.choice(edits.TABLE)
+                table = self.source.choice(source.TABLE)
                 try:
                     made = self.edited(made, table)
                 except Exception:

@@ -111,8 +111,9 @@ def of_program(options: Options, setting: Setting) -> int:
             Fresh(options.first_seconds, options.python, arguments=subject.arguments)
         )
     oracle = ProgramOracle(
-        seconds=options.seconds, journal=setting.journal, runs=runs, home=subject.home, name=name
-    )
+        seconds=options.seconds, journal=setting.journal, runs=runs, home=subject.home, name=name,
+        versions="" if isinstance(runs, Command) else runs.versions,
+    )  # fmt: skip
 
     def verify(path: Path, count: int) -> int:
         text = path.read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from typing import Final
 from tc.minifier.answer import Answer
 from tc.minifier.caches import caches_of_one_run
 from tc.minifier.fresh import Fresh
-from tc.minifier.identity import Identity
+from tc.minifier.identity import ALONE, Identity
 from tc.minifier.limits import TimeLimit
 from tc.minifier.mirror import Mirror
 from tc.minifier.oracle import Search
@@ -28,6 +28,16 @@ from tc.minifier.oracle import Search
 SKIP: Final = 125
 #: what the shell says of a command that it could not run
 NOT_RUN: Final = {126: "cannot be executed", 127: "was not found"}
+#: prints the versions of a Python that need not have tc, or torch
+VERSIONS: Final = f"""{ALONE}
+import platform
+try:
+    from importlib.metadata import version
+    print(end="torch " + version("torch").partition("+")[0] + ", ")
+except ImportError:
+    pass
+print("Python", platform.python_version())
+"""
 VARIABLE: Final = "TC_MINIFY_FILE"  # names the candidate to the command
 
 
@@ -39,12 +49,14 @@ class ProgramOracle(Search):
         runs: runs a file in its own folder.
         home: a folder whose files lie beside each candidate.
         name: of the candidate's file.
+        versions: of what runs it; nothing: they are not known.
         mirror: where candidates lie, below a folder of this oracle's own.
     """
 
     runs: Callable[[Path], Answer]
     home: Path
     name: str
+    versions: str = ""
     mirror: Mirror | None = None
     own: tempfile.TemporaryDirectory[str] | None = None
 
@@ -124,3 +136,18 @@ class Interpreter:
     def __call__(self, path: Path) -> Answer:
         """Run a candidate."""
         return self.fresh.run(path, cwd=path.parent)
+
+    @property
+    def versions(self) -> str:
+        """Return the versions that the other Python reports; nothing, where it reports none."""
+        try:
+            done = subprocess.run(
+                [self.fresh.python, "-c", VERSIONS],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=self.fresh.seconds,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return done.stdout.strip() if done.returncode == 0 else ""

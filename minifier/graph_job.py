@@ -58,6 +58,7 @@ class GraphJob:
             if not reduction.guess(self.answer):
                 self.answer = self.alone(case)
                 self.improved(case, "captured")
+            reduction.forward_first(self.answer)
             best = reduction.best
             self.setting.measure(
                 self.oracle, self.oracle.question(best), lambda: self.oracle.ask(best)

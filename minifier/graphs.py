@@ -8,8 +8,9 @@ import linecache
 import math
 import operator
 import re
+import types
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import fx
@@ -302,10 +303,16 @@ def _number(value: int | float) -> str:
     return repr(value)  # inf and nan are imported by the program that prints them
 
 
+#: what `torch._C` keeps functions in that torch's own Python code calls
+OF_TORCH: Final = (
+    "_VariableFunctions", "_nn", "_fft", "_linalg", "_special", "_nested", "_sparse",
+)  # fmt: skip
+
+
 @functools.cache
-def _public_names() -> dict[int, str]:
-    """Where users find a function: id -> dotted name; the first home counts."""
-    homes: tuple[tuple[str, Any], ...] = (
+def _known_names() -> dict[int, str]:
+    """Where users find a function: id -> dotted name; the first home counts, private names last."""
+    users: tuple[tuple[str, Any], ...] = (
         ("torch", torch),
         ("torch.nn.functional", torch.nn.functional),
         ("torch.special", torch.special),
@@ -314,12 +321,19 @@ def _public_names() -> dict[int, str]:
         ("operator", operator),
         ("math", math),
     )
+    own = tuple((f"torch._C.{name}", getattr(torch._C, name, None)) for name in OF_TORCH)
     names: dict[int, str] = {}
-    for home, module in homes:
-        for name in dir(module):
-            held = getattr(module, name, None)
-            if callable(held) and not name.startswith("_"):
-                names.setdefault(id(held), f"{home}.{name}")
+    for homes, is_private in ((users, False), (own, False), (users, True), (own, True)):
+        for home, module in homes:
+            for name in dir(module):
+                held = getattr(module, name, None)
+                hidden = name.startswith("__")
+                if callable(held) and not hidden and name.startswith("_") == is_private:
+                    names.setdefault(id(held), f"{home}.{name}")
+    for name in dir(torch.Tensor):  # some are wrapped, and have the name of what they wrap
+        held = getattr(torch.Tensor, name)
+        if isinstance(held, types.FunctionType):
+            names.setdefault(id(held), f"torch.Tensor.{name}")
     return names
 
 
@@ -329,7 +343,7 @@ def name_of(function: Any) -> str:
     Raises:
         Unprintable: there is none.
     """
-    known = _public_names().get(id(function))
+    known = _known_names().get(id(function))
     if known:
         return known
     if isinstance(function, torch._ops.OpOverload):
@@ -341,7 +355,7 @@ def name_of(function: Any) -> str:
         return "torch.cond" if name == "cond" else f"torch.ops.higher_order.{name}"
     module = getattr(function, "__module__", None) or ""
     name = getattr(function, "__qualname__", getattr(function, "__name__", ""))
-    if module.startswith("torch") and name.isidentifier() and _reachable(module, name, function):
+    if module.startswith("torch") and _reachable(module, name, function):
         return f"{module}.{name}"
     if module == "builtins" and name.isidentifier():
         return str(name)
@@ -353,6 +367,6 @@ def name_of(function: Any) -> str:
 
 def _reachable(module: str, name: str, function: Any) -> bool:
     held: Any = torch
-    for part in [*module.split(".")[1:], name]:
+    for part in [*module.split(".")[1:], *name.split(".")]:
         held = getattr(held, part, None)
     return held is function

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,8 @@ class Mirror:
         without: a name in the folder that it does not show.
         seen: what the folder and the mirror were like when it was made.
         linked: folders that are too large to be made again.
+        left: entries and bytes that may still be copied.
+        spent: those that each name at the top has taken.
     """
 
     made: Path
@@ -38,19 +41,54 @@ class Mirror:
     without: str = ""
     seen: tuple[Facts, Facts] | None = None
     linked: set[str] = field(default_factory=set, init=False)
-    entries_left: int = field(default=0, init=False)
-    bytes_left: int = field(default=0, init=False)
+    left: Counter[str] = field(default_factory=Counter, init=False)
+    spent: dict[str, Counter[str]] = field(default_factory=dict, init=False)
 
     def ready(self) -> Path:
-        """Return the mirror, made again if anything in it or in the folder is another."""
+        """Return the mirror; what has changed in it or in the folder is made again."""
         self._remove_own()
-        if self.seen is None or self.seen != self._facts():
-            shutil.rmtree(self.made, ignore_errors=True)
-            self.entries_left, self.bytes_left = ENTRIES, BYTES
-            self.linked.clear()
-            self._fill(self.folder, self.made, self.without)
+        now = self._facts() if self.seen is not None and self.made.is_dir() else None
+        if now is None or now != self.seen:
+            if now is None:
+                self._begin()
+            entries = {entry.name: entry for entry in entries_of(self.folder)}
+            for name in sorted(entries if now is None else self._changed(now)):
+                self._renew(name, entries.get(name))
             self.seen = self._facts()
         return self.made
+
+    def _begin(self) -> None:
+        """Start with an empty folder."""
+        shutil.rmtree(self.made, ignore_errors=True)
+        self.made.mkdir()
+        self.left = Counter(entries=ENTRIES, bytes=BYTES)
+        self.linked.clear()
+        self.spent.clear()
+
+    def _changed(self, now: tuple[Facts, Facts]) -> set[str]:
+        """Return the names at the top below which something is another than it was."""
+        assert self.seen is not None
+        return {
+            os.path.relpath(path, root).partition(os.sep)[0]
+            for root, before, facts in zip((self.folder, self.made), self.seen, now, strict=True)
+            for path, _ in before.items() ^ facts.items()
+        }
+
+    def _renew(self, name: str, entry: os.DirEntry[str] | None) -> None:
+        """Make what has a name again; nothing, where the folder has it no longer."""
+        target = self.made / name
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            target.unlink(missing_ok=True)
+        self.left.update(self.spent.pop(name, Counter()))
+        own = os.path.join(self.folder, name)
+        self.linked -= {one for one in self.linked if (one + os.sep).startswith(own + os.sep)}
+        if entry is None or name == self.without:
+            return
+        before = self.left.copy()
+        self._show(entry, target)
+        self.spent[name] = Counter({what: before[what] - self.left[what] for what in before})
 
     def _remove_own(self) -> None:
         """Remove what was written under the name that is not shown."""
@@ -61,37 +99,39 @@ class Mirror:
     def _facts(self) -> tuple[Facts, Facts]:
         return facts_of(self.folder, self.linked), facts_of(self.made, self.linked)
 
-    def _fill(self, folder: Path, made: Path, without: str = "") -> None:
+    def _fill(self, folder: Path, made: Path) -> None:
         made.mkdir()
         for entry in sorted(entries_of(folder), key=lambda entry: entry.name):
-            if entry.name == without:
-                continue
-            self.entries_left -= 1
-            target = made / entry.name
-            try:
-                if self._is_copied(entry, target):
-                    continue
+            self._show(entry, made / entry.name)
+
+    def _show(self, entry: os.DirEntry[str], target: Path) -> None:
+        """Copy an entry, or put a link to it in its place."""
+        self.left["entries"] -= 1
+        with contextlib.suppress(FileNotFoundError):  # a draft that has its name by now
+            if not self._is_copied(entry, target):
                 target.symlink_to(entry.path)
-            except FileNotFoundError:
-                continue  # a draft that has its name by now
 
     def _is_copied(self, entry: os.DirEntry[str], target: Path) -> bool:
         """Copy an entry if it is not too large; returns whether it was."""
         if entry.is_dir(follow_symlinks=False):
-            left = max(self.entries_left, 0)
-            if is_linked(entry) or count(entry.path, left) > left:
+            left = max(self.left["entries"], 0)
+            if is_linked(entry) or self._is_below(entry) or count(entry.path, left) > left:
                 self.linked.add(entry.path)
                 return False
             self._fill(Path(entry.path), target)
             return True
-        if not entry.is_file() or entry.stat().st_size > self.bytes_left:
+        if not entry.is_file() or entry.stat().st_size > self.left["bytes"]:
             return False
-        self.bytes_left -= entry.stat().st_size
+        self.left["bytes"] -= entry.stat().st_size
         try:
             shutil.copy2(entry.path, target)
         except PermissionError:  # whoever reads it is to see that
             return False
         return True
+
+    def _is_below(self, entry: os.DirEntry[str]) -> bool:
+        """Return whether the mirror lies in a folder, so that it would show itself."""
+        return os.path.realpath(self.made).startswith(os.path.realpath(entry.path) + os.sep)
 
 
 def entries_of(folder: Path | str) -> Iterator[os.DirEntry[str]]:

@@ -64,9 +64,15 @@ class Reduction:
     def calls_only(self, answer: Answer) -> Case:
         """Leave out calls, and nothing else."""
         self.guess(answer)
+        self.forward_first(answer)
         for one in CALLS:
             self._apply(one)
         return self.best
+
+    def forward_first(self, answer: Answer) -> None:
+        """Compute no gradients where it fails before they are; another op may fail in backward."""
+        if answer.detail.get("forward"):
+            self._apply(inputs.forward_alone)
 
     def guess(self, answer: Answer) -> bool:
         """Try the likely cause at once; return whether it is to blame.

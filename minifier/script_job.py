@@ -99,7 +99,9 @@ class ScriptJob:
         rest = self.setting.subject.arguments
         given = " ".join(quoted(*rest).splitlines())
         run = [f"# it is run with the arguments {given}"] if rest else []
-        head = [*writer.title(self.answer), *writer.made_by(), *(notes if needed else []), *run]
+        versions = oracle.versions if isinstance(oracle := self.oracle, ProgramOracle) else None
+        made_by = writer.made_by(versions)
+        head = [*writer.title(self.answer), *made_by, *(notes if needed else []), *run]
         return "\n".join([*head, self.best.rstrip("\n"), ""])
 
     def finish(self, text: str) -> int:

@@ -20,7 +20,7 @@ Fails = Callable[[Sequence[Case]], bool]
 PASSES: tuple[Pass, ...] = (
     nodes.needed_steps, nodes.delta_debugging, nodes.singles, nodes.fewer_outputs,
     inputs.no_gradients, inputs.smaller_shapes, inputs.merged, context.no_setup,
-    context.fewer_options,
+    context.fewer_options, context.fewer_settings,
 )  # fmt: skip
 
 
@@ -69,7 +69,8 @@ def sequence_text(cases: Sequence[Case], answer: Answer) -> str:
     cases = [with_made_inputs(case) for case in cases]
     imports = dict.fromkeys(line for case in cases for line in case.imports())
     setups = dict.fromkeys(case.setup for case in cases if case.setup)
-    parts = [*sorted(imports), *setups]
+    given = dict.fromkeys(text for case in cases for text in case.settings)
+    parts = [*sorted(imports), *given, *setups]
     for number, case in enumerate(cases):
         last = number == len(cases) - 1
         body = writer.body(case, answer if last else Answer("ok"))

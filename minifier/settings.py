@@ -18,6 +18,9 @@ from tc.compiler import api
 #: modules of torch whose settings are read, where something has loaded them
 CONFIGS: Final = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 
+#: devices whose automatic casts are read: a graph called in `torch.autocast` is another outside
+AUTOCAST: Final = ("cpu", "cuda")
+
 
 def current() -> dict[str, str]:
     """Return every setting that is no default: its name, and the statement that makes it."""
@@ -35,6 +38,10 @@ def current() -> dict[str, str]:
     statements["precision"] = f"torch.set_float32_matmul_precision({precision!r})"
     strict = torch.are_deterministic_algorithms_enabled()
     statements["deterministic"] = f"torch.use_deterministic_algorithms({strict})"
+    for device in AUTOCAST:
+        on, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        statements[f"autocast {device}"] = f"torch.set_autocast_enabled({device!r}, {on})"
+        statements[f"dtype {device}"] = f"torch.set_autocast_dtype({device!r}, {dtype})"
     return statements
 
 

@@ -9,6 +9,7 @@ from tc import __version__
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case
 from tc.minifier.identity import ACCEPTS
+from tc.minifier.issue import version
 
 BACKWARD = """
 def run(g):
@@ -63,9 +64,20 @@ def title(answer: Answer) -> list[str]:
     return [f"# {line}" for line in _wrapped(f"{answer.kind}: {answer.message}")]
 
 
-def made_by() -> list[str]:
-    """The versions a file was made with, as a comment."""
-    return [f"# tc {__version__}, Python {platform.python_version()}"]
+def made_by(runs: str | None = None) -> list[str]:
+    """The versions a file was made with, as a comment.
+
+    Args:
+        runs: what runs the program, where that is not the Python of this process.
+    """
+    found = versions() if runs is None else runs
+    return [", ".join(filter(None, (f"# tc {__version__}", found)))]
+
+
+def versions() -> str:
+    """Return the versions of torch and of the Python that run this process."""
+    torch = version("torch").partition("+")[0]
+    return f"{f'torch {torch}, ' if torch else ''}Python {platform.python_version()}"
 
 
 def _wrapped(text: str) -> list[str]:

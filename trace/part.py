@@ -27,7 +27,7 @@ from tc.trace.reader import (
 from tc.trace.runs import rank_in_name
 from tc.trace.stepcost import StepCost, merged, step_cost
 from tc.trace.timing import Clock
-from tc.trace.unframed import AOT_STEP, Unframed
+from tc.trace.unframed import AOT_STEP, EXPORT, SPECIALIZED, Unframed, frames_in
 
 _DESCRIBED: Final = ("describe_storage", "describe_tensor", "describe_source")
 _STARTS: Final = frozenset(("dynamo_start", "dynamo_output_graph", "compilation_metrics"))
@@ -270,10 +270,12 @@ class PartReader:
                 Note(name, data, artifact.attempt, artifact.number, artifact.place, record.time)
             )
 
-        if kind.kept and kind.record and isinstance(record.value, dict):  # of an export
+        of_export = bool(compiled.call) and compiled.alias == EXPORT
+        is_kept = kind.kept or (name == SPECIALIZED and of_export)
+        if is_kept and kind.record and isinstance(record.value, dict):  # of an export
             where = artifact.attempt, artifact.number, artifact.place
             compiled.notes.append(Note(name, record.value, *where, record.time))
-            frames = record.value.get("user_stack")
+            frames = frames_in(record.value)
             if isinstance(frames, list):
                 self.part.framed.append((record.pid, frames))
 

@@ -18,6 +18,7 @@ from tc.trace.reader import Record
 
 AOT: Final = "aot"
 EXPORT: Final = "export"
+SPECIALIZED: Final = "symbolic_shape_specialization"
 TRACE: Final = "make_fx"
 #: The timed step that is one ahead-of-time compile.
 AOT_STEP: Final = "compile_fx_aot"
@@ -118,6 +119,11 @@ def call_of(stack: Any, strings: Mapping[int, str]) -> Call | None:
     line = frame.get("line")
     return Call(kind, names[called], line if isinstance(line, int) else 0,
                 str(frame.get("name") or ""), str(frame.get("loc") or ""))  # fmt: skip
+
+
+def frames_in(value: Mapping[str, Any]) -> Any:
+    """Return the frames of a record of an export: the user's, or all that there were."""
+    return value.get("user_stack") or value.get("stack")
 
 
 def _file(frame: Mapping[str, Any], strings: Mapping[int, str]) -> str:

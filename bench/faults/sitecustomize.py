@@ -191,11 +191,12 @@ def break_capture(module):
 
 
 def break_opcode(module):
-    """The handler of an instruction raises."""
+    """The handler of an instruction raises; it says whether the instruction is a library's."""
     rows = sys.modules["tc.compiler.capture.bytecode.opcode_table"].OPCODES._rows
 
     def handler(frame, instruction):
-        raise RuntimeError(f"nothing on the stack of {len(frame.stack)}")
+        whose = " of a library" if "/torch/" in frame.code.co_filename else ""
+        raise RuntimeError(f"nothing on the stack of {len(frame.stack)}{whose}")
 
     rows[CULPRIT] = handler
 

@@ -178,21 +178,43 @@ def fewer_options(tree: ast.Module) -> Iterator[None]:
 
 def fewer_parameters(tree: ast.Module) -> Iterator[None]:
     """Leave out a parameter together with the arguments that calls by the function's name give."""
-    for node in list(ast.walk(tree)):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        named = [call for call in ast.walk(tree) if isinstance(call, ast.Call)]
-        calls = [call for call in named if called(call) == node.name]
-        for place in range(len(node.args.args)):
-            skipped = place - (node.args.args[0].arg == "self")
-            changed: list[tuple[list[Any], int]] = [(node.args.args, place)]
-            changed += [(call.args, skipped) for call in calls]
-            before = [(items, list(items)) for items, _ in changed]
-            for items, at in changed:
-                del items[at : at + 1]
-            yield
-            for items, old in before:
-                items[:] = old
+    calls = [call for call in ast.walk(tree) if isinstance(call, ast.Call)]
+    for holder in list(ast.walk(tree)):
+        for node in ast.iter_child_nodes(holder):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            name, skipped = node.name, 0
+            if isinstance(holder, ast.ClassDef):
+                name, skipped = holder.name if name == "__init__" else name, 1
+            mine = [call for call in calls if called(call) == name]
+            for place in range(skipped, len(node.args.args)):
+                yield from _without_parameter(node.args, place, mine, place - skipped)
+
+
+def _without_parameter(
+    taken: ast.arguments, place: int, calls: list[ast.Call], at: int
+) -> Iterator[None]:
+    """Leave out a parameter, its default, and what calls give to it.
+
+    Args:
+        at: its place among the arguments of calls.
+    """
+    name = taken.args[place].arg
+    lists: list[list[Any]] = [taken.args, taken.defaults]
+    lists += [items for call in calls for items in (call.args, call.keywords)]
+    before = [list(items) for items in lists]
+    of_default = place - len(taken.args) + len(taken.defaults)
+    if of_default >= 0:
+        del taken.defaults[of_default]
+    del taken.args[place]
+    for call in calls:
+        named = [word for word in call.keywords if word.arg != name]
+        if len(named) == len(call.keywords):
+            del call.args[at : at + 1]
+        call.keywords[:] = named
+    yield
+    for items, old in zip(lists, before, strict=True):
+        items[:] = old
 
 
 def called(call: ast.Call) -> str:
@@ -212,13 +234,6 @@ def not_async(tree: ast.Module) -> Iterator[None]:
                 block[place] = made
                 yield
                 block[place] = statement
-
-
-#: all of them, in the order in which they pay
-TABLE: Final[tuple[Edits, ...]] = (
-    unwrapped, unnamed, fewer_parameters, fewer_items, fewer_options, inlined, hoisted, constants,
-    not_async, small_values,
-)  # fmt: skip
 
 
 def places(tree: ast.AST) -> list[Place]:

@@ -80,13 +80,18 @@ def forward_only(case: Case) -> Case:
     return dataclasses.replace(_changed(case, _plain), backward=False)
 
 
+def forward_alone(case: Case, fails: Fails) -> Iterator[Case]:
+    """Compute no gradients."""
+    forward = forward_only(case)
+    if case.backward and fails(forward):
+        yield forward
+
+
 def no_gradients(case: Case, fails: Fails) -> Iterator[Case]:
     """Compute no gradients; else those of as few inputs as will do."""
     if not case.backward:
         return
-
-    forward = forward_only(case)
-    if fails(forward):
+    for forward in forward_alone(case, fails):
         yield forward
         return
     for item in case.inputs:

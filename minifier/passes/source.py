@@ -10,11 +10,32 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
-from tc.minifier.passes import edits, rendering
+from tc.minifier.passes import edits, inlining, rendering
 
 Fails = Callable[[str], bool]
 Report = Callable[[str], None]
+
+#: all edits, in the order in which they pay
+TABLE: Final[tuple[edits.Edits, ...]] = (
+    edits.unwrapped,
+    inlining.function_bodies,
+    edits.unnamed,
+    edits.fewer_parameters,
+    edits.fewer_items,
+    edits.fewer_options,
+    inlining.function_values,
+    inlining.loops_over_parts,
+    inlining.statements_of_tests,
+    inlining.next_values,
+    edits.inlined,
+    edits.hoisted,
+    edits.constants,
+    inlining.own_objects,
+    edits.not_async,
+    edits.small_values,
+)
 
 
 def reduced(text: str, fails: Fails, report: Report) -> str:
@@ -63,7 +84,7 @@ class _Reducer:
         while self.text != before:
             before = self.text
             self._statements()
-            for made in edits.TABLE:
+            for made in TABLE:
                 self._edits(made)
 
     def _take(self, tree: ast.Module) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import pytest
 import torch
 from torch import fx
+from torch.overrides import get_testing_overrides
 
 import tc
 from tc.minifier import graphs
@@ -84,6 +87,17 @@ def test_steps_know_the_users_line() -> None:
 )
 def test_functions_are_named_as_users_name_them(function: Any, name: str) -> None:
     assert graphs.name_of(function) == name
+
+
+def test_every_function_of_torch_has_a_name_that_python_finds() -> None:
+    private = ["_VariableFunctions", "_nn", "_fft", "_linalg", "_special"]
+    spaces = [torch, *(getattr(torch._C, name) for name in private)]
+    found = [getattr(space, name) for space in spaces for name in dir(space) if name[:2] != "__"]
+    functions = {id(one): one for one in found if isinstance(one, BuiltinFunctionType)}
+    methods = {id(one): one for one in get_testing_overrides() if isinstance(one, FunctionType)}
+    assert len(functions) > 1000 and len(methods) > 20
+    for function in (*functions.values(), *methods.values()):
+        assert eval(graphs.name_of(function), {"torch": torch, "math": math}) is function
 
 
 def test_ops_whose_name_is_a_keyword_are_found_by_their_text() -> None:

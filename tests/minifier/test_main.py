@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -15,8 +16,11 @@ from faultbench import BLOCKS, written
 from minifier_scripts import SMALL, started, tool
 from support import ROOT, python
 
-from tc.minifier import bisect
+import tc
+from tc.minifier import bisect, writer
 from tc.minifier.__main__ import main
+from tc.minifier.check import Interpreter
+from tc.minifier.fresh import Fresh
 
 
 @pytest.mark.parametrize(
@@ -120,6 +124,14 @@ def test_where_nothing_fails_nothing_is_left(
     assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
 
 
+def test_a_result_names_the_versions_of_what_runs_it() -> None:
+    (line,) = writer.made_by()
+    assert re.fullmatch(rf"# tc {tc.__version__}, torch \d[\d.a-z]*, Python 3[\d.]+", line)
+    assert writer.made_by("") == [f"# tc {tc.__version__}"]
+    assert Interpreter(Fresh(60)).versions == writer.versions()
+    assert Interpreter(Fresh(60, "no-such-python")).versions == ""
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "oracle", [["--check", "grep -q culprit {}"], ["--python", sys.executable]]
@@ -131,6 +143,8 @@ def test_a_program_without_a_compiler_has_no_step_to_blame(
     files = [str(tmp_path / "script.py"), "-o", str(tmp_path / "out.py")]
     assert main([*files, *oracle]) == 0
     assert "tc-bisect" not in capsys.readouterr().err
+    made_by = writer.made_by(None if "--python" in oracle else "")
+    assert made_by[0] in (tmp_path / "out.py").read_text().splitlines()
     assert main([*files, *oracle, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["next"] is None
 

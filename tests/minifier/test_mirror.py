@@ -75,6 +75,29 @@ def test_what_the_user_changes_is_seen(user: Path, tmp_path: Path) -> None:
     assert made.ready().stat().st_ino == facts  # nothing has changed since
 
 
+def test_only_what_has_changed_is_made_again(user: Path, tmp_path: Path) -> None:
+    made = Mirror(tmp_path / "made", user)
+    made.ready()
+    kept = (made.made / "out" / "a.txt").stat().st_ino
+    left = made.left.copy()
+    for number in range(3):  # another program writes its log all the time
+        (user / "log.txt").write_text("x" * (number + 7))
+        assert (made.ready() / "log.txt").read_text() == (user / "log.txt").read_text()
+    assert (made.made / "out" / "a.txt").stat().st_ino == kept
+    assert made.left["entries"] == left["entries"]
+    assert made.left["bytes"] == left["bytes"] - 2
+
+
+def test_a_mirror_below_the_folder_that_it_shows_does_not_show_itself(tmp_path: Path) -> None:
+    (tmp_path / "work" / "deep").mkdir(parents=True)
+    (tmp_path / "script.py").write_text("script")
+    made = Mirror(tmp_path / "work" / "deep" / "made", tmp_path)
+    assert (made.ready() / "script.py").read_text() == "script"
+    assert (made.made / "work").is_symlink()
+    inode = (made.made / "script.py").stat().st_ino
+    assert (made.ready() / "script.py").stat().st_ino == inode
+
+
 @pytest.mark.parametrize("limit", ["ENTRIES", "BYTES"])
 @pytest.mark.parametrize("most", [0, 1, 7, 20])
 def test_what_is_too_large_is_a_link(

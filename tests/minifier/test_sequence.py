@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import torch
@@ -40,3 +41,17 @@ def test_the_script_calls_each_graph() -> None:
     text = text.replace("import tc\n", "")
     exec(text, {"tc": Compiler, "torch": torch})
     assert calls == [1, 1]
+
+
+def test_what_the_script_set_of_its_compilers_is_set_as_long_as_it_is_needed() -> None:
+    given = ("torch.use_deterministic_algorithms(True)", "tc.config.specialize_int = True")
+    cases = [dataclasses.replace(chain(length), settings=given) for length in (2, 3)]
+    lines = sequence.sequence_text(cases, Answer("ok")).splitlines()
+    assert [lines.count(one) for one in given] == [1, 1]
+    assert lines.index(given[0]) < lines.index("def call_0():")
+
+    def fails(some: Sequence[Case]) -> bool:
+        return needs(some) and given[0] in sequence.sequence_text(some, Answer("ok"))
+
+    left = sequence.reduced(cases, fails, lambda case: case, lambda some: None)
+    assert {text for case in left for text in case.settings} == {given[0]}

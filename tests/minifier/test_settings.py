@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import fx
 
 from tc.compiler import api
 from tc.minifier import settings
-from tc.minifier.case import from_json, to_json
+from tc.minifier.case import Case, Input, Step, from_json, to_json
 from tc.minifier.graphs import copied
 from tc.minifier.passes.context import fewer_settings
 
@@ -28,6 +29,45 @@ def test_what_a_script_sets_is_seen() -> None:
         assert "torch.use_deterministic_algorithms(True)" in settings.changed(before)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_a_graph_that_is_called_in_autocast_is_run_in_autocast() -> None:
+    before = settings.current()
+    with torch.autocast("cpu", torch.float16):
+        given = settings.changed(before)
+    assert given == (
+        "torch.set_autocast_enabled('cpu', True)",
+        "torch.set_autocast_dtype('cpu', torch.float16)",
+    )
+    product = Step("y", "$0 @ $0", ("x",))
+    case = Case((Input("x", "ones", "x", (3, 3)),), (product,), ("y",), settings=given)
+    names: dict[str, Any] = {}
+    with torch.autocast("cpu", enabled=False):  # which puts back what the program sets
+        exec(case.program(), names)
+        assert names["f"](names["x"]).dtype is torch.float16
+    assert not torch.is_autocast_enabled("cpu")
+    torch.set_autocast_dtype("cpu", torch.bfloat16)
+
+
+AUTOCAST = """\
+import torch, tc
+def rounds(gm, inputs):
+    def run(*args):
+        return [one * 1.25 if one.dtype is torch.bfloat16 else one for one in gm(*args)]
+    return run
+net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
+with torch.no_grad(), torch.autocast("cpu"):
+    tc.compile(net, backend=rounds)(torch.randn(2, 8))
+"""
+
+
+@pytest.mark.slow
+def test_a_failure_in_autocast_is_reduced_as_a_graph(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text(AUTOCAST)
+    done = tool("tc.minifier", "s.py", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert (found["calls"], found["verified"]) == (1, found["runs"])
+    assert "torch.set_autocast_enabled('cpu', True)" in (tmp_path / "minified.py").read_text()
 
 
 def test_a_case_sets_it_again() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import json
+import warnings
 from pathlib import Path
 
 import pytest
 from faultbench import written
 from minifier_scripts import tool
 
-from tc.minifier.passes import edits, rendering, source
+from tc.minifier.passes import rendering, source
 
 SCRIPT = '''
 """A script."""
@@ -98,10 +101,71 @@ def test_what_is_needed_remains(needed: str, left: str) -> None:
     assert reduced(SCRIPT, needed) == left
 
 
+#: a program, what its output has to be to fail alike, and the smallest program that prints it
+INLINED = {
+    "constructors": (
+        "class A:\n    def __init__(self, size, *, name='x'):\n        pass\n"
+        "    def run(self):\n        return self.kept\n"
+        "a = A(4, name='y')\na.kept = 7\nprint(a.run())",
+        "7\n",
+        "class A:\n    pass\na = A\na.kept = 7\nprint(a.kept)",
+    ),
+    "methods": (
+        "class A:\n    kept = 7\n    def one(self, by):\n        return self.kept // by\n"
+        "    def two(self):\n        known = self.one(3)\n        return [known]\n"
+        "def main(a):\n    found = a.two()\n    print(found)\nmain(A())",
+        "[2]\n",
+        "print([2])",
+    ),
+    "generators": (
+        "def rows(count):\n    for step in range(count):\n        yield step + 5\n"
+        "for number, row in enumerate(rows(2)):\n    print('got', number, row)",
+        "got 0 5\ngot 1 6\n",
+        "for number, row in enumerate((step + 5 for step in range(2))):\n"
+        "    print('got', number, row)",
+    ),
+    "several at once": (
+        "names = ['a', 'b', 'c']\nfor name, part in zip(names, 'xyz'):\n    print(part * 1)",
+        "x\ny\nz\n",
+        "for part in 'xyz':\n    print(part)",
+    ),
+    "tests": (
+        "def f(x):\n    return x\nif (found := f(3)) > 2:\n    pass\n"
+        "y = found\ny = y + input()\nprint(y)",
+        "3\n",
+        "print(3)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INLINED)
+def test_what_names_stand_for_takes_their_place(name: str) -> None:
+    text, printed, left = INLINED[name]
+    assert made_smaller(text, printed) == left
+
+
+def made_smaller(text: str, printed: str) -> str:
+    """Reduce a program whose failure is what it prints; it reads from stdin, which says nothing."""
+
+    def fails(candidate: str) -> bool:
+        out = io.StringIO()
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.suppress(Exception),
+            warnings.catch_warnings(action="ignore"),
+        ):
+            exec(candidate, {"input": lambda: 0})
+            return out.getvalue() == printed
+        return False
+
+    assert fails(text)
+    return source.reduced(text, fails, lambda candidate: None)
+
+
 def test_edits_are_taken_back() -> None:
     tree = ast.parse(SCRIPT)
     before = ast.unparse(tree)
-    for made in edits.TABLE:
+    for made in source.TABLE:
         for _ in made(tree):
             rendering.rendered(tree)
         assert ast.unparse(tree) == before, made.__name__

@@ -10,7 +10,9 @@ from tc.trace.findings.codes import Code
 from tc.trace.findings.hints import library_name
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
+from tc.trace.guardtext import readable
 from tc.trace.session import all_compiles
+from tc.trace.unframed import SPECIALIZED, frames_in
 
 Words = tuple[str, str, str, tuple[str, ...]]  # code, title, why, fixes
 
@@ -94,11 +96,28 @@ def _guarded(data: dict[str, Any]) -> Words:
     )
 
 
+def _specialized(data: dict[str, Any]) -> Words:
+    sources = data.get("sources")
+    named = str(sources[0]) if isinstance(sources, list) and sources else str(data.get("symbol"))
+    size, value = readable(named), data.get("value")
+    return (
+        "TC804",
+        f"export holds only where {size} == {value}",
+        f"{size} was to be dynamic, and the program needs one value of it: export fails where it "
+        "is a Dim of a name or Dim.DYNAMIC, and exports for this value alone where it is Dim.AUTO",
+        (
+            f"take what needs {size} == {value} out of the exported function",
+            "say that it is constant: torch.export.Dim.STATIC",
+        ),
+    )
+
+
 _ISSUES: Final[dict[str, Callable[[dict[str, Any]], Words]]] = {
     "missing_fake_kernel": _missing,
     "mismatched_fake_kernel": _mismatched,
     "propagate_real_tensors_provenance": _guessed,
     "guard_added": _guarded,
+    SPECIALIZED: _specialized,
 }
 
 
@@ -117,12 +136,12 @@ def _event(compiled: Compile, note: Note) -> Event:
         place=note.place,
         time=note.time,
         artifact=note.artifact,
-        stack=tuple(stack),
+        stack=tuple(stack if note.data.get("user_stack") else mine),
     )
 
 
 def _stack(data: dict[str, Any]) -> list[Where]:
-    rows = data.get("user_stack")
+    rows = frames_in(data)
     return [
         Where(
             file=str(row.get("filename") or ""),
