@@ -144,13 +144,14 @@ def test_what_went_past_the_cache_is_reported_once_a_reason(tmp_path: Path) -> N
     found = torch_log(
         tmp_path,
         start(0), artifact(0, "tc_graph_cache_bypass", why), *spent(0, "lowering", 0, 2),
+        *spent(0, "runtime.build", 2, 3),  # built kernels are kept all the same
         artifact(0, "tc_graph_cache_bypass", why),
         start(1, name="g"), artifact(1, "tc_graph_cache_bypass", why), *spent(1, "lowering", 4, 3),
     )  # fmt: skip
     (finding,) = found.findings
     assert (finding.code, finding.count, finding.seconds) == ("TC403", 3, pytest.approx(5))
     assert finding.where.function == "g"
-    assert "mark them static" in finding.fix[0]
+    assert "mark them static" in finding.fix[0] and "but for its kernels" in finding.why
     looks = [(one.cache, one.found, one.why) for one in lookups(found.session)]
     assert looks == [("tc", "bypass", why)] * 3
 
