@@ -101,6 +101,11 @@ _PACKED_APART: Final = (
     "put packing, the recurrent layer and unpacking into a function of their own, marked with "
     "torch.compiler.disable: the graph breaks once"
 )
+#: advice about `x[i]`, which a slice cannot take
+_OF_INDEX: Final = re.compile(r"^gather in place of indexing")
+_SLICE: Final = (
+    "a mask in place of the slice: torch.arange(x.shape[0]) < k is as long as x, whatever k is"
+)
 _OF_MASKS: Final = re.compile(r"^use a (?:form of fixed shape|masked form)")
 
 
@@ -130,6 +135,8 @@ def fixes_at(
         return (CALL_OUTSIDE,)
     if code == "TC102":
         return _fixes_of_sizes(text, title, known)
+    if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
+        return tuple(_SLICE if _OF_INDEX.match(one) else one for one in known)
     if code == "TC101" and (_is_position(file, line) or _is_text(file, line)):
         return tuple(
             one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one
@@ -168,6 +175,19 @@ def _is_position(file: str, line: int) -> bool:
     }
     slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
     return any(reads(part, tuple(names)) for part in slices)
+
+
+def _is_slice(file: str, line: int) -> bool:
+    """Whether what a line computes bounds of slices with is all that it indexes with."""
+    function = function_at(file, line)
+    parts = [
+        part
+        for one in (ast.walk(function) if function is not None else ())
+        if isinstance(one, ast.Subscript) and one.lineno <= line <= (one.end_lineno or line)
+        for part in (one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice])
+    ]
+    computed = [one for one in parts if any(isinstance(n, ast.Name) for n in ast.walk(one))]
+    return bool(computed) and all(isinstance(one, ast.Slice) for one in computed)
 
 
 def _is_text(file: str, line: int) -> bool:

@@ -222,7 +222,8 @@ APPEND_OUTSIDE: Final = Recipe(
     settles=True,
 )
 SAME_KEYS: Final = Recipe(
-    "give {name} the same keys on every call, with neutral values where there are none",
+    "give {name} the same keys in the same order on every call, with neutral values where there "
+    "are none",
     settles=True,
 )
 ONE_TYPE: Final = Recipe("pass one type of {name} on every call", settles=True)

@@ -95,3 +95,16 @@ def test_a_number_that_was_read_before_is_asked_for(line: str, way: str, tmp_pat
     known = ("torch._check() what is known of it, where it is a size", "read it outside")
     found = fixes_at("TC111", str(path), 3, line, known)
     assert way in found[0] and found[-1] == known[-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_slice"),
+    [("return x[:k]", True), ("return x[0, k:]", True), ("return x[k]", False),
+     ("return x[k, :n]", False), ("return x[:3][k]", False)],
+)  # fmt: skip
+def test_a_slice_is_no_position(tmp_path: Path, line: str, is_slice: bool) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(x, k, n):\n    {line}\n")
+    known = ("gather in place of indexing, with a tensor of one element", OUT)
+    found = fixes_at("TC101", str(file), 2, line, known)
+    assert (found[0].startswith("a mask in place of the slice"), found[1]) == (is_slice, OUT)

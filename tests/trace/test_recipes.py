@@ -115,6 +115,7 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
         ("past", "None", "((Tensor float32[1], Tensor float32[1]),)", "constant", "",
          Kind.NO_TENSOR, Place.LOCAL),
         ("type(p.grad)", "Tensor", "<class 'NoneType'>", "type", "", Kind.GONE, Place.FIELD),
+        ("list(dict.keys(extra))[0]", "'u'", "'v'", "constant", "", Kind.KEYS, Place.LOCAL),
         ("3 in self.masks", "absent", "present", "constant", "", Kind.KEYS, Place.ATTRIBUTE),
         ("len(___stack0)", "2", "3", "length", "", Kind.ACROSS_BREAK, Place.LOCAL),
         ("'a' in ___stack1.history", "absent", "present", "constant", "", Kind.ACROSS_BREAK,

@@ -14,7 +14,7 @@ from torch_log import IDS, START, artifact, torch_log
 from tc.tlparse.summary import text
 from tc.trace.findings.hints import first_of, remedies_in, without_fake
 from tc.trace.findings.matching import Row, match
-from tc.trace.words import count, did_you_mean, distinct, file_size, grouped, plural
+from tc.trace.words import alike, count, did_you_mean, distinct, file_size, grouped, plural
 
 HERE = "/home/me/train.py"
 TORCH = "/site-packages/torch/"
@@ -281,6 +281,11 @@ def test_a_wall_of_inputs_is_a_line() -> None:
     assert grouped(parts) == "*.training (3 inputs), is_training"
     assert grouped(["past['k'].shape[1]", "past['v'].shape[1]", "x.shape[0]"]) == (
         "past[*].shape[1] (2 inputs), x.shape[0]")  # fmt: skip
+    modes = ["grad_mode", *(f"self.{name}.requires_grad" for name in "abcde")]
+    assert (
+        grouped(modes) == "grad_mode, self.a.requires_grad, self.b.requires_grad and 3 more inputs"
+    )
+    assert alike(["keys[0]", "keys[1]", "values[0]", "x"]) == ["keys[*]", "values[0]", "x"]
 
 
 def test_near_names_and_sizes() -> None:

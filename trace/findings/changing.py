@@ -48,7 +48,7 @@ def as_guarded(one: Recompile, lead: Cause) -> Cause:
         name, index = part
         if one.values.get(f"{name}.shape[{index}]") == "1":
             return replace(lead, kind="stride of one")
-    owner = one.values.get(f"type({lead.source.rpartition('.')[0]})", "")
+    owner = one.held.get(f"type({lead.source.rpartition('.')[0]})", "")
     if _KEEPER.match(owner) and subject_about(lead).kind in NUMBERS:
         return replace(lead, kind="internal")
     return lead

@@ -22,8 +22,8 @@ from tc.trace.branches import (
 from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
 from tc.trace.recipes import Kind, Place, Subject, advice
-from tc.trace.subjects import subject_of
-from tc.trace.words import grouped
+from tc.trace.subjects import is_number, subject_of
+from tc.trace.words import alike, grouped
 
 Words = tuple[str, str, tuple[str, ...]]
 
@@ -58,7 +58,8 @@ def remedy(
         cause = replace(cause, source=with_cell_named(*at, cause.source))
         name = with_cell_named(*at, subject.name)
         subject = replace(subject, source=cause.source, name=name)
-    if cause.first and cause.kind == "constant":
+    of_one_sort = is_number(cause.first) == is_number(subject.old)  # None, then numbers
+    if cause.first and cause.kind == "constant" and of_one_sort:
         subject = replace(subject, old=cause.first)
     if subject.kind in _NUMBERS and dicts & containers_of_key(*at, subject.name):
         subject = replace(subject, kind=Kind.HELD_NUMBER)
@@ -79,6 +80,8 @@ def remedy(
     ]
     if subject.kind is Kind.GROWS and len(named) > 1:
         title = f"{grouped(named)} grow together"
+        owners = [subject_about(Cause(one, "", "", "size")).name for one in named]
+        subject = replace(subject, name=", ".join(alike(owners)))
     return title, why, advice(subject, producer, made)
 
 
@@ -327,7 +330,8 @@ def _filled(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _keys(subject: Subject, cause: Cause) -> tuple[str, str]:
-    listed = cause.source in (f"list({subject.name})", f"len({subject.name})")
+    all_of_it = f"list({subject.name})", f"len({subject.name})"
+    listed = cause.source in all_of_it or cause.source.startswith("list(dict.keys(")
     return (
         f"the keys of {subject.name} change" if listed else f"{cause.source} changes",
         f"a dict is compiled for the keys that it has{_change(cause)}",
