@@ -258,6 +258,22 @@ def test_what_is_gone_and_what_is_another_kind() -> None:
     )
 
 
+def test_a_file_that_was_renamed_keeps_its_findings() -> None:
+    """Its ids are others, since a file's name is a part of them; another file has findings yet."""
+
+    def rows(file: str, shift: int, *ids: str) -> list[Row]:
+        return [Row(f"TC104-{name}", 1, shift + n, f"print({n})", title="print() is called",
+                    where=f"{file}:{shift + n} in f") for n, name in enumerate(ids)]  # fmt: skip
+
+    other = rows("other.py", 50, "0000")
+    before, now = rows("old.py", 10, "1111.aa", "1111.bb"), rows("new.py", 20, "2222.aa", "2222.bb")
+    reported = match([*before, *other], [*now, *other])
+    assert not reported.new and not reported.gone
+    assert list(reported.moved) == list(zip(before, now, strict=True))
+    added = rows("third.py", 1, "3333", "4444", "5555")  # no new name of a file that is there still
+    assert match([*before, *other], [*before, *other, *added]).new == tuple(added)
+
+
 def test_a_baseline_without_texts_goes_by_ids() -> None:
     before = [Row.read({"id": "TC1-aaaa"}), Row.read({"id": "TC1-aaaa.2"})]
     reported = match(before, [row("TC1-aaaa", 1, "x"), row("TC1-aaaa.2", 2, "y")])

@@ -129,8 +129,9 @@ def diagnose(session: Session) -> Diagnosis:
     ready: dict[Order, list[Finding]] = {order: [] for order in Order}
     for name, row in FINDINGS.items():
         found = row.find(facts)
-        events[name] = quoted(session, [one for one in found if isinstance(one, Event)])
+        events[name] = [one for one in found if isinstance(one, Event)]
         ready[row.order] += [one for one in found if isinstance(one, Finding)]
+    events = quoted(session, events)
     left = merged(events)
     causes: list[Finding] = []
     for order in Order:
