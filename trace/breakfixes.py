@@ -101,6 +101,12 @@ _PACKED_APART: Final = (
     "put packing, the recurrent layer and unpacking into a function of their own, marked with "
     "torch.compiler.disable: the graph breaks once"
 )
+#: a number that chooses one of several modules is no part of a graph, whatever the settings
+_IN_CONTAINER: Final = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]container\.py$")
+_ALL_MODULES: Final = (
+    "run all of them and choose, if they are few: torch.stack([one(x) for one in modules])"
+    ".index_select(0, i.reshape(1))[0]"
+)
 #: advice about `x[i]`, which a slice cannot take
 _OF_INDEX: Final = re.compile(r"^gather in place of indexing")
 _SLICE: Final = (
@@ -137,10 +143,10 @@ def fixes_at(
         return _fixes_of_sizes(text, title, known)
     if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
         return tuple(_SLICE if _OF_INDEX.match(one) else one for one in known)
-    if code == "TC101" and (_is_position(file, line) or _is_text(file, line)):
-        return tuple(
-            one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one
-        )
+    in_container = _IN_CONTAINER.search(within) is not None
+    if code == "TC101" and (in_container or _is_position(file, line) or _is_text(file, line)):
+        ways = (one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one)
+        return (_ALL_MODULES, *ways) if in_container else tuple(ways)
     numbers = code == "TC101"
     asked = code in (*ASKING, _LATER)
     does = what_it_does(file, line, source, numbers) if asked else None

@@ -70,6 +70,7 @@ class Kind(enum.Enum):
     LEARNING_RATE = "learning rate of an optimizer"
     FILLED = "keys of a dict that the code adds to"
     CALLED = "an input of library code that is compiled by itself"
+    ALIASED = "whether it is the same object as another input"
     RACED = "nothing that can be seen"
     ACROSS_BREAK = "a value from before a graph break"
     OTHER = "something else"
@@ -236,6 +237,16 @@ HOOKS_FIRST: Final = Recipe("add hooks before the first call", settles=True)
 MODES: Final = Recipe(
     "nothing to do: one graph with gradients, one without, each compiled once", "call", True
 )
+ONE_OR_TWO: Final = Recipe(
+    "nothing to do: one graph where both are one object, one where they are two, each compiled "
+    "once",
+    "call",
+    True,
+)
+CLONED: Final = Recipe(
+    "pass {name}.clone() where it would be the same tensor as another input: then it never is",
+    settles=True,
+)
 TRAIN_EVAL: Final = Recipe(
     "nothing to do: one graph for training, one for evaluation, each compiled once", "call", True
 )
@@ -381,6 +392,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.LEARNING_RATE, ANY): (RATE_TENSOR,),
     (Kind.FILLED, ANY): (FILL_FIRST,),
     (Kind.CALLED, ANY): (CALLER,),
+    (Kind.ALIASED, ANY): (ONE_OR_TWO, CLONED),
     (Kind.RACED, ANY): (WARM_UP, LOCK),
     (Kind.ACROSS_BREAK, ANY): (MEND_BREAK,),
     (Kind.OTHER, ANY): (),

@@ -25,6 +25,7 @@ _OF_PARAMETERS: Final = {"dtype": Kind.CAST, "requires_grad": Kind.FROZEN}
 _UNNAMED: Final = re.compile(r"\b___\w|\ba value from before\b")  # names that compilers make up
 _PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed on a parameter")
 _IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
+_SAME: Final = "the same object as "
 _THERE: Final = frozenset(("absent", "present"))
 _KEY_AT: Final = re.compile(r"^list\(dict\.keys\((?P<of>.+)\)\)\[\d+\]$")
 _KEYS: Final = re.compile(r"^(?:dispatch keys of (?P<a>.+)|(?P<b>.+)\.dispatch keys)$")
@@ -266,6 +267,8 @@ def _of_call(what: str, name: str, old: str, new: str, guard: str) -> Kind:
 def _value(source: str, old: str, new: str, guard: str) -> Kind:
     """The sort of a constant, by its values before and after."""
     known = [one for one in (old, new) if one]
+    if any(one.startswith(_SAME) for one in known):
+        return Kind.ALIASED
     if source.rpartition(".")[2] == "training":
         return Kind.TRAINING
     if "None" in known:

@@ -108,3 +108,9 @@ def test_a_slice_is_no_position(tmp_path: Path, line: str, is_slice: bool) -> No
     known = ("gather in place of indexing, with a tensor of one element", OUT)
     found = fixes_at("TC101", str(file), 2, line, known)
     assert (found[0].startswith("a mask in place of the slice"), found[1]) == (is_slice, OUT)
+
+
+def test_a_number_that_chooses_a_module_is_no_part_of_a_graph() -> None:
+    within = "/x/torch/nn/modules/container.py"
+    found = fixes_at("TC101", "", 0, "y = self.experts[best[0]](x)", OF_NUMBERS, "", within)
+    assert found[0].startswith("run all of them and choose") and found[1:] == (OUT,)

@@ -24,7 +24,7 @@ from tc.trace.findings.model import Cause
 from tc.trace.findings.reasons import parse_reason
 from tc.trace.findings.recompiles import _with_items
 from tc.trace.findings.remedies import subject_about
-from tc.trace.guardtext import readable, values
+from tc.trace.guardtext import values
 from tc.trace.ids import CompileId
 from tc.trace.recipes import Kind
 from tc.trace.session import given_up, load
@@ -549,16 +549,6 @@ def test_a_size_of_a_parameter_is_reported_without_what_torch_says_behind_it() -
 def test_an_item_of_a_dict_is_named_by_its_place() -> None:
     cause = parse_reason("d.state[list(dict.keys(d.state))[0]]['turn'] == 1")
     assert (cause.source, cause.old) == ("list(d.state.values())[0]['turn']", "1")
-
-
-def test_an_item_of_a_class_derived_from_dict_is_named_as_it_is_read() -> None:
-    assert readable("dict.__getitem__(L['c'], 'scale')") == "c['scale']"
-
-
-def test_a_condition_on_a_stride_is_about_that_stride() -> None:
-    cause = parse_reason("L['cache'].keys[0].stride()[1] != 16")
-    assert (cause.source, cause.kind) == ("cache.keys[0].stride[1]", "shape")
-    assert cause.old == "cache.keys[0].stride[1] != 16"
 
 
 def test_a_line_is_quoted_from_other_events_and_from_graphs(tmp_path: Path) -> None:

@@ -366,6 +366,14 @@ def _hooks(subject: Subject, cause: Cause) -> tuple[str, str]:
     )
 
 
+def _aliased(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} is the same object as another input on some calls only",
+        "what is written to one is read from the other then, so a graph holds for one of the two: "
+        f"it was {cause.old}{f', then {cause.new}' if cause.new else ''}",
+    )
+
+
 def _raced(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         "compiled again although its checks hold",
@@ -410,6 +418,6 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.INTERNAL: _internal,
     Kind.IMPLIED: _implied, Kind.MULTIPLE: _shape,
     Kind.HELD: _held, Kind.HELD_NUMBER: _held_number, Kind.CONDITION: _shape,
-    Kind.RACED: _raced, Kind.ACROSS_BREAK: _across_break,
+    Kind.ALIASED: _aliased, Kind.RACED: _raced, Kind.ACROSS_BREAK: _across_break,
     Kind.OTHER: _other,
 }  # fmt: skip
