@@ -139,6 +139,8 @@ def fixes_at(
         return (_PACKED_APART,)
     if code in _OF_DATA and _RANDOM_ARRAYS.search(text):
         return (CALL_OUTSIDE,)
+    if _tests_length(file, line):
+        known = tuple(one for one in known if not one.startswith(_SHAPES_ALONE))
     if code == "TC102":
         return _fixes_of_sizes(text, title, known)
     if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
@@ -172,15 +174,32 @@ def _is_position(file: str, line: int) -> bool:
     if function is None:
         return False
     nodes = list(ast.walk(function))
-    names = {
+    names = _assigned(nodes, line)
+    slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
+    return any(reads(part, tuple(names)) for part in slices)
+
+
+def _tests_length(file: str, line: int) -> bool:
+    """Whether the function at a line goes one way or the other by how long the line's result is."""
+    function = function_at(file, line)
+    nodes = list(ast.walk(function)) if function is not None else []
+    tests = [one.test for one in nodes if isinstance(one, ast.If | ast.While | ast.IfExp)]
+    return any(
+        reads(test, (f"len({name})", f"{name}.numel()", f"{name}.shape[0]", f"{name}.size(0)"))
+        for name in _assigned(nodes, line)
+        for test in tests
+    )
+
+
+def _assigned(nodes: Sequence[ast.AST], line: int) -> set[str]:
+    """Return the names that a line assigns to."""
+    return {
         target.id
         for one in nodes
         if isinstance(one, ast.Assign) and one.lineno <= line <= (one.end_lineno or line)
         for target in one.targets
         if isinstance(target, ast.Name)
     }
-    slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
-    return any(reads(part, tuple(names)) for part in slices)
 
 
 def _is_slice(file: str, line: int) -> bool:

@@ -268,7 +268,7 @@ def _value(source: str, old: str, new: str, guard: str) -> Kind:
     """The sort of a constant, by its values before and after."""
     known = [one for one in (old, new) if one]
     if any(one.startswith(_SAME) for one in known):
-        return Kind.ALIASED
+        return Kind.ACROSS_BREAK if any(map(_UNNAMED.search, known)) else Kind.ALIASED
     if source.rpartition(".")[2] == "training":
         return Kind.TRAINING
     if "None" in known:

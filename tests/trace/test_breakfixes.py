@@ -114,3 +114,13 @@ def test_a_number_that_chooses_a_module_is_no_part_of_a_graph() -> None:
     within = "/x/torch/nn/modules/container.py"
     found = fixes_at("TC101", "", 0, "y = self.experts[best[0]](x)", OF_NUMBERS, "", within)
     assert found[0].startswith("run all of them and choose") and found[1:] == (OUT,)
+
+
+@pytest.mark.parametrize("test", ["len(rows)", "rows.numel() > 0", "rows.shape[0]", "done"])
+def test_a_setting_that_the_next_line_refuses_is_no_way_out(tmp_path: Path, test: str) -> None:
+    """How long the result is would be a symbol, which a branch cannot go by."""
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(x, done):\n    rows = x.nonzero()\n    if {test}:\n        x = x + 1\n")
+    setting = "torch._dynamo.config.capture_dynamic_output_shape_ops = True"
+    found = fixes_at("TC102", str(file), 2, "rows = x.nonzero()", (setting, "another way"))
+    assert found == ((setting, "another way") if test == "done" else ("another way",))
