@@ -64,6 +64,20 @@ def test_advice_names_a_value_of_the_sort_that_changes(tmp_path: Path) -> None:
     assert not any("tensor(None)" in fix for fix in fixes)
 
 
+def test_a_number_that_was_zero_is_not_held_by_the_code(tmp_path: Path) -> None:
+    """0 is a constant of a graph; another number that a second compile finds fixed is held."""
+
+    def again(folder: str, *changes: tuple[str, str]) -> str:
+        causes = [ev.RecompileCause("seen", "", old, new, "a constant in the graph", "", True)
+                  for old, new in changes]  # fmt: skip
+        found = findings(tmp_path / folder, *(ev.Recompile("f", "m.py", 3, CompileId(0, 0), (one,))
+                                              for one in causes))  # fmt: skip
+        return found[-1].title
+
+    assert again("zero", ("0", "5"), ("0", "6")) == "seen is 0 or 1 on some calls"
+    assert again("held", ("1", "2"), ("2", "3")) == "seen is held to one number"
+
+
 def test_dtypes_that_are_a_setting_have_names(tmp_path: Path) -> None:
     cause = ev.RecompileCause("default_dtype", "global_state()", "6", "7", "state of torch", "")
     (found,) = findings(tmp_path / "log", ev.Recompile("f", "m.py", 3, CompileId(0, 0), (cause,)))

@@ -427,7 +427,7 @@ _IS_NUMBER: Final = re.compile(r" == \d+")
 def _as_found_later(
     one: Recompile,
     lead: Cause,
-    vain: Set[Input],
+    vain: Mapping[Input, bool],
     held: Set[Input],
     holding: Mapping[Input, tuple[str, int]],
 ) -> Cause:
@@ -441,6 +441,7 @@ def _as_found_later(
         is_dynamic, lead = lead.now_dynamic, replace(lead, now_dynamic=False)
         sort = subject_about(lead).kind
         to_number = lead.source in map(guardtext.readable, one.compiled.held)
+        to_number = to_number or vain[of_input(one, lead)]
         small = lead.new in SPECIAL or (is_dynamic and not to_number and lead.old in SPECIAL)
         if sort is Kind.ONE_NUMBER and small:
             return replace(lead, kind="small")
