@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from torch_log import IDS, START, artifact, torch_log
 
 from tc.tlparse.summary import text
+from tc.trace.findings.advice import ROWS
 from tc.trace.findings.hints import first_of, remedies_in, without_fake
 from tc.trace.findings.matching import Row, match
+from tc.trace.recipes import TABLE
 from tc.trace.words import alike, count, did_you_mean, distinct, file_size, grouped, plural
 
 HERE = "/home/me/train.py"
@@ -216,6 +218,11 @@ def test_settings_that_hints_of_the_installed_torch_name_exist() -> None:
              if (match := re.match(r"torch\._dynamo\.config\.(\w+) = ", remedy))]  # fmt: skip
     assert len(named) > 5
     assert set(named) <= settings
+    texts = [fix for row in ROWS for fix in row.fix]
+    texts += [one.text for row in TABLE.values() for one in row]
+    of_rows = re.findall(r"\btorch\._dynamo\.config\.(\w+)", "\n".join(texts))
+    assert len(of_rows) > 5
+    assert set(of_rows) <= settings
 
 
 def test_hints_without_a_remedy_are_none() -> None:

@@ -110,7 +110,7 @@ ROWS: Final = (
         "TC104",
         "a logger is called while tracing",
         "the message would have to be written before the values exist",
-        "torch._dynamo.config.ignore_logging_methods can name methods to leave out",
+        "torch._dynamo.config.ignore_logging_functions.add(it), and its calls are left out",
         "guard it: if not torch.compiler.is_compiling(): ...",
     ),
     _row(
