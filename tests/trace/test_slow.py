@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,18 @@ def test_empty_caches_are_one_cause_of_the_run(
     ]
     found = torch_log(tmp_path, start(0), start(1, name="g"), *rows)
     assert codes(found) == reported
+
+
+def test_an_ahead_of_time_compile_builds_whatever_the_caches_hold(tmp_path: Path) -> None:
+    rows = [
+        ({"chromium_event": {}}, json.dumps({"name": name, "ph": phase, "ts": at * 1e6, "pid": 1,
+                                             "tid": 1, "args": {}}))
+        for name, phase, at in (("compile_fx_aot", "B", 0), ("compile_file", "B", 1),
+                                ("compile_file", "E", 9), ("compile_fx_aot", "E", 10))
+    ]  # fmt: skip
+    found = torch_log(tmp_path, *rows)
+    assert codes(found) == {"TC308": 1}
+    assert "load" in found.findings[0].fix[0]
 
 
 def test_a_hit_says_that_caches_are_kept(tmp_path: Path) -> None:
