@@ -21,7 +21,7 @@ from tc.trace.branches import (
     text_of,
     what_it_does,
 )
-from tc.trace.words import CALL_OUTSIDE, RANDOM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
 
 _OUTSIDE: Final = (
     "return the condition with the results, and act on it after the call, outside of the compiled "
@@ -76,6 +76,7 @@ _RAISES_ELSEWHERE: Final = (
     "if this line raises nothing without the compiler, the tracer cannot follow it: move it out of "
     "the compiled function"
 )
+_OF_ITERATOR: Final = re.compile(r"^iteration over .*\((?:generator|\w*iterator)\)")
 _GENERATOR: Final = "torch._C.Generator"
 #: functions of NumPy whose results are tensors while code is traced, and differ from call to call
 _RANDOM_ARRAYS: Final = re.compile(r"\b(?:np|numpy)\.random\.")
@@ -130,6 +131,8 @@ def fixes_at(
     """
     if code == "TC104" and title and not _REPORTS.search(title):
         known = tuple(one for one in known if not one.startswith(_OF_LOGS))
+    if _OF_ITERATOR.search(title):
+        return (LIST_INSTEAD,)
     if _GENERATOR in title:
         return (RANDOM_OUTSIDE,)
     if code == "TC131" and source.strip() and not _RAISING.search(source):

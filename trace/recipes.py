@@ -26,6 +26,7 @@ class Kind(enum.Enum):
     ONE_NUMBER = "a number to or from 0 or 1"
     TESTED = "a number that the code tests"
     SIDES = "a dynamic number that the code tests"
+    DYNAMIC = "a number that is dynamic from now on"
     INDEXES = "a number that the code indexes or counts with"
     INDEXED = "a dynamic number that the code indexes or counts with"
     BOOL = "bool"
@@ -339,6 +340,8 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.NUMBER, Place.LOCAL): (DYNAMIC_NUMBERS, ZERO_D),
     (Kind.NUMBER, Place.MODULE): (BUFFER, UNSPEC_INT),
     (Kind.NUMBER, ANY): (ZERO_D,),
+    (Kind.DYNAMIC, ANY): (DYNAMIC_NOW, ZERO_D),
+    (Kind.DYNAMIC, Place.MODULE): (DYNAMIC_NOW, BUFFER),
     (Kind.ONE_NUMBER, Place.MODULE): (BUFFER, UNSPEC_INT),
     (Kind.ONE_NUMBER, ANY): (ZERO_D,),
     (Kind.TESTED, ANY): (FEW, WHERE),

@@ -16,6 +16,8 @@ RANDOM_OUTSIDE: Final = "make the random numbers outside of the compiled functio
 CALL_OUTSIDE: Final = (
     "call it outside of the compiled function, and pass in what it returns where that is needed"
 )
+#: what to do about a graph break at something that can be gone through once only
+LIST_INSTEAD: Final = "pass a list of its items in place of the iterator: list(...)"
 _ONE_OF_MANY: Final = re.compile(r"\[(?:\d+|'[^']*'|\"[^\"]*\")\](?!$)|\.\d+(?=\.)")
 _SWITCHED: Final = re.compile(r"^.+\.training$")
 _HISSING: Final = ("s", "x", "ch", "sh")

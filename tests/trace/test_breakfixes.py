@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tc.trace.breakfixes import fixes_at
-from tc.trace.words import CALL_OUTSIDE, RANDOM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
 
 OUT = "move the conversion out of the compiled function"
 OF_NUMBERS = ("keep the value as a tensor", "tc.config.capture_scalar_outputs = True", OUT)
@@ -124,3 +124,14 @@ def test_a_setting_that_the_next_line_refuses_is_no_way_out(tmp_path: Path, test
     setting = "torch._dynamo.config.capture_dynamic_output_shape_ops = True"
     found = fixes_at("TC102", str(file), 2, "rows = x.nonzero()", (setting, "another way"))
     assert found == ((setting, "another way") if test == "done" else ("another way",))
+
+
+@pytest.mark.parametrize(
+    ("what", "is_iterator"),
+    [("batches (generator)", True), ("rows (list_iterator)", True), ("x (set)", False)],
+)
+def test_what_can_be_gone_through_once_is_passed_as_a_list(what: str, is_iterator: bool) -> None:
+    found = fixes_at(
+        "TC123", "", 0, "", ("another way",), f"iteration over {what} is not supported"
+    )
+    assert found == ((LIST_INSTEAD,) if is_iterator else ("another way",))

@@ -78,6 +78,15 @@ def test_a_number_that_was_zero_is_not_held_by_the_code(tmp_path: Path) -> None:
     assert again("held", ("1", "2"), ("2", "3")) == "seen is held to one number"
 
 
+def test_what_is_dynamic_from_now_on_needs_no_edit(tmp_path: Path) -> None:
+    """Nothing but an argument is made dynamic by a setting, and one compile is all that it cost."""
+    cause = ev.RecompileCause(
+        "order[0]", "same(L['order'][0], 2)", "2", "3", "a constant", "", True
+    )
+    (found,) = findings(tmp_path / "log", ev.Recompile("f", "m.py", 3, CompileId(0, 0), (cause,)))
+    assert found.fix[0].startswith("nothing to do: it is dynamic") and "at once" not in found.why
+
+
 def test_dtypes_that_are_a_setting_have_names(tmp_path: Path) -> None:
     cause = ev.RecompileCause("default_dtype", "global_state()", "6", "7", "state of torch", "")
     (found,) = findings(tmp_path / "log", ev.Recompile("f", "m.py", 3, CompileId(0, 0), (cause,)))

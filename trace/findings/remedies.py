@@ -86,6 +86,10 @@ def remedy(
 
 
 _NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
+#: places of which no setting makes a number dynamic at once
+_OTHERS: Final = (
+    Place.FIELD, Place.ITEM, Place.ATTRIBUTE, Place.MODULE, Place.GLOBAL, Place.CLOSURE,
+)  # fmt: skip
 _ITEMS: Final = (Kind.LENGTH, Kind.COUNT, Kind.KEYS)
 
 
@@ -102,6 +106,8 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.HELD_NUMBER
     if kind in _NUMBERS and is_used_as_index(*at, name):
         return Kind.INDEXED if cause.now_dynamic else Kind.INDEXES
+    if kind is Kind.NUMBER and cause.now_dynamic and subject.place in _OTHERS:
+        return Kind.DYNAMIC
     if kind is Kind.INDEXES and cause.now_dynamic:
         return Kind.INDEXED
     if kind in (Kind.LENGTH, Kind.COUNT) and is_appended_to(*at, name):
@@ -151,10 +157,11 @@ def _one(subject: Subject, cause: Cause) -> tuple[str, str]:
 def _constant(subject: Subject, cause: Cause) -> tuple[str, str]:
     change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
     if cause.now_dynamic:
+        saves = ": making it dynamic at once saves this one compile"
         return (
             f"{cause.source} was a constant in the graph",
             f"its first value was built into the compiled code{change}; the new compile takes it "
-            "as it comes: making it dynamic at once saves this one compile",
+            f"as it comes{'' if subject.kind is Kind.DYNAMIC else saves}",
         )
     return (
         f"{cause.source} is a constant in the graph",
@@ -406,6 +413,7 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor,
     Kind.STRIDE_OF_ONE: _tensor, Kind.DEVICE: _tensor,
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
+    Kind.DYNAMIC: _constant,
     Kind.INDEXES: _constant, Kind.INDEXED: _constant, Kind.NO_TENSOR: _none, Kind.COUNT: _length,
     Kind.GONE: _none, Kind.RANGE: _range, Kind.CALLED: _called,
     Kind.LENGTH: _length, Kind.KEYS: _keys, Kind.FILLED: _filled, Kind.LEARNING_RATE: _rate,
