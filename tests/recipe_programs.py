@@ -203,6 +203,7 @@ DEMOS = (
     _demo(R.SET_FIRST, "environment", (
         '    os.environ["FINDINGS_TWICE"] = "1"\n', "    pass\n"), ("g = compile(f)",
         'os.environ["FINDINGS_TWICE"] = "1"\ng = compile(f)'), sides="tc"),
+    _demo(R.CLONED, "aliases", ("g((t, t))", "g((t, t.clone()))")),
     _demo(R.MEND_BREAK, "passed_on", ("x.sum().item()", "x.sum()")),
 )  # fmt: skip
 
@@ -215,6 +216,7 @@ NOTHING_TO_DO = (
     R.STRUCTURES,
     R.MODES,
     R.TRAIN_EVAL,
+    R.ONE_OR_TWO,
     R.CASTS,
     R.BACKENDS,
     R.DYNAMIC_NOW,

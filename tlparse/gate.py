@@ -260,7 +260,12 @@ def _against(matched: Matched, found: Sequence[Finding], new: Sequence[Finding])
                 f"       {now.id} occurs {now.count} times, {before.count} in the baseline"
             )
     for before, now in matched.moved:
-        lines.append(f"       moved: {now.id}, from line {before.line} to line {now.line}")
+        places = f"from line {before.line} to line {now.line}"
+        if before.file and now.file and before.file != now.file:
+            places = (
+                f"{before.id} before, from {before.file}:{before.line} to {now.file}:{now.line}"
+            )
+        lines.append(f"       moved: {now.id}, {places}")
     if matched.gone:
         names = " ".join(sorted(one.id for one in matched.gone))
         lines.append(f"       gone: {names}; --write-baseline takes them out")

@@ -76,6 +76,9 @@ def headline(diagnosis: Diagnosis) -> str:
     ]
     if len({one.counts for one in caches}) == 1:
         parts.append(f"cache {caches[0]}")
+    under_way = [f"{one.title} [{one.slug}]" for one in session.compiles if one.under_way]
+    if session.written and under_way:
+        parts.append(f"running: compiling {under_way[-1]}")
     return " · ".join(parts)
 
 

@@ -36,8 +36,8 @@ class Does(Enum):
     CHOOSES = "chooses"
 
 
-#: methods that make a list longer
-LONGER: Final = frozenset(("append", "extend", "insert", "appendleft"))
+#: methods that make a list or a set longer
+LONGER: Final = frozenset(("append", "extend", "insert", "appendleft", "add"))
 #: methods and functions that only report something, and whose result nobody uses
 REPORTING: Final = frozenset((
     "print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log", "write",
@@ -227,6 +227,18 @@ _COUNTING: Final = frozenset((
     "reshape", "expand", "repeat", "narrow", "split", "chunk", "topk", "unflatten", "new_zeros",
     "new_ones", "new_empty", "one_hot",
 ))  # fmt: skip
+#: functions and methods that take a dimension, which is a number; what else they take may be a
+#: tensor that was computed with one
+_BY_DIMENSION: Final = frozenset((
+    "softmax", "log_softmax", "cumsum", "cumprod", "flip", "roll", "transpose", "swapaxes",
+    "permute", "movedim", "unsqueeze", "squeeze", "select", "unfold", "flatten", "argmax", "argmin",
+    "cat", "stack", "tile",
+))  # fmt: skip
+#: parameters of torch's that take numbers alone, whatever the function
+_OF_NUMBERS: Final = frozenset((
+    "dim", "dims", "axis", "k", "size", "chunk_size", "num_classes", "kernel_size", "stride",
+    "padding", "dilation", "groups", "shifts", "repeats", "output_size", "diagonal", "offset",
+))  # fmt: skip
 
 
 def is_used_as_index(file: str, line: int, name: str) -> bool:
@@ -236,6 +248,7 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
     """
     function = function_at(file, line)
     names = _names(_original.get()(name))
+    operators = _operators(_original.get()(file))
     for node in ast.walk(function) if function is not None else ():
         parts: list[ast.AST] = []
         if isinstance(node, ast.Subscript):
@@ -246,7 +259,32 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
             parts = [node] if function.name in ("__len__", "__index__") else []
         if any(reads(part, names) for part in parts):
             return True
+        plain = _numbers(node, operators) if isinstance(node, ast.Call) else ()
+        if any(ast.unparse(one) in names for one in plain):
+            return True
     return False
+
+
+def _numbers(call: ast.Call, operators: Set[str]) -> list[ast.expr]:
+    """Return the arguments of a call that have to be numbers, where an input is passed alone.
+
+    The schema of a custom operator has the type of each: a number is no tensor there.
+    """
+    named = [one.value for one in call.keywords if one.arg in _OF_NUMBERS]
+    by_schema = ast.unparse(call.func).startswith("torch.ops.") or called_name(call) in operators
+    taken = by_schema or called_name(call) in _BY_DIMENSION
+    return [*named, *(call.args if taken else ())]
+
+
+def _operators(file: str) -> frozenset[str]:
+    """Return the names of the functions of a file that are custom operators."""
+    tree = _tree_of(file)
+    return frozenset(
+        one.name
+        for one in (ast.walk(tree) if tree is not None else ())
+        if isinstance(one, ast.FunctionDef)
+        and any("custom_op(" in ast.unparse(mark) for mark in one.decorator_list)
+    )
 
 
 def containers_of_key(file: str, line: int, name: str) -> set[str]:
@@ -293,13 +331,24 @@ def is_spelled_out(file: str, line: int, name: str) -> bool:
 
 
 def is_looped_over(file: str, line: int, name: str) -> bool:
-    """Return whether a loop of the function at a line takes as many iterations as an input says."""
+    """Return whether a loop of the function at a line takes as many iterations as an input says.
+
+    A function that calls itself with what is left of the input is such a loop.
+    """
     names = _names(_original.get()(name))
-    calls = _calls(file, line)
+    function = function_at(file, line)
+    itself = (function.name, f"self.{function.name}") if function is not None else ()
     return any(
-        called_name(one) == "range" and any(reads(part, names) for part in one.args)
-        for one in calls
+        (called_name(one) == "range" and any(reads(part, names) for part in one.args))
+        or (ast.unparse(one.func) in itself and any(_is_less(part, names) for part in one.args))
+        for one in _calls(file, line)
     )
+
+
+def _is_less(node: ast.AST, names: Sequence[str]) -> bool:
+    """Whether an expression is one of these, made smaller."""
+    smaller = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.FloorDiv)
+    return isinstance(node, ast.BinOp) and smaller and ast.unparse(node.left) in names
 
 
 def is_appended_to(file: str, line: int, name: str) -> bool:
@@ -342,6 +391,13 @@ def is_with_header(file: str, line: int) -> bool:
     items = (item.context_expr for node in (ast.walk(function) if function is not None else ())
              if isinstance(node, ast.With) for item in node.items)  # fmt: skip
     return any(one.lineno <= line <= (one.end_lineno or line) for one in items)
+
+
+def is_context_manager(file: str, line: int) -> bool:
+    """Return whether the function at a line is a generator that `with` runs around a block."""
+    function = function_at(file, line)
+    marks = function.decorator_list if function is not None else ()
+    return any("contextmanager" in ast.unparse(one) for one in marks)
 
 
 def text_of(file: str, line: int) -> str:

@@ -21,7 +21,7 @@ from tc.trace.branches import (
     text_of,
     what_it_does,
 )
-from tc.trace.words import CALL_OUTSIDE, RANDOM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
 
 _OUTSIDE: Final = (
     "return the condition with the results, and act on it after the call, outside of the compiled "
@@ -76,6 +76,7 @@ _RAISES_ELSEWHERE: Final = (
     "if this line raises nothing without the compiler, the tracer cannot follow it: move it out of "
     "the compiled function"
 )
+_OF_ITERATOR: Final = re.compile(r"^iteration over .*\((?:generator|\w*iterator)\)")
 _GENERATOR: Final = "torch._C.Generator"
 #: functions of NumPy whose results are tensors while code is traced, and differ from call to call
 _RANDOM_ARRAYS: Final = re.compile(r"\b(?:np|numpy)\.random\.")
@@ -101,6 +102,17 @@ _PACKED_APART: Final = (
     "put packing, the recurrent layer and unpacking into a function of their own, marked with "
     "torch.compiler.disable: the graph breaks once"
 )
+#: a number that chooses one of several modules is no part of a graph, whatever the settings
+_IN_CONTAINER: Final = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]container\.py$")
+_ALL_MODULES: Final = (
+    "run all of them and choose, if they are few: torch.stack([one(x) for one in modules])"
+    ".index_select(0, i.reshape(1))[0]"
+)
+#: advice about `x[i]`, which a slice cannot take
+_OF_INDEX: Final = re.compile(r"^gather in place of indexing")
+_SLICE: Final = (
+    "a mask in place of the slice: torch.arange(x.shape[0]) < k is as long as x, whatever k is"
+)
 _OF_MASKS: Final = re.compile(r"^use a (?:form of fixed shape|masked form)")
 
 
@@ -119,6 +131,8 @@ def fixes_at(
     """
     if code == "TC104" and title and not _REPORTS.search(title):
         known = tuple(one for one in known if not one.startswith(_OF_LOGS))
+    if _OF_ITERATOR.search(title):
+        return (LIST_INSTEAD,)
     if _GENERATOR in title:
         return (RANDOM_OUTSIDE,)
     if code == "TC131" and source.strip() and not _RAISING.search(source):
@@ -128,12 +142,16 @@ def fixes_at(
         return (_PACKED_APART,)
     if code in _OF_DATA and _RANDOM_ARRAYS.search(text):
         return (CALL_OUTSIDE,)
+    if _tests_length(file, line):
+        known = tuple(one for one in known if not one.startswith(_SHAPES_ALONE))
     if code == "TC102":
         return _fixes_of_sizes(text, title, known)
-    if code == "TC101" and (_is_position(file, line) or _is_text(file, line)):
-        return tuple(
-            one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one
-        )
+    if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
+        return tuple(_SLICE if _OF_INDEX.match(one) else one for one in known)
+    in_container = _IN_CONTAINER.search(within) is not None
+    if code == "TC101" and (in_container or _is_position(file, line) or _is_text(file, line)):
+        ways = (one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one)
+        return (_ALL_MODULES, *ways) if in_container else tuple(ways)
     numbers = code == "TC101"
     asked = code in (*ASKING, _LATER)
     does = what_it_does(file, line, source, numbers) if asked else None
@@ -159,15 +177,45 @@ def _is_position(file: str, line: int) -> bool:
     if function is None:
         return False
     nodes = list(ast.walk(function))
-    names = {
+    names = _assigned(nodes, line)
+    slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
+    return any(reads(part, tuple(names)) for part in slices)
+
+
+def _tests_length(file: str, line: int) -> bool:
+    """Whether the function at a line goes one way or the other by how long the line's result is."""
+    function = function_at(file, line)
+    nodes = list(ast.walk(function)) if function is not None else []
+    tests = [one.test for one in nodes if isinstance(one, ast.If | ast.While | ast.IfExp)]
+    return any(
+        reads(test, (f"len({name})", f"{name}.numel()", f"{name}.shape[0]", f"{name}.size(0)"))
+        for name in _assigned(nodes, line)
+        for test in tests
+    )
+
+
+def _assigned(nodes: Sequence[ast.AST], line: int) -> set[str]:
+    """Return the names that a line assigns to."""
+    return {
         target.id
         for one in nodes
         if isinstance(one, ast.Assign) and one.lineno <= line <= (one.end_lineno or line)
         for target in one.targets
         if isinstance(target, ast.Name)
     }
-    slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
-    return any(reads(part, tuple(names)) for part in slices)
+
+
+def _is_slice(file: str, line: int) -> bool:
+    """Whether what a line computes bounds of slices with is all that it indexes with."""
+    function = function_at(file, line)
+    parts = [
+        part
+        for one in (ast.walk(function) if function is not None else ())
+        if isinstance(one, ast.Subscript) and one.lineno <= line <= (one.end_lineno or line)
+        for part in (one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice])
+    ]
+    computed = [one for one in parts if any(isinstance(n, ast.Name) for n in ast.walk(one))]
+    return bool(computed) and all(isinstance(one, ast.Slice) for one in computed)
 
 
 def _is_text(file: str, line: int) -> bool:

@@ -75,8 +75,9 @@ UNCHECKED: Final = "unchecked"
 _PATCH: Final = ("- ", "+ ")
 _ROWS: Final = (
     _row("call", True, r"mark_dynamic\b|dynamic=True|\bmark them static,"),
-    _row("config", True, r"\bconfig\.(?:capture_scalar_outputs"
-         r"|capture_dynamic_output_shape_ops|allow_unspec_int_on_nn_module)\b"),
+    # of PyTorch, they can end the program: the backend may need the number, or the size
+    _row("config", True, r"\btc\.config\.(?:capture_scalar_outputs"
+         r"|capture_dynamic_output_shape_ops)\b|\bconfig\.allow_unspec_int_on_nn_module\b"),
     _row("config", False, r"\bconfig\.\w|^set \S*config\["),
     _row("env", True, r"^set \S+ to a folder|^keep \S+_CACHE_DIR = |^check that a working C\+\+"),
     _row("call", True, r"^reproduce it with:|^report the error|^trace again|^give tc-report"

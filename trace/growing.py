@@ -81,11 +81,8 @@ class Growing:
         self.bytes_read = sum(map(len, sources)) - before
         parts = [log.look(source) for log, source in zip(self._logs, sources, strict=True)]
         for part, source in zip(parts, sources, strict=True):
-            if source.path in seen[1]:  # its last record is not cut off: the rest will follow
-                part.defects.counts.pop("truncated", None)
-                part.defects.places.pop("truncated", None)
-                for compiled in part.compiles.values():
-                    compiled.left_in = ""
+            if source.path in seen[1]:
+                part.is_written()
         session = joined(self.path, sources, self._other_runs, parts)
         self._seen = seen
         self._broken = "truncated" in session.defects.counts

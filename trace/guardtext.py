@@ -51,9 +51,11 @@ _ACCESS: Final = (
     (re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]"), r".\1"),
     (re.compile(r"\.__dict__\['([^']+)'\]"), r".\1"),
     (re.compile(r"\.size\(\)\[(\d+)\]"), r".shape[\1]"),
-    (re.compile(r"\.stride\((\d+)\)"), r".stride[\1]"),
+    (re.compile(r"\.stride\((?:(\d+)\)|\)\[(\d+)\])"), r".stride[\1\2]"),
     (re.compile(r"\bb(['\"]\w+['\"]) in os\.environ\._data\b"), r"os.environ[\1]"),
     (re.compile(r"\bos\.environ\._data\[b(['\"]\w+['\"])\]"), r"os.environ[\1]"),
+    # of an object of a class derived from dict
+    (re.compile(r"\bdict\.__getitem__\(([\w.\[\]'\"]+), ('[^']*'|\"[^\"]*\"|-?\d+)\)"), r"\1[\2]"),
 )
 _NUMBERED: Final = re.compile(r"vars\(([\w.\[\]]+)\)\['_(?:modules|parameters)'\]\['(\d+)'\]")
 _VARS: Final = re.compile(
@@ -96,9 +98,8 @@ def values(tree: str) -> dict[str, str]:
         if kind in ("TENSOR_MATCH", "TENSOR"):
             _add_tensor(text, found)
         elif kind == "GLOBAL_STATE":
-            found.update((m["name"], _mode(m["value"])) for m in _MODE.finditer(text))
-            if (dtype := found.get("default_dtype")) in _DTYPES:
-                found["default_dtype"] = _DTYPES[dtype]
+            modes = ((m["name"], _mode(m["value"])) for m in _MODE.finditer(text))
+            found.update((name, mode_value(name, value)) for name, value in modes)
         elif kind == "DEFAULT_DEVICE":
             match = _DEVICE.search(text)
             if match:
@@ -140,6 +141,11 @@ def sizes_held(tree: str) -> dict[str, tuple[str, int]]:
         elif (match := _SIZE_IS.match(row)) and place[0]:
             found.setdefault(readable(match["source"]), place)
     return found
+
+
+def mode_value(name: str, value: str) -> str:
+    """Return what a mode of torch's is set to, as a program writes it: guards number dtypes."""
+    return _DTYPES.get(value, value) if name == "default_dtype" else value
 
 
 def _mode(value: str) -> str:

@@ -65,6 +65,22 @@ class Part:
     environment: dict[str, str] = field(default_factory=dict)
     producer: str = "torch"
     first_time: str = ""
+    written: bool = False
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the log ends in the middle of a record, or of a compile."""
+        return "truncated" in self.defects.counts or any(
+            one.left_in for one in self.compiles.values()
+        )
+
+    def is_written(self) -> None:
+        """Take the end of the log for what it is while its writer lives: the rest will follow."""
+        self.written = True
+        self.defects.counts.pop("truncated", None)
+        self.defects.places.pop("truncated", None)
+        for compiled in self.compiles.values():
+            compiled.left_in = ""
 
 
 def read_part(log: Source | str, index: int) -> Part:

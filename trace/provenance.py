@@ -270,11 +270,11 @@ def _quote_source(text: str, made: CodeMap) -> None:
         return
 
 
-def source_line(text: str, file: str, line: int) -> str:
-    """Return a line of the user's from a record of the functions that a compile went through."""
+def source_lines(text: str) -> dict[tuple[str, int], str]:
+    """Return the user's lines that a record of the functions holds a compile went through."""
     found = CodeMap()
     _quote_source(text, found)
-    return found.quoted.get((file, line), ("", ""))[0]
+    return {place: row for place, (row, _) in found.quoted.items() if row}
 
 
 @dataclass(slots=True)

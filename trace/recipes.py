@@ -26,6 +26,7 @@ class Kind(enum.Enum):
     ONE_NUMBER = "a number to or from 0 or 1"
     TESTED = "a number that the code tests"
     SIDES = "a dynamic number that the code tests"
+    DYNAMIC = "a number that is dynamic from now on"
     INDEXES = "a number that the code indexes or counts with"
     INDEXED = "a dynamic number that the code indexes or counts with"
     BOOL = "bool"
@@ -70,6 +71,7 @@ class Kind(enum.Enum):
     LEARNING_RATE = "learning rate of an optimizer"
     FILLED = "keys of a dict that the code adds to"
     CALLED = "an input of library code that is compiled by itself"
+    ALIASED = "whether it is the same object as another input"
     RACED = "nothing that can be seen"
     ACROSS_BREAK = "a value from before a graph break"
     OTHER = "something else"
@@ -222,7 +224,8 @@ APPEND_OUTSIDE: Final = Recipe(
     settles=True,
 )
 SAME_KEYS: Final = Recipe(
-    "give {name} the same keys on every call, with neutral values where there are none",
+    "give {name} the same keys in the same order on every call, with neutral values where there "
+    "are none",
     settles=True,
 )
 ONE_TYPE: Final = Recipe("pass one type of {name} on every call", settles=True)
@@ -234,6 +237,16 @@ STRUCTURES: Final = Recipe(
 HOOKS_FIRST: Final = Recipe("add hooks before the first call", settles=True)
 MODES: Final = Recipe(
     "nothing to do: one graph with gradients, one without, each compiled once", "call", True
+)
+ONE_OR_TWO: Final = Recipe(
+    "nothing to do: one graph where both are one object, one where they are two, each compiled "
+    "once",
+    "call",
+    True,
+)
+CLONED: Final = Recipe(
+    "pass {name}.clone() where it would be the same tensor as another input: then it never is",
+    settles=True,
 )
 TRAIN_EVAL: Final = Recipe(
     "nothing to do: one graph for training, one for evaluation, each compiled once", "call", True
@@ -327,6 +340,8 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.NUMBER, Place.LOCAL): (DYNAMIC_NUMBERS, ZERO_D),
     (Kind.NUMBER, Place.MODULE): (BUFFER, UNSPEC_INT),
     (Kind.NUMBER, ANY): (ZERO_D,),
+    (Kind.DYNAMIC, ANY): (DYNAMIC_NOW, ZERO_D),
+    (Kind.DYNAMIC, Place.MODULE): (DYNAMIC_NOW, BUFFER),
     (Kind.ONE_NUMBER, Place.MODULE): (BUFFER, UNSPEC_INT),
     (Kind.ONE_NUMBER, ANY): (ZERO_D,),
     (Kind.TESTED, ANY): (FEW, WHERE),
@@ -380,6 +395,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.LEARNING_RATE, ANY): (RATE_TENSOR,),
     (Kind.FILLED, ANY): (FILL_FIRST,),
     (Kind.CALLED, ANY): (CALLER,),
+    (Kind.ALIASED, ANY): (ONE_OR_TWO, CLONED),
     (Kind.RACED, ANY): (WARM_UP, LOCK),
     (Kind.ACROSS_BREAK, ANY): (MEND_BREAK,),
     (Kind.OTHER, ANY): (),

@@ -24,6 +24,7 @@ from tc.trace.stepcost import StepCost
 from tc.trace.timing import duration
 from tc.trace.trials import Trial, read_trials
 from tc.trace.words import count
+from tc.trace.writers import Writers
 
 # Logs of a job, as they are distributed: few enough at a time that all processes have some.
 _MOST_IN_BATCH: Final = 16
@@ -52,6 +53,7 @@ class Session(Shown):
     trials: tuple[Trial, ...] = ()
     unowned: dict[str, float] = field(default_factory=dict)
     step_costs: list[tuple[Lane, StepCost]] = field(default_factory=list)
+    written: bool = False  # compiles without an end are under way
     _made: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, make: Callable[[Session], T]) -> T:
@@ -141,7 +143,7 @@ def load(path: str | Path, *, all_runs: bool = False, executor: Executor | None 
         Unreadable: there is nothing to read, or no record in it.
     """
     kept, others = chosen_logs(path, all_runs)
-    return joined(path, kept, others, _parts(kept, executor))
+    return joined(path, kept, others, _written(_parts(kept, executor), kept))
 
 
 def joined(
@@ -194,6 +196,20 @@ def _parts(sources: Sequence[Source], executor: Executor | None) -> Iterator[Par
     size = min(_MOST_IN_BATCH, -(-len(paths) // _LEAST_BATCHES))
     batches = (range(at, min(at + size, len(paths))) for at in range(0, len(paths), size))
     return _by_batches(executor, paths, batches)
+
+
+def _written(parts: Iterable[Part], sources: Sequence[Source]) -> Iterator[Part]:
+    """Mark the parts whose end is open because their writers are at work.
+
+    Who writes is looked up only where something has no end: it takes a look at all processes.
+    """
+    held: frozenset[str] | None = None
+    for part, source in zip(parts, sources, strict=True):
+        if part.unfinished and source.path != STDIN:
+            held = Writers().look(one.path for one in sources) if held is None else held
+            if source.path in held:
+                part.is_written()
+        yield part
 
 
 def _by_batches(
@@ -252,6 +268,7 @@ class _Builder:
         session.events.update(part.events)
         session.defects.merge(part.defects)
         session.environment.update(part.environment)
+        session.written |= part.written
         if part.producer == "tc":
             session.producer = "tc"
         times = [time for time in (session.first_time, part.first_time) if time]

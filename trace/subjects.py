@@ -25,7 +25,9 @@ _OF_PARAMETERS: Final = {"dtype": Kind.CAST, "requires_grad": Kind.FROZEN}
 _UNNAMED: Final = re.compile(r"\b___\w|\ba value from before\b")  # names that compilers make up
 _PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed on a parameter")
 _IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
+_SAME: Final = "the same object as "
 _THERE: Final = frozenset(("absent", "present"))
+_KEY_AT: Final = re.compile(r"^list\(dict\.keys\((?P<of>.+)\)\)\[\d+\]$")
 _KEYS: Final = re.compile(r"^(?:dispatch keys of (?P<a>.+)|(?P<b>.+)\.dispatch keys)$")
 _OF_CALL: Final = re.compile(r"^(?P<what>len|list|type)\((?P<name>.+)\)$")
 _LEARNING_RATE: Final = re.compile(r"\bparam_groups\[\d+\]\['lr'\]$")
@@ -185,6 +187,8 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
         return _of_call(call["what"], call["name"], old, new, guard), call["name"], "0"
     if (key := _IN.match(source)) and _THERE.intersection((old, new)):
         return Kind.KEYS, key["of"], "0"
+    if key := _KEY_AT.match(source):
+        return Kind.KEYS, key["of"], "0"
     return _value(source, old, new, guard), source, "0"
 
 
@@ -263,6 +267,8 @@ def _of_call(what: str, name: str, old: str, new: str, guard: str) -> Kind:
 def _value(source: str, old: str, new: str, guard: str) -> Kind:
     """The sort of a constant, by its values before and after."""
     known = [one for one in (old, new) if one]
+    if any(one.startswith(_SAME) for one in known):
+        return Kind.ACROSS_BREAK if any(map(_UNNAMED.search, known)) else Kind.ALIASED
     if source.rpartition(".")[2] == "training":
         return Kind.TRAINING
     if "None" in known:
@@ -281,6 +287,11 @@ def _value(source: str, old: str, new: str, guard: str) -> Kind:
     if any("<function" in one or "<bound method" in one for one in known):
         return Kind.OBJECT
     return Kind.CONSTANT if known else Kind.OTHER
+
+
+def is_number(value: str) -> bool:
+    """Return whether a value, as guards print it, is an int or a float."""
+    return _NUMBER.match(value) is not None
 
 
 #: numbers that are constants of a graph even where others are dynamic

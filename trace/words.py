@@ -16,6 +16,8 @@ RANDOM_OUTSIDE: Final = "make the random numbers outside of the compiled functio
 CALL_OUTSIDE: Final = (
     "call it outside of the compiled function, and pass in what it returns where that is needed"
 )
+#: what to do about a graph break at something that can be gone through once only
+LIST_INSTEAD: Final = "pass a list of its items in place of the iterator: list(...)"
 _ONE_OF_MANY: Final = re.compile(r"\[(?:\d+|'[^']*'|\"[^\"]*\")\](?!$)|\.\d+(?=\.)")
 _SWITCHED: Final = re.compile(r"^.+\.training$")
 _HISSING: Final = ("s", "x", "ch", "sh")
@@ -38,16 +40,34 @@ def count(number: int, noun: str, group: str = "") -> str:
 def grouped(sources: Sequence[str]) -> str:
     """`past[0].shape[1], past[1].shape[1]` -> `past[*].shape[1] (2 inputs)`: like ones together.
 
-    `eval()` switches all modules of one at the same time.
+    `eval()` switches all modules of one at the same time. Of many that are unlike, the first.
     """
     like: dict[str, list[str]] = {}
     for source in sources:
         pattern = _SWITCHED.sub("*.training", _ONE_OF_MANY.sub("[*]", source))
         like.setdefault(pattern, []).append(source)
-    return ", ".join(
+    groups = [
         some[0] if len(some) == 1 else f"{pattern} ({count(len(some), 'input')})"
         for pattern, some in like.items()
-    )
+    ]
+    rest = sum(map(len, list(like.values())[_MOST_GROUPS:]))
+    if len(groups) <= _MOST_GROUPS + 1:
+        return ", ".join(groups)
+    return f"{', '.join(groups[:_MOST_GROUPS])} and {count(rest, 'more input')}"
+
+
+_MOST_GROUPS: Final = 3
+
+
+_NUMBERED: Final = re.compile(r"\[\d+\]")
+
+
+def alike(names: Sequence[str]) -> list[str]:
+    """`keys[0], keys[1], values[0]` -> `keys[*], values[0]`: one name for those that are alike."""
+    like: dict[str, list[str]] = {}
+    for name in names:
+        like.setdefault(_NUMBERED.sub("[*]", name), []).append(name)
+    return [pattern if len(set(some)) > 1 else some[0] for pattern, some in like.items()]
 
 
 def distinct(names: Sequence[str]) -> list[str]:

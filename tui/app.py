@@ -17,7 +17,7 @@ from tc.trace.findings import duration
 from tc.trace.writers import ENDED, RUNNING, Job, ago
 from tc.tui import filters, source
 from tc.tui.background import Arrived, Background, Broke, Failed, Listed, Stands
-from tc.tui.commands import TraceCommands
+from tc.tui.commands import Palette, TraceCommands
 from tc.tui.facts import Model, size_of, version_of
 from tc.tui.feed import Feed
 from tc.tui.keys import Table, bindings
@@ -269,6 +269,11 @@ class TraceApp(ThemedApp):
             self.run_command(name)
 
     # ------------------------------------------------------------------------ where to
+
+    def action_command_palette(self) -> None:
+        """Open the palette."""
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
 
     def run_command(self, action: str) -> None:
         """Run an action by its name, as the palette and the mouse do."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 from tc.tui.facts import Model
 from tc.tui.keys import Table
@@ -40,6 +40,14 @@ def commands(model: Model, table: Table) -> Iterator[Command]:
         yield Command(label, f"lane({lane})", "rank")
     for compiled in model.everything[:_MOST]:
         yield Command(f"c {compiled.slug} {compiled.title}", f"goto({compiled.slug!r})", "compile")
+
+
+class Palette(CommandPalette):
+    """The command palette, whose list has no lines to go to where the terminal has no room."""
+
+    def _action_command_list(self, action: str) -> None:
+        if self.query_one(CommandList).scrollable_content_region.area:
+            super()._action_command_list(action)
 
 
 class TraceCommands(Provider):

@@ -13,6 +13,7 @@ from tc.trace.branches import (
     is_filled,
     is_in_block,
     is_keywords,
+    is_looped_over,
     is_made_before_break,
     is_spelled_out,
     is_tested,
@@ -346,3 +347,30 @@ def test_a_name_that_no_file_can_have_has_no_lines() -> None:
     assert text_of("a\0b.py", 3) == ""
     assert lines_of("a\0b.py") == [] and line_of(__file__, 0) == ""
     assert line_of(__file__, 1).startswith('"""')
+
+
+NUMBERS = """\
+@torch.library.custom_op("lab::smooth", mutates_args=())
+def smooth(x: Tensor, k: int) -> Tensor: ...
+
+def f(x, k, dim, chunk, at, scale):
+    y = smooth(x, k) + torch.ops.lab.other(x, at)
+    y = vmap(g, chunk_size=chunk)(y).softmax(dim)
+    return plain(x, scale).softmax(x * scale)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "is_number"),
+    [("k", True), ("at", True), ("chunk", True), ("dim", True), ("scale", False)],
+)
+def test_numbers_that_a_schema_asks_for(tmp_path: Path, name: str, is_number: bool) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(NUMBERS)
+    assert is_used_as_index(str(file), 5, name) is is_number
+
+
+def test_a_function_that_calls_itself_is_a_loop(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def f(x, n, scale):\n    return x if n == 0 else f(x * 2, n - 1, scale)\n")
+    assert is_looped_over(str(file), 2, "n") and not is_looped_over(str(file), 2, "scale")

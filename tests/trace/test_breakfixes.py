@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tc.trace.breakfixes import fixes_at
-from tc.trace.words import CALL_OUTSIDE, RANDOM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
 
 OUT = "move the conversion out of the compiled function"
 OF_NUMBERS = ("keep the value as a tensor", "tc.config.capture_scalar_outputs = True", OUT)
@@ -95,3 +95,43 @@ def test_a_number_that_was_read_before_is_asked_for(line: str, way: str, tmp_pat
     known = ("torch._check() what is known of it, where it is a size", "read it outside")
     found = fixes_at("TC111", str(path), 3, line, known)
     assert way in found[0] and found[-1] == known[-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_slice"),
+    [("return x[:k]", True), ("return x[0, k:]", True), ("return x[k]", False),
+     ("return x[k, :n]", False), ("return x[:3][k]", False)],
+)  # fmt: skip
+def test_a_slice_is_no_position(tmp_path: Path, line: str, is_slice: bool) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(x, k, n):\n    {line}\n")
+    known = ("gather in place of indexing, with a tensor of one element", OUT)
+    found = fixes_at("TC101", str(file), 2, line, known)
+    assert (found[0].startswith("a mask in place of the slice"), found[1]) == (is_slice, OUT)
+
+
+def test_a_number_that_chooses_a_module_is_no_part_of_a_graph() -> None:
+    within = "/x/torch/nn/modules/container.py"
+    found = fixes_at("TC101", "", 0, "y = self.experts[best[0]](x)", OF_NUMBERS, "", within)
+    assert found[0].startswith("run all of them and choose") and found[1:] == (OUT,)
+
+
+@pytest.mark.parametrize("test", ["len(rows)", "rows.numel() > 0", "rows.shape[0]", "done"])
+def test_a_setting_that_the_next_line_refuses_is_no_way_out(tmp_path: Path, test: str) -> None:
+    """How long the result is would be a symbol, which a branch cannot go by."""
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(x, done):\n    rows = x.nonzero()\n    if {test}:\n        x = x + 1\n")
+    setting = "torch._dynamo.config.capture_dynamic_output_shape_ops = True"
+    found = fixes_at("TC102", str(file), 2, "rows = x.nonzero()", (setting, "another way"))
+    assert found == ((setting, "another way") if test == "done" else ("another way",))
+
+
+@pytest.mark.parametrize(
+    ("what", "is_iterator"),
+    [("batches (generator)", True), ("rows (list_iterator)", True), ("x (set)", False)],
+)
+def test_what_can_be_gone_through_once_is_passed_as_a_list(what: str, is_iterator: bool) -> None:
+    found = fixes_at(
+        "TC123", "", 0, "", ("another way",), f"iteration over {what} is not supported"
+    )
+    assert found == ((LIST_INSTEAD,) if is_iterator else ("another way",))

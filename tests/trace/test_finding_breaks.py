@@ -151,3 +151,16 @@ def test_a_block_is_named_only_where_there_is_one(
     assert (found.code, found.where.line) == ("TC109", line)
     assert ("block" in found.why) is in_block
     assert ("move what breaks out of the block" in found.fix) is in_block
+
+
+def test_a_frame_that_only_leads_to_a_break_is_not_at_fault(tmp_path: Path) -> None:
+    """A module that is compiled inside of DistributedDataParallel breaks by itself."""
+    text = (
+        "Graph break in user code at /home/me/m.py:4\nReason: Attempted to call function marked as "
+        'skipped\nUser code traceback:\n  File "/x/torch/nn/parallel/distributed.py", line 1711, '
+        'in forward\n    self.module(x)\n  File "/home/me/m.py", line 4, in forward\n    print(x)\n'
+    )
+    record = artifact(0, "dynamo_graph_break_reason", text)
+    (found,) = [one for one in torch_log(tmp_path, START, record).findings
+                if one.code.startswith("TC1")]  # fmt: skip
+    assert not any("compile the module inside" in fix for fix in found.fix)

@@ -11,6 +11,7 @@ from tc.trace import events as ev
 from tc.trace.findings.matching import Row, match
 from tc.trace.findings.model import Finding
 from tc.trace.ids import CompileId
+from tc.trace.source_events import FunctionLines, SourceLines
 
 
 def sizes(*values: str, of: str = "x.shape[0]") -> list[ev.Recompile]:
@@ -46,3 +47,68 @@ def test_inputs_that_differ_by_a_number_keep_their_names(tmp_path: Path) -> None
     reported = match([Row.of(found) for found in before], [Row.of(left)])
     assert [found.title for found in reported.gone] == ["pair[0].shape[0] changes"]
     assert [old.title for old, _ in reported.same] == [left.title] and not reported.new
+
+
+def constant(source: str, *values: str) -> list[ev.Recompile]:
+    """Return recompiles of a number that takes these values one after the other."""
+    causes = [ev.RecompileCause(source, f"same(L['{source}'], {old})", old, new, "a constant", "",
+                                False) for old, new in itertools.pairwise(values)]  # fmt: skip
+    return [ev.Recompile("f", "m.py", 3, CompileId(0, 0), (one,)) for one in causes]
+
+
+def test_advice_names_a_value_of_the_sort_that_changes(tmp_path: Path) -> None:
+    """None at first, then numbers: a tensor is made of a number."""
+    found = findings(tmp_path / "log", *constant("chunk", "None", "2", "3"))
+    fixes = [fix for one in found for fix in one.fix]
+    assert "make chunk a 0-d tensor where it is set: torch.tensor(2)" in fixes
+    assert not any("tensor(None)" in fix for fix in fixes)
+
+
+def test_a_number_that_was_zero_is_not_held_by_the_code(tmp_path: Path) -> None:
+    """0 is a constant of a graph; another number that a second compile finds fixed is held."""
+
+    def again(folder: str, *changes: tuple[str, str]) -> str:
+        causes = [ev.RecompileCause("seen", "", old, new, "a constant in the graph", "", True)
+                  for old, new in changes]  # fmt: skip
+        found = findings(tmp_path / folder, *(ev.Recompile("f", "m.py", 3, CompileId(0, 0), (one,))
+                                              for one in causes))  # fmt: skip
+        return found[-1].title
+
+    assert again("zero", ("0", "5"), ("0", "6")) == "seen is 0 or 1 on some calls"
+    assert again("held", ("1", "2"), ("2", "3")) == "seen is held to one number"
+
+
+def test_what_is_dynamic_from_now_on_needs_no_edit(tmp_path: Path) -> None:
+    """Nothing but an argument is made dynamic by a setting, and one compile is all that it cost."""
+    cause = ev.RecompileCause(
+        "order[0]", "same(L['order'][0], 2)", "2", "3", "a constant", "", True
+    )
+    (found,) = findings(tmp_path / "log", ev.Recompile("f", "m.py", 3, CompileId(0, 0), (cause,)))
+    assert found.fix[0].startswith("nothing to do: it is dynamic") and "at once" not in found.why
+
+
+def test_dtypes_that_are_a_setting_have_names(tmp_path: Path) -> None:
+    cause = ev.RecompileCause("default_dtype", "global_state()", "6", "7", "state of torch", "")
+    (found,) = findings(tmp_path / "log", ev.Recompile("f", "m.py", 3, CompileId(0, 0), (cause,)))
+    assert "was float32, then float64" in found.why
+
+
+def test_equal_causes_are_distinguished_by_the_text_of_their_lines(tmp_path: Path) -> None:
+    """By that, not by their order: a line that is added above changes no name."""
+    text = "def f(x, n):\n    if n % 2:\n        x = x + 1\n    return x * 2 if n % 3 else x\n"
+
+    def named(first: int) -> dict[str, str]:
+        compiler = Compiler(tmp_path / f"{first}").start()
+        source = FunctionLines("/home/me/m.py", "f", first, text, (), ())
+        compiler.say(SourceLines((source,)))
+        for number, (at, of) in enumerate(((1, 2), (3, 3)), 1):
+            cause = ev.RecompileCause("n", f"(n % {of}) == 0", "2", "3", "a condition on sizes", "",
+                                      False, "/home/me/m.py", first + at)  # fmt: skip
+            event = ev.Recompile("f", "/home/me/m.py", first, CompileId(0, 0), (cause,))
+            compiler.say(event, number).start(number)
+        return {one.id: one.where.source.strip() for one in compiler.end().findings}
+
+    before, after = named(3), named(13)
+    assert before == after
+    assert set(before.values()) == {"if n % 2:", "return x * 2 if n % 3 else x"}
+    assert not any(name.count(".") > 1 for name in before)

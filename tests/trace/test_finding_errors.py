@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tc_log import Compiler
-from torch_log import IDS, START, torch_log
+from torch_log import IDS, START, artifact, torch_log
 
 from tc.trace import events as ev
 
@@ -66,3 +66,23 @@ def test_a_number_that_a_backend_asks_for_is_no_fault_of_it(
     metrics = {"fail_type": "BackendCompilerFailed", "fail_reason": reason}
     (found,) = torch_log(tmp_path, START, ({"compilation_metrics": metrics, **IDS}, None)).findings
     assert found.fix[0].startswith(first) and not any("at fault" in way for way in found.fix)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "fix"),
+    [
+        ("AsPythonConstantNotImplementedError", "SymNodeVariable() is not a constant",
+         "compute it before the call"),
+        ("Unsupported", "Unsupported functorch tracing attempt\n  Explanation: x",
+         "fix the graph break in the function that calls torch.func.vmap"),
+    ],
+)  # fmt: skip
+def test_failures_that_another_place_causes(
+    tmp_path: Path, kind: str, reason: str, fix: str
+) -> None:
+    metrics = {"fail_type": kind, "fail_reason": reason}
+    error = 'from user code:\n  File "/home/me/m.py", line 4, in f\n    with autocast(enabled=n):\n'
+    (found,) = torch_log(tmp_path, START, artifact(0, "dynamo_error", error),
+                         ({"compilation_metrics": metrics, **IDS}, None)).findings  # fmt: skip
+    assert found.fix[0].startswith(fix) and not any("fullgraph" in way for way in found.fix)
+    assert (found.where.line, found.where.source) == (4, "with autocast(enabled=n):")

@@ -551,6 +551,29 @@ def test_an_item_of_a_dict_is_named_by_its_place() -> None:
     assert (cause.source, cause.old) == ("list(d.state.values())[0]['turn']", "1")
 
 
+def test_a_line_is_quoted_from_other_events_and_from_graphs(tmp_path: Path) -> None:
+    """A recompile of PyTorch's after a break names the line of the break, without its text."""
+    broke = (
+        "Graph break in user code at /home/me/m.py:5\nReason: print\nUser code traceback:\n"
+        '  File "/home/me/m.py", line 5, in f\n    print(x)\n'
+    )
+    graph = "class GraphModule:\n    # File: /home/me/m.py:9 in g, code: return x * n\n"
+    name = {"str": ["/home/me/m.py", 1]}, None
+
+    def began(frame: int, line: int, number: int = 0) -> tuple[dict[str, Any], None]:
+        stack = [{"line": line, "name": "f" if line == 5 else "g", "filename": 1}]
+        return {"dynamo_start": {"stack": stack}, **ids(frame, number)}, None
+
+    found = torch_log(
+        tmp_path, name, began(0, 1), artifact(0, "dynamo_graph_break_reason", broke),
+        began(1, 5), began(1, 5, 1), artifact(1, "recompile_reasons", "1/0: L['n'] == 2", 1),
+        began(2, 9), began(2, 9, 1), ({"dynamo_output_graph": {}, **ids(2, 1)}, graph),
+        artifact(2, "recompile_reasons", "2/0: L['n'] == 2", 1),
+    ).findings  # fmt: skip
+    texts = {one.where.line: one.where.source for one in found if one.code == "TC201"}
+    assert texts == {5: "print(x)", 9: "return x * n"}
+
+
 def test_a_range_that_a_number_left_is_about_that_number() -> None:
     cause = parse_reason("-1 <= L['self'].index <= 2")
     assert (cause.source, cause.old, cause.kind) == ("self.index", "-1 <= self.index <= 2", "shape")

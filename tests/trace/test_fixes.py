@@ -16,9 +16,6 @@ SAFE = {
     "see the recompiles of this function for what keeps changing",
     "tc.config.capture_dynamic_output_shape_ops = True",
     "tc.config.capture_scalar_outputs = True, if the number only feeds tensors",
-    "torch._dynamo.config.capture_scalar_outputs = True, if the number only feeds tensors",
-    "torch._dynamo.config.capture_scalar_outputs = True, if the result only feeds tensors",
-    "torch._dynamo.config.capture_dynamic_output_shape_ops = True",
 }
 
 
@@ -38,6 +35,7 @@ def test_of_all_advice_on_breaks_exactly_these_is_safe() -> None:
         ("write both sides as tensors: torch.where(condition, a, b)", "call", False),
         ("if all these compiles are wanted, raise the limit: tc.config.recompile_limit",
          "config", False),
+        ("torch._dynamo.config.capture_dynamic_output_shape_ops = True", "config", False),
         ("move the call out of the compiled function", "rewrite", False),
         ("words of a newer version", "rewrite", False),
     ],

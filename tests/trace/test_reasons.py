@@ -184,3 +184,13 @@ def test_a_layout_is_named_without_sizes(sizes: str, strides: str, layout: str) 
         f"device=None, requires_grad=False, size=[{sizes}], stride=[{strides}])"
     )
     assert values(tree).get("x.stride[0]", "") == layout
+
+
+def test_an_item_of_a_class_derived_from_dict_is_named_as_it_is_read() -> None:
+    assert readable("dict.__getitem__(L['c'], 'scale')") == "c['scale']"
+
+
+def test_a_condition_on_a_stride_is_about_that_stride() -> None:
+    cause = parse_reason("L['cache'].keys[0].stride()[1] != 16")
+    assert (cause.source, cause.kind) == ("cache.keys[0].stride[1]", "shape")
+    assert cause.old == "cache.keys[0].stride[1] != 16"

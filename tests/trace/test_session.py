@@ -339,3 +339,17 @@ def test_malformed_calls_are_damage(tmp_path: Path) -> None:
     log.say(Artifact("tc_run", '{"regions": [{"compile": "0/0", "how": "compiled"}]}', "json"))
     session = log.end().session
     assert session.defects.counts == {"bad_record": 1} and session.compiles[0].calls is None
+
+
+def test_a_log_that_is_written_has_no_end_yet(tmp_path: Path) -> None:
+    """What has no end there is no damage, and no compile that hung."""
+    torch_log(tmp_path, START)
+    (log,) = tmp_path.glob("*.log")
+    with log.open("a") as file:
+        file.write('V1120 09:14:23.968000 1 torch/x.py:1] {"chromium_ev')
+        file.flush()
+        session = load(tmp_path)
+        assert session.written and not session.defects.counts
+        assert not diagnose(session).findings
+    session = load(tmp_path)
+    assert not session.written and session.defects.counts == {"truncated": 1}

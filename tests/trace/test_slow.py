@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,18 @@ def test_empty_caches_are_one_cause_of_the_run(
     assert codes(found) == reported
 
 
+def test_an_ahead_of_time_compile_builds_whatever_the_caches_hold(tmp_path: Path) -> None:
+    rows = [
+        ({"chromium_event": {}}, json.dumps({"name": name, "ph": phase, "ts": at * 1e6, "pid": 1,
+                                             "tid": 1, "args": {}}))
+        for name, phase, at in (("compile_fx_aot", "B", 0), ("compile_file", "B", 1),
+                                ("compile_file", "E", 9), ("compile_fx_aot", "E", 10))
+    ]  # fmt: skip
+    found = torch_log(tmp_path, *rows)
+    assert codes(found) == {"TC308": 1}
+    assert "load" in found.findings[0].fix[0]
+
+
 def test_a_hit_says_that_caches_are_kept(tmp_path: Path) -> None:
     hit = artifact(1, "fx_graph_cache_hit", '{"key": "f"}')
     found = torch_log(tmp_path, start(0), start(1), hit, *spent(0, "compile_file", 0, 9))
@@ -144,13 +157,14 @@ def test_what_went_past_the_cache_is_reported_once_a_reason(tmp_path: Path) -> N
     found = torch_log(
         tmp_path,
         start(0), artifact(0, "tc_graph_cache_bypass", why), *spent(0, "lowering", 0, 2),
+        *spent(0, "runtime.build", 2, 3),  # built kernels are kept all the same
         artifact(0, "tc_graph_cache_bypass", why),
         start(1, name="g"), artifact(1, "tc_graph_cache_bypass", why), *spent(1, "lowering", 4, 3),
     )  # fmt: skip
     (finding,) = found.findings
     assert (finding.code, finding.count, finding.seconds) == ("TC403", 3, pytest.approx(5))
     assert finding.where.function == "g"
-    assert "mark them static" in finding.fix[0]
+    assert "mark them static" in finding.fix[0] and "but for its kernels" in finding.why
     looks = [(one.cache, one.found, one.why) for one in lookups(found.session)]
     assert looks == [("tc", "bypass", why)] * 3
 

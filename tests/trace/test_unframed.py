@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from torch_log import IDS, START, artifact, torch_log
 
 from tc.tlparse.summary import text
+from tc.trace.findings.advice import ROWS
 from tc.trace.findings.hints import first_of, remedies_in, without_fake
 from tc.trace.findings.matching import Row, match
-from tc.trace.words import count, did_you_mean, distinct, file_size, grouped, plural
+from tc.trace.recipes import TABLE
+from tc.trace.words import alike, count, did_you_mean, distinct, file_size, grouped, plural
 
 HERE = "/home/me/train.py"
 TORCH = "/site-packages/torch/"
@@ -216,6 +218,11 @@ def test_settings_that_hints_of_the_installed_torch_name_exist() -> None:
              if (match := re.match(r"torch\._dynamo\.config\.(\w+) = ", remedy))]  # fmt: skip
     assert len(named) > 5
     assert set(named) <= settings
+    texts = [fix for row in ROWS for fix in row.fix]
+    texts += [one.text for row in TABLE.values() for one in row]
+    of_rows = re.findall(r"\btorch\._dynamo\.config\.(\w+)", "\n".join(texts))
+    assert len(of_rows) > 5
+    assert set(of_rows) <= settings
 
 
 def test_hints_without_a_remedy_are_none() -> None:
@@ -258,6 +265,22 @@ def test_what_is_gone_and_what_is_another_kind() -> None:
     )
 
 
+def test_a_file_that_was_renamed_keeps_its_findings() -> None:
+    """Its ids are others, since a file's name is a part of them; another file has findings yet."""
+
+    def rows(file: str, shift: int, *ids: str) -> list[Row]:
+        return [Row(f"TC104-{name}", 1, shift + n, f"print({n})", title="print() is called",
+                    where=f"{file}:{shift + n} in f") for n, name in enumerate(ids)]  # fmt: skip
+
+    other = rows("other.py", 50, "0000")
+    before, now = rows("old.py", 10, "1111.aa", "1111.bb"), rows("new.py", 20, "2222.aa", "2222.bb")
+    reported = match([*before, *other], [*now, *other])
+    assert not reported.new and not reported.gone
+    assert list(reported.moved) == list(zip(before, now, strict=True))
+    added = rows("third.py", 1, "3333", "4444", "5555")  # no new name of a file that is there still
+    assert match([*before, *other], [*before, *other, *added]).new == tuple(added)
+
+
 def test_a_baseline_without_texts_goes_by_ids() -> None:
     before = [Row.read({"id": "TC1-aaaa"}), Row.read({"id": "TC1-aaaa.2"})]
     reported = match(before, [row("TC1-aaaa", 1, "x"), row("TC1-aaaa.2", 2, "y")])
@@ -281,6 +304,11 @@ def test_a_wall_of_inputs_is_a_line() -> None:
     assert grouped(parts) == "*.training (3 inputs), is_training"
     assert grouped(["past['k'].shape[1]", "past['v'].shape[1]", "x.shape[0]"]) == (
         "past[*].shape[1] (2 inputs), x.shape[0]")  # fmt: skip
+    modes = ["grad_mode", *(f"self.{name}.requires_grad" for name in "abcde")]
+    assert (
+        grouped(modes) == "grad_mode, self.a.requires_grad, self.b.requires_grad and 3 more inputs"
+    )
+    assert alike(["keys[0]", "keys[1]", "values[0]", "x"]) == ["keys[*]", "values[0]", "x"]
 
 
 def test_near_names_and_sizes() -> None:

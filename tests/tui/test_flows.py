@@ -472,3 +472,14 @@ def test_hostile_text_does_not_steer_the_terminal(drive: Any, trace: Path, tools
             assert "\x1b" not in see() and "\u202e" not in see() and "\x07" not in see()
 
     drive(script)
+
+
+@pytest.mark.parametrize("size", [(80, 1), (80, 3), (1, 24)])
+def test_the_palette_in_a_terminal_without_room_for_it(drive: Any, size: tuple[int, int]) -> None:
+    async def script(pilot: Pilot[int], see: See) -> None:
+        await pilot.press("colon", "f", "i")
+        await pilot.pause(0.3)
+        await pilot.press("pagedown", "pageup", "down", "end", "escape", "escape", "2")
+        assert pilot.app.is_running
+
+    drive(script, size=size)

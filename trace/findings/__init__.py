@@ -14,6 +14,7 @@ from tc.trace.findings.forecast import with_forecasts
 from tc.trace.findings.limits import behind_causes
 from tc.trace.findings.merged import merged
 from tc.trace.findings.model import Event, Finding, Occurrence, Recompile, Where, gather
+from tc.trace.findings.quoting import quoted
 from tc.trace.findings.ranks import compared
 from tc.trace.findings.recompiles import recompiles
 from tc.trace.findings.rows import FINDINGS, Facts
@@ -130,6 +131,7 @@ def diagnose(session: Session) -> Diagnosis:
         found = row.find(facts)
         events[name] = [one for one in found if isinstance(one, Event)]
         ready[row.order] += [one for one in found if isinstance(one, Finding)]
+    events = quoted(session, events)
     left = merged(events)
     causes: list[Finding] = []
     for order in Order:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tc.trace.compiles import LIBRARY
-from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE, RANDOM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ ROWS: Final = (
         "TC104",
         "a logger is called while tracing",
         "the message would have to be written before the values exist",
-        "torch._dynamo.config.ignore_logging_methods can name methods to leave out",
+        "torch._dynamo.config.ignore_logging_functions.add(it), and its calls are left out",
         "guard it: if not torch.compiler.is_compiling(): ...",
     ),
     _row(
@@ -277,6 +277,10 @@ PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.M
 #: what to do about a break where the general way out of its kind is none: the first that is found
 #: in the compiler's words
 INSTEAD: Final = (
+    (
+        re.compile(r"missing tp_iter[\s\S]*UserDefinedObjectVariable\(\w*(?:iterator|generator)\)"),
+        LIST_INSTEAD,
+    ),
     (
         re.compile(r"(?:_local_scalar_dense|GuardOnDataDependent)[\s\S]*target=operator\.getitem\]"),
         INDEX,

@@ -239,7 +239,9 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         why = f"{CONTEXT.why}: {_sentence(reason)}"
     if advice in (OPTIMIZER_STEP, OF_LIBRARY):  # no hint of PyTorch's knows whose code it is
         fix = advice.fix
-    if special := [say for pattern, say in INSTEAD if pattern.search(text)]:
+    rows = (row for row in text.splitlines() if not _FRAME.match(row))  # they only lead there,
+    said = "\n".join((*rows, within))  # all but the innermost
+    if special := [say for pattern, say in INSTEAD if pattern.search(said)]:
         fix = (special[0],)
     if advice.code == OTHER_BREAK:
         title = _sentence(reason)

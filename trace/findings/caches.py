@@ -143,7 +143,7 @@ def bypasses(facts: Facts) -> list[Event]:
                 place=one.artifacts[look.artifact].place,
                 artifact=look.artifact,
                 detail=f"{look.cache}: {look.why}",
-                seconds=0.0 if counted else _lost(one, others),
+                seconds=0.0 if counted else _lost(look.cache, one, others),
             )
         )
     found: list[Event] = []
@@ -158,6 +158,10 @@ def bypasses(facts: Facts) -> list[Event]:
 def _kept(look: Lookup, others: Sequence[Lookup]) -> str:
     """What of a compile is not kept, and what the other layers saved of it all the same."""
     rest = [one for one in others if one.found != "bypass"]
+    if not rest and look.cache == _OF_TC:
+        return (
+            "its graph is not kept, so each run captures and lowers it again, but for its kernels"
+        )
     if not rest:
         return "nothing of it is kept, so each run compiles it again"
     saved = sum(one.saved for one in rest)
@@ -170,11 +174,17 @@ def _kept(look: Lookup, others: Sequence[Lookup]) -> str:
     return f"{named(look)} keeps nothing of it, so its part is done again in each run{by_others}"
 
 
-def _lost(one: Compile, others: Sequence[Lookup]) -> float:
+#: tc's cache of graphs, beside which built kernels are kept by what they are made of
+_OF_TC: Final = "tc"
+
+
+def _lost(cache: str, one: Compile, others: Sequence[Lookup]) -> float:
     """The seconds of a compile that no cache can save the next time."""
     kept = [other for other in others if other.found != "bypass"]
     if kept and all(other.found == "miss" for other in kept):
         return one.phases.get("graph passes", 0.0)  # the rest is kept by the other layer
+    if cache == _OF_TC:
+        return one.seconds - one.phases.get("build", 0.0)
     return one.seconds
 
 

@@ -12,7 +12,7 @@ from tc.trace.branches import is_made_before_break
 from tc.trace.findings.model import Cause, Recompile
 from tc.trace.findings.remedies import subject_about
 from tc.trace.recipes import FEW, Kind, Place, recipes
-from tc.trace.subjects import part_of
+from tc.trace.subjects import SPECIAL, part_of
 
 Input = tuple[int, str, str]
 """(rank, frame, source) of an input."""
@@ -48,22 +48,26 @@ def as_guarded(one: Recompile, lead: Cause) -> Cause:
         name, index = part
         if one.values.get(f"{name}.shape[{index}]") == "1":
             return replace(lead, kind="stride of one")
-    owner = one.values.get(f"type({lead.source.rpartition('.')[0]})", "")
+    owner = one.held.get(f"type({lead.source.rpartition('.')[0]})", "")
     if _KEEPER.match(owner) and subject_about(lead).kind in NUMBERS:
         return replace(lead, kind="internal")
     return lead
 
 
-def in_vain(found: Sequence[Recompile]) -> set[Input]:
+def in_vain(found: Sequence[Recompile]) -> dict[Input, bool]:
     """Return the inputs that were made dynamic and are compiled for again all the same.
 
-    Not those of which a condition failed: they stay dynamic, on the other side of it.
+    Not those of which a condition failed: they stay dynamic, on the other side of it. True of those
+    that changed from one number to another where neither is a constant of each graph, as 0 and 1.
     """
     dynamic: set[Input] = set()
-    again: set[Input] = set()
+    again: dict[Input, bool] = {}
     for one in found:
-        again |= {of_input(one, cause) for cause in one.causes
-                  if subject_about(cause).kind not in _STAY_DYNAMIC} & dynamic  # fmt: skip
+        for cause in one.causes:
+            of = of_input(one, cause)
+            if of in dynamic and subject_about(cause).kind not in _STAY_DYNAMIC:
+                plain = SPECIAL.isdisjoint((cause.old, cause.new))
+                again[of] = again.get(of, False) or plain
         dynamic |= {of_input(one, cause) for cause in one.causes if cause.now_dynamic}
     return again
 

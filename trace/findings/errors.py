@@ -15,7 +15,9 @@ from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import cause_id
 from tc.trace.session import all_compiles
 
-_USER_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$', re.MULTILINE)
+_USER_FRAME: Final = re.compile(
+    r'^\s*File "(.+)", line (\d+), in (\S+)[ \t]*$(?:\n[ \t]+(?!File "|\^)(\S.*))?', re.MULTILINE
+)
 
 _FULLGRAPH: Final = "fullgraph=True refuses graph breaks: fix the break, or drop fullgraph=True"
 _FIXES: Final = (
@@ -34,6 +36,22 @@ _FIXES: Final = (
     (
         re.compile(r"[Oo]bserved exception"),
         ("the code raises here: run it in eager mode to see which exception, and why",),
+    ),
+    (
+        re.compile(r"AsPythonConstantNotImplementedError[\s\S]*SymNode"),
+        (
+            "compute it before the call, and pass what is needed there as a bool or a string: the "
+            "number it is computed from has become dynamic, and this place needs a constant",
+            "torch._dynamo.config.specialize_int = True: each number has a graph of its own",
+        ),
+    ),
+    (
+        re.compile(r"functorch tracing attempt"),
+        (
+            "fix the graph break in the function that calls torch.func.vmap, grad or the like: "
+            "without it, what these are given is a part of the caller's graph",
+            "compile the function that calls vmap, not the one that is passed to it",
+        ),
     ),
     (
         re.compile(r"Unsupported|GraphBreak|FailOnRecompileLimitHit"),
@@ -147,10 +165,14 @@ def _fix(failure: Failure, exported: bool) -> tuple[str, ...]:
 def _where(failure: Failure, traceback: str) -> Where | None:
     """The innermost place of the user's own, of all that the failure names."""
     named = f"{traceback}\n{failure.reason}"
-    frames = [Where(m[1], int(m[2]), function=m[3]) for m in _USER_FRAME.finditer(named)]
+    frames = [Where(m[1], int(m[2]), function=m[3], source=(m[4] or "").strip())
+              for m in _USER_FRAME.finditer(named)]  # fmt: skip
+    texts = {(one.file, one.line): one.source for one in frames if one.source}
     around = function_at(failure.file, failure.line) if failure.file else None
     function = around.name if around is not None else ""
-    failed = [Where(failure.file, failure.line, function=function)] if failure.file else []
+    source = texts.get((failure.file, failure.line), "")
+    failed = [Where(failure.file, failure.line, function=function, source=source)]
+    failed = failed if failure.file else []
     if failed and not LIBRARY.search(failure.file):
         return failed[0]
     mine = [one for one in frames if not LIBRARY.search(one.file)]

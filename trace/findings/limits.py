@@ -9,6 +9,7 @@ from tc.trace.compiles import calls_in_python
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Finding, Recompile, Where
 from tc.trace.findings.rows import Facts, finding
+from tc.trace.fixes import NOTHING_TO_DO
 from tc.trace.session import Session, all_compiles
 from tc.trace.words import count
 
@@ -88,8 +89,11 @@ def behind_causes(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
         listed += [cause for cause in mine if cause.id not in led]
         led.update(cause.id for cause in mine)
         if mine:
-            names = ", ".join(cause.id for cause in mine[:_NAMED])
-            more = f" and {count(len(mine) - _NAMED, 'more finding')}" if mine[_NAMED:] else ""
+            to_mend = [cause for cause in mine if cause.fix
+                       and not cause.fix[0].startswith(NOTHING_TO_DO)] or mine  # fmt: skip
+            names = ", ".join(cause.id for cause in to_mend[:_NAMED])
+            rest = len(to_mend) - _NAMED
+            more = f" and {count(rest, 'more finding')}" if rest > 0 else ""
             one = replace(one, fix=(f"{_MEND}: {names}{more}", *one.fix[1:]))
         if one.code != _CHANGED or one.id not in led:
             listed.append(one)

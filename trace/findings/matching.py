@@ -34,6 +34,11 @@ class Row:
     title: str = ""
     where: str = ""
 
+    @property
+    def file(self) -> str:
+        """The name of its file, `model.py`; empty where its place is not known."""
+        return self.where.partition(" in ")[0].rpartition(":")[0]
+
     @classmethod
     def of(cls, finding: Finding) -> Row:
         """Return what is remembered of a finding."""
@@ -80,8 +85,12 @@ class Matched:
 
     @property
     def moved(self) -> tuple[tuple[Row, Row], ...]:
-        """Pairs that lie on another line now."""
-        return tuple((a, b) for a, b in self.same if a.line and b.line and a.line != b.line)
+        """Pairs that lie on another line now, or in a file of another name."""
+        return tuple(
+            (a, b)
+            for a, b in self.same
+            if a.line and b.line and (a.line != b.line or a.file != b.file != "")
+        )
 
 
 def match(before: Sequence[Row], now: Sequence[Row]) -> Matched:
@@ -98,7 +107,42 @@ def match(before: Sequence[Row], now: Sequence[Row]) -> Matched:
         pairs += found
         gone += [one for one in old if all(one is not a for a, _ in found)]
         new += [one for one in fresh if all(one is not b for _, b in found)]
+    for was, is_now in _renamed(gone, new, before, now):
+        pairs.append((was, is_now))
+        gone.remove(was)
+        new.remove(is_now)
     return Matched(tuple(pairs), tuple(new), tuple(gone))
+
+
+def _renamed(
+    gone: Sequence[Row], new: Sequence[Row], before: Sequence[Row], now: Sequence[Row]
+) -> list[tuple[Row, Row]]:
+    """Pair the findings of a file with those of the file that it was renamed to.
+
+    It is one where all findings of the one are gone, all of the other are new, and most of them
+    are of one kind, in a function of one name, at lines that say the same.
+    """
+    known = [{one.file for one in rows} for rows in (before, now)]
+    old = [name for name in dict.fromkeys(one.file for one in gone) if name not in known[1]]
+    fresh = [name for name in dict.fromkeys(one.file for one in new) if name not in known[0]]
+    found: list[tuple[Row, Row]] = []
+    for name in filter(None, old):
+        mine = [one for one in gone if one.file == name]
+        ways = [_of_kinds(mine, [one for one in new if one.file == other]) for other in fresh]
+        best = max(ways, key=len, default=[])
+        if 2 * len(best) > len(mine):
+            found += best
+            fresh.remove(best[0][1].file)
+    return found
+
+
+def _of_kinds(old: Sequence[Row], new: Sequence[Row]) -> list[tuple[Row, Row]]:
+    groups: dict[tuple[str, str, str], tuple[list[Row], list[Row]]] = {}
+    for side, rows in enumerate((old, new)):
+        for row in rows:
+            kind = row.id.partition("-")[0], row.title, row.where.partition(" in ")[2]
+            groups.setdefault(kind, ([], []))[side].append(row)
+    return [pair for mine, theirs in groups.values() for pair in _paired(mine, theirs)]
 
 
 def _paired(old: Sequence[Row], fresh: Sequence[Row]) -> list[tuple[Row, Row]]:

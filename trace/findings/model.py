@@ -78,6 +78,7 @@ class Recompile:
         causes: what changed since then, the one the compiler names first.
         reasons: the compiler's own words, one for each earlier compile that refused.
         values: what the new compile holds each input to, where its guards are recorded.
+        held: the same of both compiles: one that ended without a graph has no guards.
     """
 
     compiled: Compile
@@ -85,6 +86,7 @@ class Recompile:
     causes: tuple[Cause, ...] = ()
     reasons: tuple[tuple[str, str], ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
     refused: bool = False
 
 

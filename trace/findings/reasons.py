@@ -111,10 +111,10 @@ def parse_reason(text: str) -> Cause:
         return Cause(
             f"{name}.shape[{match['index']}]", guardtext.readable(guard), "", "shape", guard
         )
-    if match := _COMPARED.match(guard):
-        source = guardtext.readable(match["source"] or match["other"])
-        return Cause(source, guardtext.readable(guard), "", "shape", guard)
-    return Cause(guardtext.readable(guard)[:80] or "unknown", "", "", "other", guard)
+    plain = guardtext.readable(guard)
+    if match := _COMPARED.match(plain):
+        return Cause(match["source"] or match["other"], plain, "", "shape", guard)
+    return Cause(plain[:80] or "unknown", "", "", "other", guard)
 
 
 def _asked_of(guard: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tc.trace import guardtext
 from tc.trace.branches import with_argument_named
-from tc.trace.compiles import LIBRARY, Compile, own
+from tc.trace.compiles import LIBRARY, Compile
 from tc.trace.findings.apart import functions_of, gave_up, is_apart, is_called
 from tc.trace.findings.changing import (
     NUMBERS,
@@ -30,13 +30,13 @@ from tc.trace.findings.model import Cause, Event, Recompile, Where
 from tc.trace.findings.reasons import COMMENT, parse_reason
 from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
+from tc.trace.findings.sites import named_by, read_at, stack_of, where_of
 from tc.trace.ids import (
     UNREACHABLE,
     changed_apart,
     free_inputs,
 )
 from tc.trace.parsed import parse_json
-from tc.trace.places import file_name
 from tc.trace.recipes import (
     BRANCHES,
     COMPUTE,
@@ -61,9 +61,6 @@ from tc.trace.subjects import (
 )
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
-_LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
-_USER_STACK: Final = "User stack trace:"
-_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _TC_NOTES: Final = ("tc_recompile", "tc_recompile_limit")
 
 
@@ -111,7 +108,8 @@ def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> 
     if notes:
         data = notes[-1].data
         this.of = str(data.get("of") or "")
-        held = {**this.values, **next((o.values for o in before if o.compiled.id == this.of), {})}
+        of = next((one.values for one in before if one.compiled.id == this.of), {})
+        held = this.held = {**this.values, **of}
         lines = guardtext.sizes_held(_guards_of(session, this.compiled))
         causes = _without_numbers(this.compiled, _tc_causes(data.get("causes")), lines)
         this.causes = tuple(_with_items(one, held) for one in causes)
@@ -126,6 +124,7 @@ def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> 
     this.of = nearest.compiled.id if nearest else (this.reasons[0][0] if this.reasons else "")
     named = [parse_reason(text) for of, text in this.reasons if of == this.of]
     named = named or [parse_reason(text) for _, text in this.reasons[:1]]
+    this.held = {**this.values, **(nearest.values if nearest else {})}
     changed = _changes(nearest, this) if nearest else {}
     this.causes = _merge(named, changed, nearest.values if nearest else {}, this.values)
 
@@ -273,8 +272,8 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
         causes.append(
             Cause(
                 source=source,
-                old=_value(row.get("old", "")),
-                new=_value(row.get("new", "")),
+                old=guardtext.mode_value(source, _value(row.get("old", ""))),
+                new=guardtext.mode_value(source, _value(row.get("new", ""))),
                 kind=sort_of(source, kind),
                 guard=guard,
                 now_dynamic=bool(row.get("now_dynamic")),
@@ -356,7 +355,7 @@ def recompiled(facts: Facts) -> list[Event]:
             _as_passed(one, lead), producer, named_so, sizes, at,
             (one.compiled.file, one.compiled.line), called,
             tuple((_named_argument(one, name), index) for name, index in marked),
-            _is_of_torch(one, lead), dicts_in(one.values),
+            _is_of_torch(one, lead), dicts_in(one.held),
         )  # fmt: skip
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
@@ -371,9 +370,9 @@ def recompiled(facts: Facts) -> list[Event]:
                 title=title,
                 why=why,
                 fix=fix,
-                where=_where(one, note.data, lead),
-                stack=_stack(one),
-                named=_named(one, note.data),
+                where=where_of(one, note.data, lead),
+                stack=stack_of(one),
+                named=named_by(one, note.data),
                 reason=reason,
                 compiled=one.compiled,
                 place=note.place,
@@ -428,7 +427,7 @@ _IS_NUMBER: Final = re.compile(r" == \d+")
 def _as_found_later(
     one: Recompile,
     lead: Cause,
-    vain: Set[Input],
+    vain: Mapping[Input, bool],
     held: Set[Input],
     holding: Mapping[Input, tuple[str, int]],
 ) -> Cause:
@@ -439,9 +438,12 @@ def _as_found_later(
         held: sizes that the code holds to a number, and ``holding`` the lines that do, if known.
     """
     if of_input(one, lead) in vain:
-        lead = replace(lead, now_dynamic=False)
+        is_dynamic, lead = lead.now_dynamic, replace(lead, now_dynamic=False)
         sort = subject_about(lead).kind
-        if sort is Kind.ONE_NUMBER and lead.new in SPECIAL:
+        to_number = lead.source in map(guardtext.readable, one.compiled.held)
+        to_number = to_number or vain[of_input(one, lead)]
+        small = lead.new in SPECIAL or (is_dynamic and not to_number and lead.old in SPECIAL)
+        if sort is Kind.ONE_NUMBER and small:
             return replace(lead, kind="small")
         if sort in NUMBERS:  # what the code does with it needs the value
             lead = replace(lead, kind="shape", old=f"{lead.source} == {lead.old}")
@@ -450,7 +452,7 @@ def _as_found_later(
     if lead.kind == "shape" and of_input(one, lead) in holding:
         file, line = holding[of_input(one, lead)]
         lead = replace(lead, file=file, line=line)
-    return as_guarded(one, lead)
+    return read_at(one, as_guarded(one, lead))
 
 
 def dicts_in(values: Mapping[str, str]) -> set[str]:
@@ -486,7 +488,7 @@ _TORCHS: Final = "torch.nn.modules."
 
 def _is_of_torch(one: Recompile, lead: Cause) -> bool:
     """Whether an input is an attribute of a module of torch's, whose code reads it as it is."""
-    return one.values.get(f"type({lead.source.rpartition('.')[0]})", "").startswith(_TORCHS)
+    return one.held.get(f"type({lead.source.rpartition('.')[0]})", "").startswith(_TORCHS)
 
 
 def _at_one_place(events: list[Event]) -> list[Event]:
@@ -542,54 +544,3 @@ def _lead(one: Recompile, shared: Mapping[str, Counter[str]]) -> Cause:
 
 def _first(text: str) -> str:
     return COMMENT.sub("", text.partition("\n")[0]).strip()
-
-
-def _where(one: Recompile, data: Any, lead: Cause) -> Where:
-    """The user's line that made the failed guard matter, else where the function begins."""
-    compiled = one.compiled
-    if isinstance(data, dict):
-        function = str(data.get("function") or compiled.function)
-        if lead.line and not LIBRARY.search(lead.file):
-            return Where(lead.file, lead.line, function=function)
-        file, line = str(data.get("file") or compiled.file), data.get("line")
-        if LIBRARY.search(file):
-            return Where(*compiled.own_place, function=compiled.alias or function)
-        return Where(file, line if isinstance(line, int) else compiled.line, function=function)
-    function = compiled.alias or compiled.function
-    if lead.line:
-        return Where(lead.file, lead.line, function=function)
-    first = one.causes[:1]  # whose line is the one that PyTorch names
-    if lead.source not in [cause.source for cause in first]:
-        return Where(*compiled.own_place, function=function)
-    mine = own(_stack(one))
-    if mine is not None and not LIBRARY.search(mine.file):
-        return replace(mine, function=function)
-    text = next((text for of, text in one.reasons if of == one.of), "")
-    comment = COMMENT.search(text.partition("\n")[0])
-    code = _LINE_IN.match(comment["comment"]) if comment else None
-    users = LIBRARY.search(compiled.own_place[0]) or not LIBRARY.search(compiled.file)
-    if code and users and file_name(code["file"]) == file_name(compiled.file):
-        return Where(compiled.file, int(code["line"]), function=compiled.function,
-                     source=code["code"].strip())  # fmt: skip
-    return Where(*compiled.own_place, function=function)
-
-
-def _named(one: Recompile, data: Any) -> tuple[str, str] | None:
-    """File and function of the code that was compiled, as TC_LOGS names it."""
-    if not isinstance(data, dict):
-        return one.compiled.home[0], one.compiled.alias or one.compiled.function
-    return (str(data.get("file") or one.compiled.file),
-            str(data.get("function") or one.compiled.function))  # fmt: skip
-
-
-def _stack(one: Recompile) -> tuple[Where, ...]:
-    """The stack of the line that made the failed guard matter, as PyTorch prints it."""
-    text = next((text for of, text in one.reasons if of == one.of), "")
-    _, found, rest = text.partition(_USER_STACK)
-    rows = rest.splitlines()
-    return tuple(
-        Where(match[1], int(match[2]), function=match[3],
-              source=rows[n + 1].strip() if n + 1 < len(rows) else "")
-        for n, row in enumerate(rows)
-        if found and (match := _FRAME.match(row))
-    )  # fmt: skip

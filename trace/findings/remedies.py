@@ -22,8 +22,8 @@ from tc.trace.branches import (
 from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
 from tc.trace.recipes import Kind, Place, Subject, advice
-from tc.trace.subjects import subject_of
-from tc.trace.words import grouped
+from tc.trace.subjects import is_number, subject_of
+from tc.trace.words import alike, grouped
 
 Words = tuple[str, str, tuple[str, ...]]
 
@@ -58,7 +58,8 @@ def remedy(
         cause = replace(cause, source=with_cell_named(*at, cause.source))
         name = with_cell_named(*at, subject.name)
         subject = replace(subject, source=cause.source, name=name)
-    if cause.first and cause.kind == "constant":
+    of_one_sort = is_number(cause.first) == is_number(subject.old)  # None, then numbers
+    if cause.first and cause.kind == "constant" and of_one_sort:
         subject = replace(subject, old=cause.first)
     if subject.kind in _NUMBERS and dicts & containers_of_key(*at, subject.name):
         subject = replace(subject, kind=Kind.HELD_NUMBER)
@@ -79,10 +80,16 @@ def remedy(
     ]
     if subject.kind is Kind.GROWS and len(named) > 1:
         title = f"{grouped(named)} grow together"
+        owners = [subject_about(Cause(one, "", "", "size")).name for one in named]
+        subject = replace(subject, name=", ".join(alike(owners)))
     return title, why, advice(subject, producer, made)
 
 
 _NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
+#: places of which no setting makes a number dynamic at once
+_OTHERS: Final = (
+    Place.FIELD, Place.ITEM, Place.ATTRIBUTE, Place.MODULE, Place.GLOBAL, Place.CLOSURE,
+)  # fmt: skip
 _ITEMS: Final = (Kind.LENGTH, Kind.COUNT, Kind.KEYS)
 
 
@@ -99,6 +106,8 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.HELD_NUMBER
     if kind in _NUMBERS and is_used_as_index(*at, name):
         return Kind.INDEXED if cause.now_dynamic else Kind.INDEXES
+    if kind is Kind.NUMBER and cause.now_dynamic and subject.place in _OTHERS:
+        return Kind.DYNAMIC
     if kind is Kind.INDEXES and cause.now_dynamic:
         return Kind.INDEXED
     if kind in (Kind.LENGTH, Kind.COUNT) and is_appended_to(*at, name):
@@ -148,10 +157,11 @@ def _one(subject: Subject, cause: Cause) -> tuple[str, str]:
 def _constant(subject: Subject, cause: Cause) -> tuple[str, str]:
     change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
     if cause.now_dynamic:
+        saves = ": making it dynamic at once saves this one compile"
         return (
             f"{cause.source} was a constant in the graph",
             f"its first value was built into the compiled code{change}; the new compile takes it "
-            "as it comes: making it dynamic at once saves this one compile",
+            f"as it comes{'' if subject.kind is Kind.DYNAMIC else saves}",
         )
     return (
         f"{cause.source} is a constant in the graph",
@@ -327,7 +337,8 @@ def _filled(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _keys(subject: Subject, cause: Cause) -> tuple[str, str]:
-    listed = cause.source in (f"list({subject.name})", f"len({subject.name})")
+    all_of_it = f"list({subject.name})", f"len({subject.name})"
+    listed = cause.source in all_of_it or cause.source.startswith("list(dict.keys(")
     return (
         f"the keys of {subject.name} change" if listed else f"{cause.source} changes",
         f"a dict is compiled for the keys that it has{_change(cause)}",
@@ -359,6 +370,14 @@ def _hooks(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         "hooks of a module were added or removed",
         "hooks are compiled into the graph, so it holds for those that were there",
+    )
+
+
+def _aliased(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} is the same object as another input on some calls only",
+        "what is written to one is read from the other then, so a graph holds for one of the two: "
+        f"it was {cause.old}{f', then {cause.new}' if cause.new else ''}",
     )
 
 
@@ -394,6 +413,7 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor,
     Kind.STRIDE_OF_ONE: _tensor, Kind.DEVICE: _tensor,
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
+    Kind.DYNAMIC: _constant,
     Kind.INDEXES: _constant, Kind.INDEXED: _constant, Kind.NO_TENSOR: _none, Kind.COUNT: _length,
     Kind.GONE: _none, Kind.RANGE: _range, Kind.CALLED: _called,
     Kind.LENGTH: _length, Kind.KEYS: _keys, Kind.FILLED: _filled, Kind.LEARNING_RATE: _rate,
@@ -406,6 +426,6 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.INTERNAL: _internal,
     Kind.IMPLIED: _implied, Kind.MULTIPLE: _shape,
     Kind.HELD: _held, Kind.HELD_NUMBER: _held_number, Kind.CONDITION: _shape,
-    Kind.RACED: _raced, Kind.ACROSS_BREAK: _across_break,
+    Kind.ALIASED: _aliased, Kind.RACED: _raced, Kind.ACROSS_BREAK: _across_break,
     Kind.OTHER: _other,
 }  # fmt: skip

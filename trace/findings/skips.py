@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tc.trace.branches import is_in_block
+from tc.trace.branches import is_context_manager, is_in_block
 from tc.trace.compiles import Calls, Compile, Failure, calls_in_python
 from tc.trace.findings.advice import REFUSED, ROWS, advise, gb_id, row_of
 from tc.trace.findings.codes import Code
@@ -29,6 +29,10 @@ _UNCOMPILED: Final = (
     ("alias annotations", ("return the new value from the operator, in place of writing to its "
                            "argument",)),
 )  # fmt: skip
+_OF_CONTEXT: Final = (
+    "fix the graph break in it, or at the `with` that enters it: then it is a part of its caller",
+    _LITTLE,
+)
 _APART: Final = "take this line out of the compiled function: what is left of it has kernels then"
 
 
@@ -146,12 +150,15 @@ def _of(compiled: Compile) -> list[Event]:
         line = note.data.get("line")
         fix = str(note.data.get("fix") or "")
         reason = str(note.data.get("reason") or "")
+        at = str(note.data.get("file") or compiled.file), line if isinstance(line, int) else 0
+        known = (*named_in(reason, _SKIPPED), _LITTLE)
+        known = _OF_CONTEXT if "generator" in reason and is_context_manager(*at) else known
         events.append(
             Event(
                 code="TC190",
                 title=_TITLE.format(function),
                 why=reason,
-                fix=(fix,) if fix else (*named_in(reason, _SKIPPED), _LITTLE),
+                fix=(fix,) if fix else known,
                 where=Where(
                     file=str(note.data.get("file") or compiled.file),
                     line=line if isinstance(line, int) else compiled.line,

@@ -16,6 +16,7 @@ from tc.trace.parsed import measured
 from tc.trace.plaintext import plain_code
 from tc.trace.session import Session
 from tc.trace.timing import duration, phase_of
+from tc.trace.unframed import AOT
 from tc.trace.words import count
 
 _GRAPH: Final = "dynamo_output_graph"
@@ -278,7 +279,7 @@ def cold(facts: Facts) -> list[Event]:
     session = facts.session
     if any(one.cache == "hit" for one in session.compiles):
         return []
-    spent = [(one, _building(one)) for one in session.compiles]
+    spent = [(one, _building(one)) for one in session.compiles if not _is_ahead(one)]
     built = sum(seconds for _, seconds in spent)
     if built < _COLD or built < _MOSTLY * _total(session):
         return []
@@ -303,6 +304,32 @@ def cold(facts: Facts) -> list[Event]:
         f"code; it took longest for {most.title}",
         tuple(fixes), built, "cold",
     )]  # fmt: skip
+
+
+@finding(
+    Code(
+        "TC308",
+        "an ahead-of-time compile built its code: each one does, whatever the caches hold",
+        "keep the package that it makes, and load that in later runs",
+    ),
+    order=Order.RUN,
+)
+def ahead(facts: Facts) -> list[Event]:
+    """Return ahead-of-time compiles whose time went to the compiler of C++."""
+    events = []
+    for one in filter(_is_ahead, facts.session.compiles):
+        built = _building(one)
+        if built >= max(_COLD, _MOSTLY * one.seconds):
+            why = (f"{100 * built / one.seconds:.0f} % of its time went to compilers of generated "
+                   "code, which no cache keeps for it")  # fmt: skip
+            fix = "keep the package that it makes, and load it in later runs: aoti_load_package()"
+            events.append(_event(one, "TC308", f"{one.title} built all of its code", why, (fix,),
+                                 built, "ahead"))  # fmt: skip
+    return events
+
+
+def _is_ahead(one: Compile) -> bool:
+    return one.id.startswith(AOT)
 
 
 def _folder(session: Session, variable: str) -> str:

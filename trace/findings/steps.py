@@ -18,7 +18,7 @@ from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import plain_function
-from tc.trace.provenance import source_line
+from tc.trace.provenance import source_lines
 from tc.trace.session import Session
 from tc.trace.stepcost import BOUND, CALLS, EAGER, FRESH, MEMORY, PYTHON, Row, Step, StepCost, span
 from tc.trace.widths import widened
@@ -88,7 +88,7 @@ class _Ran:
         file, _, line = place.rpartition(":")
         for one in self.compiled.artifacts:
             if one.name == "tc_source":
-                row = source_line(self.session.text(one), file, int(line))
+                row = source_lines(self.session.text(one)).get((file, int(line)))
                 if row:
                     return row
         return ""

@@ -458,7 +458,9 @@ def _writes_itself(cls: type) -> bool:
     written = vars(home)["__repr__"]
     if not isinstance(written, types.FunctionType) or is_dataclass(home):
         return False
-    return not is_library(home.__module__)
+    return not is_library(
+        written.__module__
+    )  # an enumeration has that of `Enum` in its own class
 
 
 class _Short(reprlib.Repr):

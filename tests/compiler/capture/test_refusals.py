@@ -1,6 +1,7 @@
 """Why entries of a code object refuse a call: all of it for the newest, enough for the others."""
 
 import dataclasses
+import enum
 from types import CodeType
 
 import numpy
@@ -74,6 +75,10 @@ class Written:
         return "written"
 
 
+class Act(str, enum.Enum):  # noqa: UP042 - as programs have it
+    TANH = "tanh"
+
+
 @dataclasses.dataclass
 class Data:
     number: int
@@ -84,6 +89,7 @@ class Data:
     [
         ([Written()], "[<Written object>]"),
         ({"data": Data(3)}, "{'data': Data(number=3)}"),
+        (Act.TANH, "<Act.TANH: 'tanh'>"),  # whose class has a `__repr__` that Python put there
         ((torch.ones(2, 3), None), "(Tensor float32[2, 3], None)"),
         ({"k": [torch.ones(1)]}, "{'k': [Tensor float32[1]]}"),
         (["a\n  b"], r"['a\n  b']"),
