@@ -208,7 +208,8 @@ class Operators:
         if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
             for value, method in ((left, "__divmod__"), (right, "__rdivmod__")):
                 inherited = type_lookup(value.python_type(), method)
-                if isinstance(inherited, types.WrapperDescriptorType):
+                in_c = isinstance(inherited, types.WrapperDescriptorType)
+                if in_c and isinstance(value, ObjectValue):
                     what = f"divmod on {value.describe()}"
                     raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what)
             kinds = f"'{full_name(left.python_type())}' and '{full_name(right.python_type())}'"
