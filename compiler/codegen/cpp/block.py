@@ -50,6 +50,13 @@ def call(name: str, *arguments: str) -> str:
     return f"{name}({', '.join(arguments)})"
 
 
+def between(start: str, stop: str) -> str:
+    """Spell the length of a range whose ends are C; the start may be a sum."""
+    return (
+        f"{stop} - {start}" if start.isidentifier() or start.isdecimal() else f"{stop} - ({start})"
+    )
+
+
 @functools.cache
 def arity(name: str) -> int | None:
     """Return the number of a helper's arguments; None if there is no such helper."""

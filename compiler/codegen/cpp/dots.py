@@ -7,7 +7,7 @@ microkernel (`outer.py`).
 
 from __future__ import annotations
 
-from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.block import between, call
 from tc.compiler.codegen.cpp.outer import Tiles, tiles_of
 from tc.compiler.codegen.cpp.writer import PARALLEL_WORK, Writer, atom_of
 from tc.compiler.codegen.printer import c_index
@@ -40,7 +40,7 @@ class DotWriter(Writer):
         width, start = c_index(ix.extent(column)), f"{column}_from"
         self.parallel()
         self.count(start, "0", width, str(block))
-        left = call("tc_min", str(block), f"{width} - {start}")
+        left = call("tc_min", str(block), between(start, str(width)))
         self.declare("const long long", f"n_{column}", left)
         row = rows[0] if rows else ix.ZERO
         count = c_index(ix.extent(row)) if rows else "1"

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 
-from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.block import between, call
 from tc.compiler.codegen.cpp.positions import LONGEST, Offset, branches, offsets
 from tc.compiler.codegen.cpp.rests import in_vectors, maskable, masked
 from tc.compiler.codegen.cpp.runs import in_runs, runs_of
@@ -188,7 +188,7 @@ class PointwiseWriter(Writer):
         if not around:
             self.parallel()
         self.count(base, start, stop, str(STREAM))
-        left = call("tc_min", str(STREAM), f"{stop} - {base}")
+        left = call("tc_min", str(STREAM), between(base, stop))
         self.declare("const long long", f"n_{last}", left)
         statements = self.offsets_of_block(statements, last, base)
         self.simd()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.block import between, call
 from tc.compiler.codegen.cpp.positions import replaced
 from tc.compiler.codegen.cpp.writer import WIDE_COST, Bounds, Writer, at_least
 from tc.compiler.codegen.printer import c_index, c_type
@@ -241,7 +241,7 @@ def _end_of_vectors(
         return str(int(start) + length // count * count) if pays and length % count else stop
     if not pays or (length is not None and not length % count):
         return stop  # blocks are whole numbers of vectors, too
-    left = stop if start == "0" else f"({stop} - {start})"
+    left = stop if start == "0" else f"({between(start, stop)})"
     whole = f"{left} & -{count}LL"
     return f"({whole})" if start == "0" else f"({start} + ({whole}))"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.block import between, call
 from tc.compiler.codegen.cpp.positions import always, replaced
 from tc.compiler.codegen.cpp.rests import Run, in_vectors
 from tc.compiler.codegen.cpp.stream import LINE
@@ -204,7 +204,7 @@ def in_runs(
     base, count = f"{variable}_by", f"n_{variable}"
     known = ix.extent(variable).constant
     writer.count(base, start, stop, str(RUN))
-    writer.declare("const long long", count, call("tc_min", str(RUN), f"{stop} - {base}"))
+    writer.declare("const long long", count, call("tc_min", str(RUN), between(base, stop)))
     first, most = ix.counter(base), min(RUN, known or RUN)
     statements = widen(writer, found, statements, variable, first, count, most)
     run = Run(count, known if (start, stop) == ("0", str(known)) else None)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from tc.compiler.codegen.cpp.accumulators import Accumulator, clause
-from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.block import between, call
 from tc.compiler.codegen.cpp.rows import RowWriter
 from tc.compiler.codegen.printer import c_convert, c_type
 from tc.compiler.loops.expr import walk
@@ -52,7 +52,7 @@ class ScanWriter(RowWriter):
         self.hoist(section.statements, last, self._row_locals(), bounds)
         phases = _phases(section.statements)
         self.count(f"{last}_by", start, stop, str(STRIP))
-        left = call("tc_min", str(STRIP), f"{stop} - {last}_by")
+        left = call("tc_min", str(STRIP), between(f"{last}_by", stop))
         self.declare("const long long", f"n_{last}", left)
         self.arrays = _kept(phases)
         types = {s.name: s.value.dtype for s in section.statements if isinstance(s, Let)}

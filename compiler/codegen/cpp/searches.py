@@ -15,7 +15,7 @@ from functools import partial
 import torch
 
 from tc.compiler.codegen.cpp.accumulators import POSITIONS, Accumulator, clause
-from tc.compiler.codegen.cpp.block import call
+from tc.compiler.codegen.cpp.block import between, call
 from tc.compiler.codegen.cpp.rests import CHOOSING, Run, in_vectors
 from tc.compiler.codegen.cpp.writer import WIDE_COST, Writer, at_least, atom_of
 from tc.compiler.codegen.printer import c_constant, c_index, c_type
@@ -148,7 +148,7 @@ def search(
         missing = f"a_{lowest.name} == {lowest.start()}"
         writer.count(c_index(base), first, stop, str(WIDE), only_while=missing)
         writer.declare(
-            "const long long", count, call("tc_min", str(WIDE), f"{stop} - {c_index(base)}")
+            "const long long", count, call("tc_min", str(WIDE), between(c_index(base), stop))
         )
         end = f"{c_index(base)} + {count}"
         in_vectors(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 
 from tc.compiler.codegen.cpp.accumulators import POSITIONS, Accumulator
-from tc.compiler.codegen.cpp.block import Block, call
+from tc.compiler.codegen.cpp.block import Block, between, call
 from tc.compiler.codegen.cpp.parameters import parameters
 from tc.compiler.codegen.cpp.positions import (
     Offset,
@@ -162,7 +162,7 @@ class Writer(Block):
         """Print a vectorised loop that buffers `STREAM` elements of each store and streams them."""
         base = f"{variable}_by"
         self.count(base, start, stop, str(STREAM))
-        left = call("tc_min", str(STREAM), f"{stop} - {base}")
+        left = call("tc_min", str(STREAM), between(base, stop))
         self.declare("const long long", f"n_{variable}", left)
         self.lines_for(stores, STREAM, f"d_{variable}")
         self.fetch_ahead(statements, variable, base, STREAM, STREAM)

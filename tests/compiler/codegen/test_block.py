@@ -8,7 +8,7 @@ import pytest
 import torch
 from loop_harness import lowered, planned
 
-from tc.compiler.codegen.cpp.block import Block, arity, call
+from tc.compiler.codegen.cpp.block import Block, arity, between, call
 from tc.compiler.codegen.cpp.kernel import writer_for
 from tc.compiler.codegen.cpp.pointwise import TileWriter
 from tc.compiler.core.c_helpers import helpers, helpers_for
@@ -93,3 +93,9 @@ def test_kernels_name_helper_and_line_of_a_planted_fault(monkeypatch: pytest.Mon
     monkeypatch.setattr(type(writer_for(kernel, 1)), "body", body)
     with pytest.raises(StageError, match=r"'(out0|i0)' is used where it is not declared"):
         writer_for(kernel, 1).run()
+
+
+def test_a_length_is_what_it_is_where_a_range_starts_at_a_sum() -> None:
+    assert between("0", "n") == "n - 0"
+    assert between("from", "n + 1") == "n + 1 - from"
+    assert between("a + b", "a + 2*b") == "a + 2*b - (a + b)"

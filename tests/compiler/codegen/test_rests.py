@@ -80,6 +80,21 @@ def test_nothing_beyond_a_rest_is_read_or_written() -> None:
         assert (results[:, :20] == 7).all() and (results[:, 20 + length :] == 7).all()
 
 
+def test_parts_of_unknown_lengths_end_where_they_end() -> None:
+    """The parts of a joined row start at sums of sizes, and none is longer than it is."""
+
+    def program(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+        out.copy_(torch.cat((a, b, a), -1).exp())
+
+    for one, other in ((3, 260), (16, 100), (33, 31)):
+        a, b = torch.randn(3, one), torch.randn(3, other)
+        results = torch.full((3 + 2, 2 * one + other), 7.0)
+        tc.reset()
+        tc.compile(program, dynamic=True)(a, b, results[:3])
+        torch.testing.assert_close(results[:3], torch.cat((a, b, a), -1).exp())
+        assert (results[3:] == 7).all()
+
+
 @pytest.mark.parametrize(("dtype", "whole"), [(torch.float32, 240), (torch.float64, 248)])
 def test_the_rest_of_a_row_is_one_vector(dtype: torch.dtype, whole: int) -> None:
     x, y = torch.randn(30, 253, dtype=dtype), torch.randn(253, dtype=dtype)
