@@ -36,7 +36,7 @@ static read_numbers relation_sizes, relation_strides;
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *otherwise;
+    PyObject *fallback;
     Py_ssize_t n_values, length;
     int64_t *program;
 } Relation;
@@ -156,7 +156,7 @@ relation_vectorcall(PyObject *object, PyObject *const *values, size_t nargsf, Py
     }
     int decided = relation_decided(self, values);
     if (decided < 0)
-        return PyObject_Vectorcall(self->otherwise, values, self->n_values, NULL);
+        return PyObject_Vectorcall(self->fallback, values, self->n_values, NULL);
     return PyBool_FromLong(decided);
 }
 
@@ -191,8 +191,8 @@ static PyObject *
 relation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     Py_ssize_t n_values;
-    PyObject *program, *otherwise;
-    if (!PyArg_ParseTuple(args, "nO!O", &n_values, &PyTuple_Type, &program, &otherwise))
+    PyObject *program, *fallback;
+    if (!PyArg_ParseTuple(args, "nO!O", &n_values, &PyTuple_Type, &program, &fallback))
         return NULL;
     if (relation_sizes == NULL || n_values < 0 || n_values > RELATION_VALUES) {
         PyErr_SetString(PyExc_ValueError, "not set up, or too many values");
@@ -202,7 +202,7 @@ relation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (self == NULL)
         return NULL;
     self->vectorcall = relation_vectorcall;
-    self->otherwise = Py_NewRef(otherwise);
+    self->fallback = Py_NewRef(fallback);
     self->n_values = n_values;
     self->length = PyTuple_GET_SIZE(program);
     self->program = PyMem_Calloc(self->length + 1, sizeof(int64_t));
@@ -222,14 +222,14 @@ relation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int
 relation_traverse(Relation *self, visitproc visit, void *arg)
 {
-    Py_VISIT(self->otherwise);
+    Py_VISIT(self->fallback);
     return 0;
 }
 
 static int
 relation_clear(Relation *self)
 {
-    Py_CLEAR(self->otherwise);
+    Py_CLEAR(self->fallback);
     return 0;
 }
 

@@ -20,23 +20,23 @@ _READERS: Final = ("dim", "sizes", "strides", "storage_offset")
 
 
 def make_relation(
-    count: int, program: Sequence[int], otherwise: Callable[..., bool]
+    count: int, program: Sequence[int], fallback: Callable[..., bool]
 ) -> Callable[..., bool]:
     """Return a function of values that is true where the program's conditions hold.
 
     Args:
         count: of the values: tensors and numbers.
         program: in postfix order, see `core/relations.py`; each condition ends with ``holds``.
-        otherwise: the same function in Python, which is asked where the program cannot decide, and
+        fallback: the same function in Python, which is asked where the program cannot decide, and
             is returned where there is no C compiler, or where torch's tensors lie otherwise.
     """
     module = _module()
     if module is None:
-        return otherwise
+        return fallback
     try:
-        made: Callable[..., bool] = module.Relation(count, tuple(program), otherwise)
+        made: Callable[..., bool] = module.Relation(count, tuple(program), fallback)
     except ValueError:  # too many values, or too deep
-        return otherwise
+        return fallback
     return made
 
 

@@ -61,7 +61,8 @@ def called(f: Frame, below: int) -> str:
         callee = f.stack[-below - 1]
     name, module = (_text(f, callee, key) for key in ("__qualname__", "__module__"))
     if name is None:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "what has no name, wrongly")
+        what = f"{callee.describe()} with arguments that cannot be unpacked"
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
