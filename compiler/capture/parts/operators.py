@@ -169,6 +169,9 @@ class Operators:
         repeats = text or isinstance(repeated, SequenceValue)
         if repeats and count.has_own("__index__"):
             return self.python.index(count)
+        # numpy leaves to Python what its integers repeat; other scalars multiply the items
+        if repeats and issubclass(count.python_type(), np.integer):
+            return ConstValue(self.python.concrete(count))
         return count
 
     def _raise_as_python(self, name: str, *operands: Value) -> None:
@@ -230,6 +233,10 @@ class Operators:
             side.cannot(breaks.UNSUPPORTED_OP, f"operator.{name} on {side.describe()}")
 
     def _array_binary(self, name: str, left: Value, right: Value) -> Value:
+        if name in ("mul", "imul"):
+            counted = self._count(left, right), self._count(right, left)
+            if not any(isinstance(one, ArrayValue) for one in counted):
+                return self.binary(name, *counted)
         if left.is_constant() and right.is_constant():
             both = self.python.concrete(left), self.python.concrete(right)
             return self.python.folded(getattr(operator, name), *both)

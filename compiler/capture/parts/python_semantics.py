@@ -31,6 +31,7 @@ from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.iterators import ConstIterator, IndexIterator
+from tc.compiler.capture.values.known_arrays import KnownScalar
 from tc.compiler.capture.values.library import may_change
 from tc.compiler.capture.values.lookup import (
     ITERABLE,
@@ -129,6 +130,8 @@ class PythonSemantics:
         """Return the Python object of a value, giving up the generality of symbolic numbers."""
         if isinstance(value, SymValue):
             return value.specialise(self.t).obj
+        if isinstance(value, KnownScalar):
+            return value.fixed(self.t)
         if isinstance(value, TupleValue | ListValue):
             return value.make(self.concrete_list(value.values(self.t)))
         if isinstance(value, SliceValue):

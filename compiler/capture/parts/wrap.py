@@ -42,11 +42,7 @@ from tc.compiler.capture.values import (
     triton_kernels,
 )
 from tc.compiler.capture.values.array_calls import numpy_name
-from tc.compiler.capture.values.arrays import (
-    NumpyFunctionValue,
-    is_array,
-    wrap_array,
-)
+from tc.compiler.capture.values.arrays import NumpyFunctionValue
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
 from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constant_object
@@ -64,6 +60,7 @@ from tc.compiler.capture.values.iterators import (
     SEQUENCE_ITERATORS,
     wrap_iterator,
 )
+from tc.compiler.capture.values.known_arrays import is_array, wrap_array
 from tc.compiler.capture.values.lookup import (
     MISSING,
     field_names,

@@ -201,11 +201,10 @@ def _universal(function: Any, ufunc: np.ufunc, args: Any, kwargs: Any) -> Any:
         _cast(one, kind) for one, kind in zip(operands, types[: ufunc.nin], strict=True)
     ]
     if not any(isinstance(one, torch.Tensor) for one in cast):
-        dtype = _torch_type(types[0])
-        cast[0] = torch.as_tensor(cast[0], dtype=dtype, device="cpu")
+        cast[0] = _number(cast[0], _torch_type(types[0]))
     whole = ufunc.__name__ in DIVISIONS and types[0].kind in "biu"
     if whole:
-        divisor = torch.as_tensor(cast[1], device="cpu")
+        divisor = _number(cast[1])
         nonzero = torch.where(divisor == 0, 1, divisor)
         cast[1] = nonzero.to(_torch_type(types[1]))
     found = _tensors(function(*_arrays(cast)))
@@ -226,6 +225,18 @@ def _as_tensor(operand: Any) -> Any:
     if isinstance(operand, list | tuple):
         return _tensors(tensor_numpy().asarray(_arrays(operand)))
     return operand
+
+
+def _number(number: Any, dtype: torch.dtype | None = None) -> Any:
+    """Return a number as a tensor; a symbolic one stays one."""
+    if isinstance(number, torch.Tensor):
+        return number
+    if isinstance(number, torch.SymInt | torch.SymFloat):
+        whole = isinstance(number, torch.SymInt)
+        dtype = dtype or (torch.int64 if whole else torch.float64)
+        plain: Any = number  # which the annotations of torch leave out
+        return torch.scalar_tensor(plain, dtype=dtype, device="cpu")
+    return torch.as_tensor(number, dtype=dtype, device="cpu")
 
 
 def _kind(operand: Any) -> Any:

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.arrays import ArrayValue, GivenScalar
+from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Slot, Value
 from tc.compiler.capture.values.containers import ListValue, SequenceValue
+from tc.compiler.capture.values.known_arrays import GivenScalar
 from tc.compiler.capture.values.tensor import TensorValue
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.array_memory import as_number, as_tensor
 from tc.compiler.capture.values.array_calls import (
     numpy_attribute,
     numpy_call,
@@ -36,7 +35,7 @@ from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import OFF
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
 from tc.compiler.core.memory import share_storage
-from tc.compiler.core.sources import AttrSource, CallSource, Source
+from tc.compiler.core.sources import Source
 from tc.compiler.core.symbolic import hint
 
 if TYPE_CHECKING:
@@ -82,10 +81,12 @@ class ArrayValue(Value):
     Attributes:
         tensor: the tensor that represents it in the graph.
         writeable: whether the program may write to it.
+        obj: the scalar itself, where that is known while the program is captured.
     """
 
     noun = "a numpy array"
     writeable = True
+    obj: np.generic | None = None
 
     def __init__(
         self, tensor: TensorValue, scalar: bool = False, source: Source | None = None
@@ -130,7 +131,7 @@ class ArrayValue(Value):
                 [t.python.binary("mul", stride, size) for stride in strides]
             )
         if name in FIELDS:
-            call = _Call(getattr, (self, ConstValue(name)), {}, name)
+            call = NumpyCall(operator.attrgetter(name), (self,), {}, name)
             return _record(t, numpy_attribute, (name, self.tensor), False, call)
         if not hasattr(np.ndarray, name):
             text = f"'numpy.ndarray' object has no attribute '{name}'"
@@ -152,9 +153,8 @@ class ArrayValue(Value):
         t.guards.aliasing_matters |= writes
         given = _arguments(t, args, kwargs)
         scalars = name not in ("reshape", "copy", "astype", "view", "transpose")
-        call = _Call(
-            _call_method, (self, ConstValue(name), *args), kwargs, f"ndarray.{name}"
-        )
+        method = functools.partial(_call_method, name)
+        call = NumpyCall(method, (self, *args), kwargs, f"ndarray.{name}")
         found = _record(t, numpy_method, (name, self.tensor, *given), scalars, call)
         return ConstValue(None) if name == "__setitem__" else found
 
@@ -179,92 +179,6 @@ class ArrayValue(Value):
         r.e.call(1)
 
 
-class KnownScalar(ArrayValue):
-    """A numpy scalar that exists while the program is captured; its tensor is made on demand."""
-
-    def __init__(
-        self,
-        obj: np.generic,
-        make: Callable[[], TensorValue],
-        source: Source | None = None,
-    ) -> None:
-        self.obj = obj
-        self.scalar = True
-        self.source = source
-        self._make = make
-
-    @functools.cached_property
-    def tensor(self) -> TensorValue:  # type: ignore[override]
-        """The tensor that represents it in the graph."""
-        return self._make()
-
-    @property
-    def dtype(self) -> Any:
-        return self.obj.dtype
-
-    def children(self, t: Interpreter) -> list[Value]:
-        return []
-
-
-class FixedScalar(KnownScalar):
-    """A numpy scalar that traced code made of constants."""
-
-    def number(self, t: Interpreter) -> Value:
-        return ConstValue(as_number(self.obj))
-
-    def key(self, t: Interpreter) -> Any:
-        return self.obj
-
-    def constant(self) -> Any:
-        return self.obj
-
-    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name in TO_PYTHON and all(a.is_constant() for a in args):
-            return t.python.folded(
-                getattr(self.obj, name), *t.python.concrete_list(args)
-            )
-        return super().method(t, name, args, kwargs)
-
-    def truth(self, t: Interpreter) -> bool:
-        return bool(t.python.fold(bool, self.obj))
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        r.load_object(self.obj)
-
-
-class GivenScalar(KnownScalar):
-    """A numpy scalar that the program is given: a tensor to numpy, a guarded number to torch."""
-
-    source: Source
-
-    def __init__(
-        self, obj: np.generic, make: Callable[[], TensorValue], source: Source
-    ) -> None:
-        super().__init__(obj, make, source)
-        self._read_before: dict[str, Value] = {}
-
-    def number(self, t: Interpreter) -> Value:
-        return self._read(t, as_number, "as_number({})")
-
-    def key(self, t: Interpreter) -> Any:
-        t.python.concrete(self._read(t, *READ_AS["item"]))
-        return self.obj
-
-    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name in READ_AS and not args and not kwargs:
-            return self._read(t, *READ_AS[name])
-        return super().method(t, name, args, kwargs)
-
-    def truth(self, t: Interpreter) -> bool:
-        return self._read(t, bool, "bool({})").truth(t)
-
-    def _read(self, t: Interpreter, read: Callable[[Any], Any], text: str) -> Value:
-        if text not in self._read_before:  # one symbol, however often it is used
-            source = CallSource(self.source, read, text)
-            self._read_before[text] = t.values.wrap(read(self.obj), source)
-        return self._read_before[text]
-
-
 def _to_array(tensor: torch.Tensor) -> Any:
     return tensor.numpy(force=True)
 
@@ -277,20 +191,6 @@ def _to_read_only(tensor: torch.Tensor) -> Any:
 
 def _to_scalar(tensor: torch.Tensor) -> Any:
     return tensor.numpy(force=True)[()]
-
-
-def _item(scalar: np.generic) -> Any:
-    return scalar.item()
-
-
-#: how a method of a scalar is read off it: the function, and how its source is printed
-READ_AS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "item": (_item, "{}.item()"),
-    "tolist": (_item, "{}.item()"),
-    "__bool__": (bool, "bool({})"),
-    "__int__": (int, "int({})"),
-    "__float__": (float, "float({})"),
-}
 
 
 #: functions that write to their first operand
@@ -338,7 +238,7 @@ class NumpyFunctionValue(Value):
                 breaks.UNSUPPORTED_CALL, f"numpy.{self.name} into a read-only array"
             )
         t.guards.aliasing_matters |= out is not None
-        call = _Call(self.obj, args, kwargs, f"numpy.{self.name}")
+        call = NumpyCall(self.obj, args, kwargs, f"numpy.{self.name}")
         found = _record(
             t, numpy_call, (self.name, *given), self.name not in MAKERS, call
         )
@@ -359,18 +259,37 @@ def _row(t: Interpreter, row: TensorValue) -> ArrayValue:
     return ArrayValue(copied, scalar=True)
 
 
-def _call_method(array: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+def _call_method(name: str, array: Any, *args: Any, **kwargs: Any) -> Any:
     return operator.methodcaller(name, *args, **kwargs)(array)
 
 
 @dataclass(frozen=True)
-class _Call:
-    """A call of numpy as the program makes it."""
+class NumpyCall:
+    """A call of numpy as the program makes it.
+
+    Attributes:
+        function: the function, or what calls the method.
+        text: how the call is named to the user.
+    """
 
     function: Callable[..., Any]
     args: Sequence[Value]
     kwargs: Kwargs
     text: str
+
+    @property
+    def name(self) -> str:
+        """The name of the function or method."""
+        return self.text.rpartition(".")[2]
+
+    def operands(self) -> list[Value]:
+        """Return all that the result depends on, in order; what is in sequences one by one."""
+        return list(_leaves([*self.args, *self.kwargs.values()]))
+
+    def is_known(self) -> bool:
+        """Return whether all operands are numbers that are known, as long as guards hold."""
+        values = self.operands()
+        return all(isinstance(one, Value) and _is_known(one) for one in values)
 
     def ask(self, held: list[ArrayValue]) -> Sampled | None:
         """Return what numpy does with examples; the arrays among the operands are added."""
@@ -386,11 +305,30 @@ class _Call:
         return sampled(lambda given, named: self.function(*given, **named), make)
 
 
+def _leaves(values: Iterable[Any]) -> Iterator[Value]:
+    for value in values:
+        if isinstance(value, TupleValue | ListValue):
+            yield from _leaves(value.slots)
+        elif isinstance(value, SliceValue):
+            yield from _leaves(value.parts)
+        else:
+            yield value
+
+
+def _is_known(value: Value) -> bool:
+    """Return whether an example of an operand is the operand itself, as long as guards hold."""
+    if isinstance(value, SymValue):
+        return hint(value.example) is not None
+    if isinstance(value, ArrayValue):
+        return value.obj is not None
+    return value.is_constant()
+
+
 def _sample(value: Value, held: list[ArrayValue], arrays: list[Any]) -> Any:
     """Return an example of an operand."""
-    if isinstance(value, KnownScalar):
-        return value.obj
     if isinstance(value, ArrayValue):
+        if value.obj is not None:
+            return value.obj
         if value.scalar:
             return value.dtype.type(1)
         held.append(value)
@@ -419,7 +357,7 @@ def _record(
     target: Callable[..., Any],
     args: tuple[Any, ...],
     scalars: bool,
-    call: _Call,
+    call: NumpyCall,
 ) -> Value:
     values = [a if isinstance(a, Value) else ConstValue(a) for a in args]
     held: list[ArrayValue] = []
@@ -429,12 +367,32 @@ def _record(
         raise breaks.GraphBreak(
             breaks.BUILTIN_CALL, f"{call.text}(), which refuses"
         ) from None
-    # the program does not call torch here, so no override applies
-    with t.overrides.at_least(OFF):
-        found = t.output.call_torch(target, values, {})
-        if said is None or isinstance(found, ConstValue):
-            return _as_arrays(t, found, scalars)
-        return _Results(t, said, held, call.text).of(found, said.result)
+
+    def recorded() -> Value:
+        # the program does not call torch here, so no override applies
+        with t.overrides.at_least(OFF):
+            found = t.output.call_torch(target, values, {})
+            if said is None or isinstance(found, ConstValue):
+                return _as_arrays(t, found, scalars)
+            return _Results(t, said, held, call.text).of(found, said.result)
+
+    if not call.is_known():
+        return recorded()
+    if said is None:  # numpy refuses these operands
+        plain = t.python.concrete_list(call.args)
+        return t.python.folded(
+            call.function, *plain, **t.python.concrete_dict(call.kwargs)
+        )
+    if not isinstance(said.result, np.generic):
+        return recorded()
+    return COMPUTED["scalar"](t, said.result, call, recorded)
+
+
+#: makes the value of a numpy scalar, the result of a call whose operands are known, given what
+#: adds the call to the graph; `known_arrays`, whose classes derive from `ArrayValue`, fills it in
+COMPUTED: dict[
+    str, Callable[[Interpreter, np.generic, NumpyCall, Callable[[], Value]], Value]
+] = {}
 
 
 @dataclass(frozen=True)
@@ -534,58 +492,3 @@ def _is_dtype(kind: type) -> bool:
         float,
         complex,
     )
-
-
-# -- from Python -----------------------------------------------------------------------------
-def is_array(obj: Any) -> bool:
-    """Return whether an object is an array or scalar that a tensor can represent."""
-    return type(obj) is np.ndarray or issubclass(type(obj), np.generic)
-
-
-def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:
-    """Return the value of a live array, or None if torch has no such dtype."""
-    try:
-        tensor = as_tensor(obj)
-    except (TypeError, ValueError, RuntimeError):
-        return None
-
-    def constant() -> TensorValue:
-        plain, dtype = ConstValue(obj.item()), ConstValue(tensor.dtype)
-        with t.overrides.at_least(OFF):
-            made = t.output.call_torch(torch.tensor, [plain], {"dtype": dtype})
-        assert isinstance(made, TensorValue)
-        return made
-
-    def given() -> TensorValue:
-        t.values.keep(tensor)
-        return t.values.wrap_tensor(
-            tensor, CallSource(source, as_tensor, "as_tensor({})")
-        )
-
-    if isinstance(obj, np.generic) and source in t.values.aliases:
-        return FixedScalar(obj, constant)
-    t.guards.add("TYPE", source, type(obj))
-    if isinstance(obj, np.generic):
-        return GivenScalar(obj, given, source)
-    value = ArrayValue(given(), False, source)
-    value.writeable = obj.flags.writeable
-    where = AttrSource(AttrSource(source, "flags"), "writeable")
-    t.guards.add("EQUALS", where, value.writeable)
-    return value
-
-
-def array_of(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
-    """Return the value of ``tensor.numpy(force=...)``."""
-    force = [*args, *kwargs.values()]
-    forced = bool(force) and force[0].truth(t)
-    if tensor.example.requires_grad and not forced:
-        text = "Can't call numpy() on Tensor that requires grad."
-        t.python.raise_(RuntimeError, f"{text} Use tensor.detach().numpy() instead.")
-    found = t.output.call_torch("detach", [tensor], {}, method=True)
-    if forced and (tensor.example.is_conj() or tensor.example.is_neg()):
-        found = t.output.call_torch("clone", [found], {}, method=True)
-    assert isinstance(found, TensorValue)
-    return ArrayValue(found)
-
-
-METHODS["numpy"] = array_of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue
@@ -38,7 +39,7 @@ def _number(kind: type) -> Handler:
         value = args[0]
         if len(args) > 1:
             return t.python.folded(kind, *t.python.concrete_list(args))
-        if isinstance(value, TensorValue):
+        if isinstance(value, TensorValue | ArrayValue):
             value = value.method(t, f"__{kind.__name__}__", [], {})
         if isinstance(value, SymValue):
             if value.python_type() is kind:
