@@ -242,6 +242,8 @@ class ComputedScalar(KnownScalar):
         entry = EXACT.get(call.name)
         if entry is None or call.kwargs:
             return None
+        if not np.isfinite(self.obj):  # where Python may raise an error
+            return None
         if len(call.args) != entry.count:
             return None
         numbers: list[Value] = []

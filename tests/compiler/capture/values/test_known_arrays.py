@@ -149,3 +149,24 @@ def test_drawn_expressions(seed: int) -> None:
                 np.testing.assert_allclose(got[-1], wanted[-1], 1e-6, err_msg=text)
             else:
                 assert got[-1] == wanted[-1], text
+
+
+SPECIAL = {
+    "sqrt": lambda x, s: (x * np.sqrt(s), float(np.sqrt(s))),
+    "ceil": lambda x, s: (x * np.ceil(s), bool(np.ceil(s))),
+    "quotient": lambda x, s: (x * (1 / s), float(s / (s - s))),
+    "integer": lambda x, s: x * int(np.floor(s)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", SPECIAL)
+def test_numbers_for_which_python_raises(name: str, dynamic: bool | None) -> None:
+    program = SPECIAL[name]
+    compiled = tc.compile(program, dynamic=dynamic)
+    x = torch.arange(3.0)
+    for number in (2.5, 3.5, -4.0, 0.0, math.nan, math.inf, -0.0, 3.5):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got, wanted = (repr(_outcome(f, x, np.float64(number))) for f in (compiled, program))
+        assert got == wanted, number
