@@ -64,6 +64,7 @@ FASTER |= {
     for name, overload in (
         *(("index_add_", "default"), ("index_copy_", "default"), ("index_put_", "default")),
         *(("scatter_", "src"), ("scatter_", "value"), ("scatter_add_", "default")),
+        ("scatter_reduce_", "two"),
     )
 }
 REINTERPRET = "from torch._C._dynamo.guards import _reinterpret_tensor as window\n"
