@@ -137,7 +137,8 @@ class OutputGraph:
         self.region: RegionCall | None = None
         self._regions = 0
         self._names: set[str] = set()  # of inputs
-        self._by_example: dict[int, TensorValue] = {}
+        #: id of a fake -> the fake, which stays alive, and its id its own, and the tensor
+        self._by_example: dict[int, tuple[torch.Tensor, TensorValue]] = {}
 
     @property
     def graph(self) -> fx.Graph:
@@ -340,7 +341,7 @@ class OutputGraph:
             for arg in args:
                 if isinstance(arg, TensorValue) and arg.example is result:
                     return arg
-            known = self._by_example.get(id(result))
+            _, known = self._by_example.get(id(result), (None, None))
             if known is not None and self._is_sibling(known, node):
                 return tensor_value(node, result)  # one call returned it twice
             if known is not None:  # the call returned an object that was stored before
@@ -376,7 +377,8 @@ class OutputGraph:
 
     def known_by_example(self, value: TensorValue) -> TensorValue:
         """Record the fake of a tensor: a call that returns this fake returns this tensor."""
-        return self._by_example.setdefault(id(value.example), value)
+        fake = value.example
+        return self._by_example.setdefault(id(fake), (fake, value))[1]
 
     def result_of(self, result: Any, node: fx.Node) -> Value:
         """Return the value of a node's result: a tensor, a number, or a nest of these."""

@@ -184,3 +184,21 @@ def test_stores_to_data_are_those_of_eager(program, differentiable, backend):
     torch.testing.assert_close(found, expected)
     if graphs:
         assert len(graphs) == PROGRAMS[program][differentiable]
+
+
+def test_results_after_a_store_are_not_taken_for_the_tensor_stored_to():
+    """The fake that a tensor had before is another object's id as soon as it is freed."""
+
+    def f(rows, x):
+        made = []
+        for n, row in enumerate(rows):
+            row.data = x * n
+            made += [row * 2, x - n]
+        return made
+
+    def called(function):
+        return function([torch.ones(3) for _ in range(30)], torch.arange(3.0))
+
+    for _ in range(5):
+        tc.reset()
+        torch.testing.assert_close(called(tc.compile(f, backend="eager")), called(f))
