@@ -202,3 +202,28 @@ def test_results_after_a_store_are_not_taken_for_the_tensor_stored_to():
     for _ in range(5):
         tc.reset()
         torch.testing.assert_close(called(tc.compile(f, backend="eager")), called(f))
+
+
+@pytest.mark.parametrize("store", ["swapped", "new"])
+def test_a_view_made_after_a_store_is_of_what_was_stored(store):
+    """The graph gives a parameter its history by a copy, which a view would be one of."""
+
+    def f(p, x):
+        if store == "swapped":
+            p.data, x.data = x.data, p.data
+        else:
+            p.data = x * 2
+        view = p.view(-1)
+        with torch.no_grad():
+            view.add_(1)
+        return view, p * view
+
+    def called(function):
+        p, x = torch.arange(3.0, requires_grad=True), torch.ones(3)
+        made = function(p, x)
+        with torch.no_grad():
+            made[0].mul_(3)
+        return *made, p, x
+
+    tc.reset()
+    torch.testing.assert_close(called(tc.compile(f, backend="eager")), called(f))
