@@ -303,9 +303,11 @@ def _needs_trying(
 ) -> bool:
     """Return whether a call may be refused.
 
-    Every kernel has code for tensors of one ordinary type, with positive numbers that fit.
+    Every kernel has code for tensors of one ordinary type, with positive numbers that fit. A tensor
+    to store results in may have another type than these.
     """
-    if _writes_to_repeated(func, pairs):
+    stores = any(argument.is_out for argument, _ in pairs)
+    if stores or _writes_to_repeated(func, pairs):
         return True
     kinds = {one.dtype for one in tensors}
     kinds.update(_dtypes(result))
@@ -321,7 +323,7 @@ def _is_empty(tensor: torch.Tensor) -> bool:
     return 0 in _hints(tensor.shape)
 
 
-def with_sizes(name: str, operands: Any) -> Any:
+def with_sizes(name: str, operands: tuple[list[Any], dict[str, Any]]) -> Any:
     """Return a call's operands with sizes in place of symbols, where the kernel may refuse it.
 
     Torch decomposes some calls where a size is a symbol, and what the kernel refuses is lost with
@@ -333,7 +335,7 @@ def with_sizes(name: str, operands: Any) -> Any:
 
     Returns:
         None for a call that has no symbols, or that has tensors with elements of a type for which
-        there is a kernel.
+        there is a kernel, unless one is given as ``out``: decompositions convert to its type.
     """
     leaves = tree_leaves(operands)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -342,7 +344,8 @@ def with_sizes(name: str, operands: Any) -> Any:
     decomposed = name.lstrip("_") in DECOMPOSED and any(
         one.dtype not in ORDINARY for one in tensors
     )
-    if not decomposed and not all(map(_is_empty, tensors)):
+    stores = operands[1].get("out") is not None
+    if not (decomposed or stores) and not all(map(_is_empty, tensors)):
         return None
     current = [_current(leaf) for leaf in leaves]
     if any(new is None and old is not None for old, new in zip(leaves, current, strict=True)):
@@ -472,6 +475,7 @@ def _ordinary(given: Given) -> Iterator[Given]:
     tensors = [(name, form) for name, form in given if isinstance(form, StandIn)]
     retyped = [(name, StandIn(form.sizes, tensors[0][1].dtype)) for name, form in tensors[1:]]
     retyped += [(name, StandIn(form.sizes, torch.float32)) for name, form in tensors[:1]]
+    retyped += [(name, StandIn(form.sizes, torch.int64)) for name, form in tensors if name == "out"]
     for changed, form in retyped:
         yield tuple((name, form if name == changed else other) for name, other in given)
     yield tuple((name, form if name in NO_SIZES else _positive(form)) for name, form in given)

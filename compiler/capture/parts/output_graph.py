@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
@@ -34,6 +35,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.hooks import break_before_write
 from tc.compiler.capture.values.lookup import MISSING, is_frozen_dataclass, users_slot
 from tc.compiler.capture.values.number_objects import NumberObjectValue
 from tc.compiler.capture.values.objects import ObjectValue
@@ -41,6 +43,7 @@ from tc.compiler.capture.values.records import StorageValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
+from tc.compiler.core.memory import share_storage
 from tc.compiler.core.modes import SETS_MODES
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
@@ -117,6 +120,7 @@ class OutputGraph:
         distribution_checks: code that checks the arguments of distributions; it may break.
         asks_if_compiling: whether the program does; then it is compiled, without a graph too.
         region: the call of a marked function that is traced, if any.
+        copied: fakes among the operands of a call that the graph computes with copies of.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
 
@@ -133,11 +137,13 @@ class OutputGraph:
         self.assumes = False
         self.distribution_checks: list[CodeType] = []
         self.asks_if_compiling = False
+        self.copied: list[torch.Tensor] = []
         self.exits: list[Value] = []
         self.region: RegionCall | None = None
         self._regions = 0
         self._names: set[str] = set()  # of inputs
-        self._by_example: dict[int, TensorValue] = {}
+        #: id of a fake -> the fake, which stays alive, and its id its own, and the tensor
+        self._by_example: dict[int, tuple[torch.Tensor, TensorValue]] = {}
 
     @property
     def graph(self) -> fx.Graph:
@@ -221,7 +227,9 @@ class OutputGraph:
         )
         self.derived.forget(making=isinstance(target, type))
         kwargs = _without_default_generator(kwargs)
+        around, self.copied = self.copied, []
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
+        copied, self.copied = self.copied, around
         refuse_sparse_elements(text, fakes)
         if self.derived.making:
             held = [*args, *kwargs.values()]
@@ -232,6 +240,8 @@ class OutputGraph:
         shapes = [value.example.shape for value in outs]
         lengths = [] if self.whole else symbolic_sizes(target, fakes)
         result = run_fake(self.t, target, text, fakes, fake_named, method)
+        _refuse_views_of(copied, result, text)
+        break_before_write(self.t, text)
         self.t.shapes.shorten(result)
         break_where_unrolled(target, lengths)
         if [value.example.shape for value in outs] != shapes:
@@ -340,7 +350,7 @@ class OutputGraph:
             for arg in args:
                 if isinstance(arg, TensorValue) and arg.example is result:
                     return arg
-            known = self._by_example.get(id(result))
+            _, known = self._by_example.get(id(result), (None, None))
             if known is not None and self._is_sibling(known, node):
                 return tensor_value(node, result)  # one call returned it twice
             if known is not None:  # the call returned an object that was stored before
@@ -376,7 +386,8 @@ class OutputGraph:
 
     def known_by_example(self, value: TensorValue) -> TensorValue:
         """Record the fake of a tensor: a call that returns this fake returns this tensor."""
-        return self._by_example.setdefault(id(value.example), value)
+        fake = value.example
+        return self._by_example.setdefault(id(fake), (fake, value))[1]
 
     def result_of(self, result: Any, node: fx.Node) -> Value:
         """Return the value of a node's result: a tensor, a number, or a nest of these."""
@@ -507,6 +518,17 @@ class OutputGraph:
             f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}'
             for p in places
         )
+
+
+def _refuse_views_of(copied: list[torch.Tensor], result: Any, text: str) -> None:
+    """Break the graph before a view of an operand that the graph computes with a copy of."""
+    for one in tree_leaves(result) if copied else ():
+        if isinstance(one, torch.Tensor) and any(
+            share_storage(one, other) for other in copied
+        ):
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_STORE, f"Tensor.data, before a view by {text},"
+            )
 
 
 def _without_default_generator(kwargs: Kwargs) -> Kwargs:

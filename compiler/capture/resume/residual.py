@@ -68,6 +68,7 @@ class Residual:
         self.outputs: list[NodeValue] = []
         self._output_index: dict[int, int] = {}
         self._uses: Counter[int] = Counter()
+        self._counted: list[Value] = []  # alive for their ids
         self._made: dict[int, Value] = {}
         self._visited: set[int] = set()
         self._rebuilt: set[int] = set()
@@ -94,6 +95,7 @@ class Residual:
                 breaks.UNSUPPORTED_VALUE, f"{value.describe()}, which contains itself,"
             )
         self._uses[key] += 1
+        self._counted.append(value)
         if self._uses[key] > 1 or value.source is not None:
             self._uses[key] += 0 if value.source is None else 1
             self._need_changes(value)

@@ -22,12 +22,18 @@ HOOKED = "tc_hooked"
 
 
 class HandleValue(Value):
-    """The handle of a hook that the residual code registers."""
+    """The handle of a hook that the residual code registers.
+
+    A hook belongs to the value that its tensor has when it is registered: after a write in place,
+    it would be one on the gradient of another value.
+    """
 
     noun = "the handle of a hook"
 
     def __init__(self, tensor: TensorValue, method: str, function: Value) -> None:
         self.tensor = tensor
+        self.fake = tensor.example
+        self.version = self.fake._version
         self.name = method
         self.function = function
         self.removed = False
@@ -58,6 +64,16 @@ class HandleValue(Value):
             r.e.load_method("remove")
             r.e.call(0)
             r.e.pop_top()
+
+
+def break_before_write(t: Interpreter, text: str) -> None:
+    """Break the graph before a call that wrote to a tensor whose hook is registered after it."""
+    for one in t.effects.demanded:
+        if isinstance(one, HandleValue) and one.fake._version != one.version:
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_CALL,
+                f"{text} (it writes to a tensor that has a hook)",
+            )
 
 
 class GraphHandleValue(Value):

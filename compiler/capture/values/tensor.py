@@ -171,6 +171,7 @@ class TensorValue(NodeValue):
             )
         memory = made.method(t, "detach", [], {})
         memory.method(t, "copy_", [self.attr(t, "data")], {})
+        t.output.copied.append(self.example)
         return made
 
     def attr(self, t: Interpreter, name: str) -> Value:

@@ -184,3 +184,46 @@ def test_stores_to_data_are_those_of_eager(program, differentiable, backend):
     torch.testing.assert_close(found, expected)
     if graphs:
         assert len(graphs) == PROGRAMS[program][differentiable]
+
+
+def test_results_after_a_store_are_not_taken_for_the_tensor_stored_to():
+    """The fake that a tensor had before is another object's id as soon as it is freed."""
+
+    def f(rows, x):
+        made = []
+        for n, row in enumerate(rows):
+            row.data = x * n
+            made += [row * 2, x - n]
+        return made
+
+    def called(function):
+        return function([torch.ones(3) for _ in range(30)], torch.arange(3.0))
+
+    for _ in range(5):
+        tc.reset()
+        torch.testing.assert_close(called(tc.compile(f, backend="eager")), called(f))
+
+
+@pytest.mark.parametrize("store", ["swapped", "new"])
+def test_a_view_made_after_a_store_is_of_what_was_stored(store):
+    """The graph gives a parameter its history by a copy, which a view would be one of."""
+
+    def f(p, x):
+        if store == "swapped":
+            p.data, x.data = x.data, p.data
+        else:
+            p.data = x * 2
+        view = p.view(-1)
+        with torch.no_grad():
+            view.add_(1)
+        return view, p * view
+
+    def called(function):
+        p, x = torch.arange(3.0, requires_grad=True), torch.ones(3)
+        made = function(p, x)
+        with torch.no_grad():
+            made[0].mul_(3)
+        return *made, p, x
+
+    tc.reset()
+    torch.testing.assert_close(called(tc.compile(f, backend="eager")), called(f))

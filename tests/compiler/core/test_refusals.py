@@ -56,6 +56,10 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "complex into complex128": lambda: torch.complex(
         x, x, out=torch.zeros(x.shape, dtype=torch.complex128)
     ),
+    "positions into floats": lambda: torch.bucketize(x, x[0].sort()[0], out=torch.zeros(3, 4)),
+    "positions into doubles": lambda: torch.bucketize(
+        x, x[0].sort()[0], out=torch.zeros(3, 4, dtype=torch.float64)
+    ),
     "index_add": lambda: torch.zeros(3).index_add(0, at, torch.ones(1, dtype=torch.float64)),
     "batch_norm": lambda: F.batch_norm(x, torch.zeros(4).double(), torch.ones(4).double()),
     "layer_norm": lambda: F.layer_norm(x, (4,), torch.ones(4).double()),
@@ -126,6 +130,20 @@ def test_a_result_given_as_an_input_is_resized_as_in_eager() -> None:
     torch.add(b, b, out=wanted)
     assert torch.equal(tc.compile(lambda a, b: torch.add(b, b, out=a))(a, b), wanted)
     assert torch.equal(a, wanted)
+
+
+@pytest.mark.parametrize("function", [torch.matmul, torch.mm])
+def test_a_result_of_unknown_size_is_refused_for_its_type(function: Callable[..., T]) -> None:
+    """Torch decomposes calls with symbols, and converts to the type of what is given."""
+    compiled = tc.compile(lambda a, out: function(a, a, out=out), dynamic=True)
+    a = torch.randn(3, 3)
+    for kind in (torch.float32, torch.float64):
+        out = torch.zeros(3, 3, dtype=kind)
+        if kind is a.dtype:
+            torch.testing.assert_close(compiled(a, out), a @ a)
+            continue
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+            compiled(a, out)
 
 
 DTYPES = (

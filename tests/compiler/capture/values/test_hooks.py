@@ -113,3 +113,70 @@ def test_a_compiled_module_may_be_made_from_any_compiler():
     made = OptimizedModule(module, lambda call: lambda *args: call(*args) + 1)
     x = torch.ones(2)
     torch.testing.assert_close(made(x), module(x) + 1)
+
+
+def written_to(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 3 + 1)
+    y.mul_(5)
+    return y
+
+
+def view_written_to_by_its_base(x):
+    y = x * 2
+    v = y[1:]
+    v.register_hook(lambda g: g * 3 + 1)
+    y.mul_(5)
+    return y, v
+
+
+def base_written_to_by_a_view(x):
+    y = x * 2
+    v = y[1:]
+    y.register_hook(lambda g: g * 3 + 1)
+    v.mul_(5)
+    return y, v
+
+
+def removed_after_a_write(x):
+    y = x * 2
+    handle = y.register_hook(lambda g: g * 3 + 1)
+    y.mul_(5)
+    handle.remove()
+    y.register_hook(lambda g: g + 7)
+    return y * y
+
+
+def input_written_to(x):
+    z = x * 1
+    tc.graph_break()
+    z.register_hook(lambda g: g * 3 + 1)
+    z.mul_(5)
+    return z + 1
+
+
+def written_to_before(x):
+    y = x * 2
+    y.mul_(5)
+    y.register_hook(lambda g: g * 3 + 1)
+    return y
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        *(written_to, view_written_to_by_its_base, base_written_to_by_a_view),
+        *(removed_after_a_write, input_written_to, written_to_before),
+    ],
+)
+def test_a_hook_is_on_the_value_that_it_was_registered_for(program, backend):
+    def gradient(function):
+        x = leaf()
+        made = function(x)
+        for n, one in enumerate(made if isinstance(made, tuple) else (made,)):
+            (one * (n + 2)).sum().backward(retain_graph=True)
+        return x.grad
+
+    tc.reset()
+    assert torch.equal(gradient(tc.compile(program, backend=backend)), gradient(program))
