@@ -30,6 +30,7 @@ _THERE: Final = frozenset(("absent", "present"))
 _KEY_AT: Final = re.compile(r"^list\(dict\.keys\((?P<of>.+)\)\)\[\d+\]$")
 _KEYS: Final = re.compile(r"^(?:dispatch keys of (?P<a>.+)|(?P<b>.+)\.dispatch keys)$")
 _OF_CALL: Final = re.compile(r"^(?P<what>len|list|type)\((?P<name>.+)\)$")
+OF_OPTIMIZER: Final = re.compile(r"\bparam_groups\b")
 _LEARNING_RATE: Final = re.compile(r"\bparam_groups\[\d+\]\['lr'\]$")
 _ENVIRONMENT: Final = "os.environ["
 _OF_SLICE: Final = re.compile(r"^(?!self\b).+\.(?:start|stop)$")
@@ -41,6 +42,8 @@ _STRING: Final = re.compile(r"^[bru]?['\"]")
 _HOOKS: Final = re.compile(
     r"_(?:forward|backward|full_backward|state_dict|load_state_dict)\w*hooks"
 )
+#: what a hook that stays there reads is an input as any other
+_IN_HOOK: Final = re.compile(r"hooks(?:\.values\(\)\))?\[[^\]]*\]\)?[.\[]")
 _STATES: Final = {"grad_mode": Kind.GRAD_MODE, "autocast": Kind.AUTOCAST,
                   "autocast_state": Kind.AUTOCAST, "backend": Kind.BACKEND}  # fmt: skip
 NOTHING: Final = ("None", "NoneType", "<class 'NoneType'>")
@@ -150,18 +153,24 @@ def subject_of(
     return Subject(what, _place(name, guard, function, what), source, name, old, new, index)
 
 
+#: what objects of torch's own keep for themselves
+_OF_TORCHS: Final = {"internal": Kind.INTERNAL, "made": Kind.MADE}
+
+
 def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind, str, str]:
     if kind == "raced":
         return Kind.RACED, source, "0"
     if kind == "small":
         return Kind.SMALL_NUMBER, source, "0"
-    if kind == "internal":
-        return Kind.INTERNAL, source, "0"
+    if kind in _OF_TORCHS:
+        return _OF_TORCHS[kind], source, "0"
     if _LEARNING_RATE.search(source):
         return Kind.LEARNING_RATE, source, "0"
+    if OF_OPTIMIZER.search(source) and kind in ("length", "constant"):
+        return Kind.GROUPS if kind == "length" else Kind.SETTING, source, "0"
     if source.startswith(_ENVIRONMENT):
         return Kind.STATE, source, "0"
-    if _HOOKS.search(source) or _HOOKS.search(guard.partition(" #")[0]):
+    if _is_of_hooks(source, guard):
         return Kind.HOOKS, source, "0"
     if _UNNAMED.search(source):
         return Kind.ACROSS_BREAK, source, "0"
@@ -190,6 +199,13 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
     if key := _KEY_AT.match(source):
         return Kind.KEYS, key["of"], "0"
     return _value(source, old, new, guard), source, "0"
+
+
+def _is_of_hooks(source: str, guard: str) -> bool:
+    """Whether an input is which hooks a module has, not what one of them reads."""
+    if _IN_HOOK.search(source):
+        return False
+    return _HOOKS.search(source) is not None or _HOOKS.search(guard.partition(" #")[0]) is not None
 
 
 _SIZES: Final = re.compile(r"\bsize=\[(?P<sizes>[^\]]*)\]")

@@ -10,7 +10,7 @@ from tc.trace.compiles import Calls, Compile, Failure, calls_in_python
 from tc.trace.findings.advice import REFUSED, ROWS, advise, gb_id, row_of
 from tc.trace.findings.codes import Code
 from tc.trace.findings.hints import named_in
-from tc.trace.findings.model import Event, Where
+from tc.trace.findings.model import Event, Where, here
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.session import all_compiles
 
@@ -128,7 +128,7 @@ def unreplayed(facts: Facts) -> list[Event]:
                     title=f"the {note.data.get('graph') or 'program'} of {compiled.title} {what}",
                     why=f"its launches were to be one CUDA graph: {why}",
                     fix=(fix,) if fix else (),
-                    where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
+                    where=here(compiled),
                     reason=cause,
                     compiled=compiled,
                     place=note.place,
@@ -179,7 +179,7 @@ def _of(compiled: Compile) -> list[Event]:
                 title=_TITLE.format(compiled.title),
                 why=compiled.skipped.partition("\n")[0],
                 fix=(*named_in(compiled.skipped, _SKIPPED), _LITTLE),
-                where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
+                where=here(compiled),
                 reason=compiled.skipped.partition("\n")[0],
                 compiled=compiled,
                 evidence=compiled.skipped,
