@@ -145,7 +145,7 @@ DEMOS = (
     _demo(R.GROUPS_FIRST, "param_groups",
         ('    if n == 0:\n        opt.add_param_group({"params": [more]})\n', ""),
         ("step = compile(opt.step)",
-         'opt.add_param_group({"params": [more], "lr": 0.0})\nstep = compile(opt.step)')),
+         'opt.add_param_group({"params": [more]})\nstep = compile(opt.step)')),
     _demo(R.FILL_FIRST, "memo", (
         "f = compile(m)", 'm.mask("causal")\nf = compile(m)')),
     _demo(R.CALL_OUTSIDE, "scheduler", ("    plan.step()\n    return x * 2", "    return x * 2"),
