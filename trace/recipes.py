@@ -381,7 +381,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.DEVICE, ANY): (ONE_DEVICE,),
     **_passed(Kind.REQUIRES_GRAD, (DETACH, BOTH_GRADS), (DETACH_SET, BOTH_GRADS)),
     (Kind.FROZEN, ANY): (LEARNING, FREEZE_FIRST),
-    (Kind.CAST, ANY): (CAST_FIRST, CASTED),
+    (Kind.CAST, ANY): (CASTED, CAST_FIRST),
     (Kind.INFERENCE, ANY): (NO_GRAD,),
     (Kind.KEYS_OF_TENSOR, ANY): (),
     (Kind.LENGTH, ANY): (PAD_LIST, STACK, FEW),

@@ -25,7 +25,9 @@ _SKIPPED: Final = (
     ("coroutine", ("compile the functions that it calls",)),
 )
 _UNCOMPILED: Final = (
-    ("has a hook", ("register the hook outside of the compiled function, on what it returns",)),
+    ("has a hook", ("register the hook outside of the compiled function, on what it returns",
+                    "in place of the hook: a torch.autograd.Function, whose backward does what the "
+                    "hook does, is a part of the graph")),
     ("alias annotations", ("return the new value from the operator, in place of writing to its "
                            "argument",)),
 )  # fmt: skip
