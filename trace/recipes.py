@@ -224,7 +224,7 @@ NO_GRAD: Final = Recipe(
     "own",
     settles=True,
 )
-PAD_LIST: Final = Recipe("pad {name} to one length", settles=True)
+PAD_LIST: Final = Recipe("pad {name} to one length, with a mask of what was added", settles=True)
 STACK: Final = Recipe("pass torch.stack({name}), whose length is a size that can be dynamic")
 APPEND_OUTSIDE: Final = Recipe(
     "append to {name} outside of the compiled function, which returns what is to be added",

@@ -22,6 +22,7 @@ _PROPERTIES: Final = {
     "requires_grad": Kind.REQUIRES_GRAD,
 }  # fmt: skip
 _OF_PARAMETERS: Final = {"dtype": Kind.CAST, "requires_grad": Kind.FROZEN}
+_PASSED_ON: Final = "a value from before the break"
 _UNNAMED: Final = re.compile(r"\b___\w|\ba value from before\b")  # names that compilers make up
 _PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed on a parameter")
 _IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
@@ -135,6 +136,8 @@ def reason_of(one: Changed) -> str:
     if subject.kind is Kind.KEYS:
         return f"keys of {subject.name}"
     is_condition = asked and subject.kind in _ASKED
+    if subject.kind is Kind.ACROSS_BREAK and _UNNAMED.search(one.source):
+        return _PASSED_ON  # whichever the compiler counts them as
     return f"branch on {one.source}" if is_condition else one.source
 
 

@@ -161,3 +161,31 @@ def test_what_a_library_calls_is_placed_in_the_function_that_called_the_library(
         compiler.say(broke, 0, frame)
     (found,) = compiler.end().findings
     assert (found.count, found.where.function, found.where.line) == (2, "forward", 3)
+
+
+def test_what_a_with_statement_calls_is_one_break_of_its_context(tmp_path: Path) -> None:
+    """Entering and leaving it: nothing in the block can be moved out to help."""
+    file = tmp_path / "m.py"
+    file.write_text("def f(x):\n    with lock:\n        return x * 2\n")
+    compiler = Compiler(tmp_path / "log").start()
+    for name in ("__enter__", "__exit__"):
+        broke = ev.GraphBreak(
+            code="TC120", title=f"call of lock.{name} is not supported", why="", file=str(file),
+            line=2, function="f", fix=("mark it with tc.disable",), source_line="    with lock:",
+            stack=(ev.StackFrame(str(file), 2, "f", "with lock:"),),
+        )  # fmt: skip
+        compiler.say(broke)
+    (found,) = compiler.end().findings
+    assert (found.code, found.count) == ("TC107", 2)
+    assert found.fix == ("enter the context outside of the compiled function",)
+
+
+def test_values_passed_on_by_one_line_are_one_cause(tmp_path: Path) -> None:
+    """Whichever of them changes: the break before it is what has to be fixed."""
+    causes = [ev.RecompileCause(f"___stack{n}", "", "1", "2", "a constant in the graph", False,
+                                "/home/me/m.py", 7) for n in range(2)]  # fmt: skip
+    found = findings(tmp_path / "log", *(ev.Recompile("f", "m.py", 3, CompileId(0, 0), (one,))
+                                         for one in causes))  # fmt: skip
+    assert [(one.title, one.count) for one in found] == [
+        ("a value from before a graph break changes", 2)
+    ]

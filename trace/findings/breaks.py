@@ -169,6 +169,10 @@ def _restarts(compiled: Compile, notes: list[str]) -> Iterator[Event]:
         )
 
 
+#: what a `with` statement calls
+_OF_BLOCK: Final = re.compile(r"\.__a?(?:enter|exit)__\b")
+
+
 def from_tc(compiled: Compile, note: Note) -> Event:
     """Turn a tc_graph_break artifact into an event."""
     data: dict[str, Any] = note.data
@@ -189,11 +193,11 @@ def from_tc(compiled: Compile, note: Note) -> Event:
     if LIBRARY.search(where.file):
         theirs = here(compiled)
         where = own(stack) or (theirs if not LIBRARY.search(theirs.file) else where)
-    code, reason = str(data.get("code") or OTHER_BREAK), title
+    code, reason, at = str(data.get("code") or OTHER_BREAK), title, (where.file, where.line)
     why, fix = str(data.get("why") or ""), _texts(data.get("fix"))
     if lacks:
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(detail)
-    elif _enters(where, stack):
+    elif _enters(where, stack) or (_OF_BLOCK.search(title) and is_with_header(*at)):
         code, why, fix = CONTEXT.code, f"{CONTEXT.why}: {title}", CONTEXT.fix
         reason = title = CONTEXT.title
     return Event(
