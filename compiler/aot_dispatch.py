@@ -26,7 +26,7 @@ from tc.compiler.capture.torch_api import annotated
 from tc.compiler.capture.torch_api.gradients import DIFFERENTIATED
 from tc.compiler.capture.torch_api.lazy_modules import LEAF
 from tc.compiler.capture.torch_api.torch_functions import CHANGES_STATE
-from tc.compiler.capture.values.hooks import HOOKED
+from tc.compiler.capture.values.hooks import HOOKED, REGISTERING
 from tc.compiler.capture.values.records import RESIZES
 from tc.compiler.capture.values.subclasses import FAKED
 from tc.compiler.core import levels
@@ -35,6 +35,7 @@ from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import PLACE, emit_captured
 from tc.compiler.core.memory import REPLACED
 from tc.compiler.core.notes import noted_events, noting
+from tc.compiler.core.origins import line_of
 from tc.compiler.deferred import Deferred, Work, warn_of_no_compiler
 from tc.compiler.errors import NoCompilerError
 
@@ -103,7 +104,7 @@ def compile_graph(
     examples = graph_examples(gm, example_inputs)
     if (why := _kept_eager(gm, examples)) is not None:
         emit_captured(gm)
-        return run_eagerly(gm, why)
+        return run_eagerly(gm, why, _hook_line(gm))
     trains = torch.is_grad_enabled() and any(map(wants_grad, examples))
     compiled = _training if trains else _inference
     with trace.stage(compilers.stage):
@@ -372,6 +373,12 @@ def _kept_eager(gm: fx.GraphModule, examples: Sequence[Any]) -> str | None:
     if any(map(wants_grad, examples)) and _enables_grad(gm):
         return "gradients are enabled inside the graph: eager autograd computes them"
     return None
+
+
+def _hook_line(gm: fx.GraphModule) -> str:
+    """Return the user's line that registers a hook inside of a graph; empty if there is none."""
+    nodes = (one for one in gm.graph.nodes if one.op == "call_method")
+    return next((line_of(one) for one in nodes if one.target in REGISTERING), "")
 
 
 def _constants(gm: fx.GraphModule) -> list[Any]:

@@ -59,7 +59,7 @@ from tc.trace import (
 )
 
 FRAME = StackFrame("/home/user/model.py", 7, "forward", "y = x.sin()")
-CAUSE = RecompileCause("self.step", "self.step == 0", "0", "1", "int attribute", "make it a buffer")
+CAUSE = RecompileCause("self.step", "self.step == 0", "0", "1", "int attribute")
 BREAK = GraphBreak(
     code="TC101",
     title="Tensor.item() needs a Python number",

@@ -142,6 +142,10 @@ DEMOS = (
     _demo(R.DETACH_SET, "requires_grad_attribute", (
         "requires_grad=needed)", "requires_grad=needed).detach()")),
     _demo(R.RATE_TENSOR, "learning_rate", ("lr=0.1", "lr=torch.tensor(0.1)")),
+    _demo(R.GROUPS_FIRST, "param_groups",
+        ('    if n == 0:\n        opt.add_param_group({"params": [more]})\n', ""),
+        ("step = compile(opt.step)",
+         'opt.add_param_group({"params": [more]})\nstep = compile(opt.step)')),
     _demo(R.FILL_FIRST, "memo", (
         "f = compile(m)", 'm.mask("causal")\nf = compile(m)')),
     _demo(R.CALL_OUTSIDE, "scheduler", ("    plan.step()\n    return x * 2", "    return x * 2"),
@@ -223,6 +227,8 @@ NOTHING_TO_DO = (
     R.RANGES,
     R.WITHOUT,
     R.LEARNING,
+    R.CASTED,
+    R.OTHER_GROUPS,
     R.SMALL_NUMBERS,
 )
 #: Recipes for what depends on the moment, so that no run can be made to show it.

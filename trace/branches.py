@@ -494,7 +494,9 @@ def function_at(file: str, line: int) -> ast.FunctionDef | None:
     return max(around, key=_first, default=None)
 
 
-_CELL: Final = re.compile(r"[\w.\[\]'\"]+\.__closure__\[(\d+)\]\.cell_contents")
+_CELL: Final = re.compile(
+    r"(?:list\([\w.\[\]'\"]+\.values\(\)\))?[\w.\[\]'\"]+\.__closure__\[(\d+)\]\.cell_contents"
+)
 
 
 def with_cell_named(file: str, line: int, source: str) -> str:

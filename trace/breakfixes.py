@@ -21,6 +21,7 @@ from tc.trace.branches import (
     text_of,
     what_it_does,
 )
+from tc.trace.syntax import tree_of
 from tc.trace.words import CALL_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
 
 _OUTSIDE: Final = (
@@ -69,6 +70,8 @@ _CHOSEN: Final = "keep it as a tensor, and choose with torch.where(condition, a,
 _OF_LOGS: Final = "for print and loggers"
 _REPORTS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
 _OF_ASSERTIONS: Final = "for an assertion"
+_GUARDED: Final = "guard it"
+_BEGINS_CALL: Final = re.compile(r"[\w.]+\(")
 
 
 _RAISING: Final = re.compile(r"\b(?:raise|assert)\b")
@@ -131,6 +134,8 @@ def fixes_at(
     """
     if code == "TC104" and title and not _REPORTS.search(title):
         known = tuple(one for one in known if not one.startswith(_OF_LOGS))
+    if code == "TC104" and not _is_call_alone(source.strip() or text_of(file, line)):
+        known = tuple(one for one in known if not one.startswith(_GUARDED))
     if _OF_ITERATOR.search(title):
         return (LIST_INSTEAD,)
     if _GENERATOR in title:
@@ -169,6 +174,14 @@ def _fixes_of_sizes(text: str, title: str, known: Sequence[str]) -> tuple[str, .
         known = [one for one in known if not one.startswith(_SHAPES_ALONE)]
     special = next((say for pattern, say in _SIZED if pattern.search(f"{text} {title}")), "")
     return tuple(special if special and _OF_MASKS.match(one) else one for one in known)
+
+
+def _is_call_alone(text: str) -> bool:
+    """Whether a line does nothing with what it calls, so that it can be left out."""
+    tree = tree_of(text)
+    if tree is None:  # it has more lines, or is the header of a block
+        return _BEGINS_CALL.match(text) is not None
+    return not tree.body or isinstance(tree.body[0], ast.Expr)
 
 
 def _is_position(file: str, line: int) -> bool:

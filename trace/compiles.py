@@ -25,6 +25,7 @@ FRAMEWORK: Final = re.compile(
 LIBRARY: Final = re.compile(FRAMEWORK.pattern + r"|[/\\](?:site|dist)-packages[/\\]")
 
 
+_MODULE: Final = "<module>"
 # A break that PyTorch cannot resume from: the frame runs in Python, nothing else failed.
 GIVEN_UP: Final = re.compile(r"[Ss]kipping the (?:frame|function) and falling back to eager")
 
@@ -277,6 +278,13 @@ class Compile:
             if mine is not None:
                 return mine.file, mine.line
         return self.home
+
+    @property
+    def own_function(self) -> str:
+        """The function that `own_place` stands in; outside of functions, the one compiled."""
+        mine = own(self.frames) if LIBRARY.search(self.file) else None
+        name = mine.name if mine is not None else _MODULE
+        return (self.alias or self.function) if name == _MODULE else name
 
     def noted(self, *names: str) -> list[Note]:
         """The notes of these names, in order."""

@@ -371,7 +371,6 @@ class RecompileCause:
     old: str
     new: str
     kind: str
-    fix: str = ""
     now_dynamic: bool = False
     file: str = ""
     line: int = 0

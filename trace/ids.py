@@ -155,9 +155,6 @@ def digest(text: str) -> str:
     return hashlib.md5(text.encode("utf-8", "backslashreplace"), usedforsecurity=False).hexdigest()
 
 
-UNREACHABLE = "cannot be reached"
-
-
 #: modes of torch, as guards name them
 MODES: Final = (
     "grad_mode", "autocast_state", "autocast", "default_dtype", "default_device", "default device",
@@ -205,14 +202,12 @@ def free_inputs(changed: Sequence[tuple[str, str]]) -> list[bool]:
 def leading_source(causes: Iterable[tuple[str, str, bool]]) -> str:
     """Return the input that a recompile is reported under; causes are (source, new value, dynamic).
 
-    The first that will change again: not one that is dynamic from now on, nor one that is out of
-    reach because what holds it changed; and not a switch if something else changed with it. The
-    terminal knows only this recompile, so the rule looks at no other: both surfaces give a cause
-    one id.
+    The first that will change again: not one that is dynamic from now on, and not a switch if
+    something else changed with it. The terminal knows only this recompile, so the rule looks at no
+    other: both surfaces give a cause one id.
     """
     listed = list(causes)
-    reached = [one for one in listed if not one[1].startswith(UNREACHABLE)] or listed
-    staying = [one for one in reached if not one[2]] or reached
+    staying = [one for one in listed if not one[2]] or listed
     are_free = free_inputs([one[:2] for one in staying])
     free = [one for one, is_free in zip(staying, are_free, strict=True) if is_free] or staying
     return free[0][0] if free else "an input"

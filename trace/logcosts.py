@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tc.trace import events as ev
 from tc.trace import guardtext
-from tc.trace.ids import UNREACHABLE, CompileId, resume_names
+from tc.trace.ids import CompileId, resume_names
 
 if TYPE_CHECKING:
     from tc.trace.findings.forecast import Step
@@ -83,8 +83,7 @@ class Replays:
             import tc.trace.findings.forecast  # noqa: F401  # not at exit: it may load thread pools
 
             frame.again.append(number)
-            reached = [one for one in event.causes if not one.new.startswith(UNREACHABLE)]
-            frame.changed += [guardtext.readable(one.source) for one in reached or event.causes]
+            frame.changed += [guardtext.readable(one.source) for one in event.causes]
 
     def forecast(self, frames: Iterable[int]) -> tuple[Step, ...]:
         """Return how many recompiles of a function would be left, as the report predicts it."""

@@ -223,7 +223,7 @@ class LogSink:
         many = len(event.causes) > 1
         since = f"changed since {event.of.bracket}"
         lead = f"{len(event.causes)} inputs {since}; any one of them forces a recompile"
-        rows = [_change(replace(cause, fix="") if cause.source in known and not logs_all else cause)
+        rows = [_change(cause, "" if cause.source in known and not logs_all else _fix(cause, event))
                 for cause in event.causes[:ROWS]]  # fmt: skip
         rest = len(event.causes) - len(rows)
         return Message(
@@ -521,10 +521,18 @@ def _flat(value: object) -> str:
     return value if isinstance(value, str) else to_json(value)
 
 
-def _change(cause: ev.RecompileCause) -> Change:
+def _fix(cause: ev.RecompileCause, event: ev.Recompile) -> str:
+    """Return what the report advises first."""
+    from tc.trace.findings.recompiles import advised  # here: few programs compile again
+
+    if cause.now_dynamic:
+        return ""
+    return advised(dataclasses.asdict(cause), event.function, (event.file, event.line)) or NO_FIX
+
+
+def _change(cause: ev.RecompileCause, fix: str) -> Change:
     notes = [cause.kind, "made dynamic now, later values reuse this" if cause.now_dynamic else ""]
     note = "; ".join(part for part in notes if part)
-    fix = "" if cause.now_dynamic else cause.fix
     return Change(in_users_words(cause.source), cause.old, cause.new, note, fix)
 
 

@@ -260,7 +260,7 @@ def _quote_source(text: str, made: CodeMap) -> None:
     """Take the user's functions that a compile went through, line by line."""
     try:
         functions = parse_json(text)["functions"]
-        for one in functions:
+        for one in sorted(functions, key=lambda one: whole(one["line"])):  # inner ones last
             file, first, name = str(one["file"]), whole(one["line"]), str(one["function"])
             for number, row in enumerate(str(one["text"]).rstrip("\n").split("\n")):
                 made.quoted[file, first + number] = (row.rstrip(), name)
@@ -270,11 +270,11 @@ def _quote_source(text: str, made: CodeMap) -> None:
         return
 
 
-def source_lines(text: str) -> dict[tuple[str, int], str]:
-    """Return the user's lines that a record of the functions holds a compile went through."""
+def source_lines(text: str) -> dict[Place, tuple[str, str]]:
+    """Return (text, function) of the lines in a record of the functions a compile went through."""
     found = CodeMap()
     _quote_source(text, found)
-    return {place: row for place, (row, _) in found.quoted.items() if row}
+    return {place: row for place, row in found.quoted.items() if row[0]}
 
 
 @dataclass(slots=True)

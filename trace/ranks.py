@@ -141,7 +141,8 @@ def names_of(lanes: Sequence[Lane], most: int = _MOST_RUNS) -> str:
 def steps_of(session: Session, compiled: Compile) -> list[Step]:
     """Return what a compile did, as far as ranks have to agree on it, in order."""
     name = f"{compiled.title} [{compiled.id}]"
-    steps = [_step("compile", f"compiled {name}", f"{compiled.id} {compiled.title}", compiled)]
+    # The log names the class of a method only where it got as far as its graph.
+    steps = [_step("compile", f"compiled {name}", compiled.function.rpartition(".")[2], compiled)]
     for one in compiled.artifacts:
         at = one.number
         if one.name == _GRAPH:

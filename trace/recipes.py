@@ -64,11 +64,13 @@ class Kind(enum.Enum):
     TURNS = "a number of turns of a loop"
     SETTING = "a number that a module of torch's reads"
     INTERNAL = "what an object of torch's keeps for itself"
+    MADE = "what an object of torch's makes when it is first used"
     CONDITION = "a condition on sizes"
     IMPLIED = "a condition on sizes that no test of the code asks"
     MULTIPLE = "whether a size is a multiple"
     RANGE = "a range of a dynamic number"
     LEARNING_RATE = "learning rate of an optimizer"
+    GROUPS = "groups of parameters of an optimizer"
     FILLED = "keys of a dict that the code adds to"
     CALLED = "an input of library code that is compiled by itself"
     ALIASED = "whether it is the same object as another input"
@@ -211,13 +213,18 @@ LEARNING: Final = Recipe(
     "nothing to do: one graph for each choice of parameters that learn, compiled once", "call", True
 )
 FREEZE_FIRST: Final = Recipe("call requires_grad_() before the first call", settles=True)
+CASTED: Final = Recipe(
+    "nothing to do if both are needed: a module of another dtype is another program, compiled once",
+    "call",
+    True,
+)
 CAST_FIRST: Final = Recipe("cast the module once, before the first call", settles=True)
 NO_GRAD: Final = Recipe(
     "use torch.no_grad() in place of torch.inference_mode(), whose tensors need graphs of their "
     "own",
     settles=True,
 )
-PAD_LIST: Final = Recipe("pad {name} to one length", settles=True)
+PAD_LIST: Final = Recipe("pad {name} to one length, with a mask of what was added", settles=True)
 STACK: Final = Recipe("pass torch.stack({name}), whose length is a size that can be dynamic")
 APPEND_OUTSIDE: Final = Recipe(
     "append to {name} outside of the compiled function, which returns what is to be added",
@@ -309,6 +316,13 @@ RATE_TENSOR: Final = Recipe(
     "make the optimizer with a tensor: lr=torch.tensor({old}), which schedulers write to in place",
     settles=True,
 )
+OTHER_GROUPS: Final = Recipe(
+    "nothing to do: an optimizer that has other groups of parameters is another program, compiled "
+    "once",
+    "call",
+    True,
+)
+GROUPS_FIRST: Final = Recipe("add groups of parameters before the first call", settles=True)
 FILL_FIRST: Final = Recipe(
     "fill {name} outside of the compiled function, before the first call", settles=True
 )
@@ -367,7 +381,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.DEVICE, ANY): (ONE_DEVICE,),
     **_passed(Kind.REQUIRES_GRAD, (DETACH, BOTH_GRADS), (DETACH_SET, BOTH_GRADS)),
     (Kind.FROZEN, ANY): (LEARNING, FREEZE_FIRST),
-    (Kind.CAST, ANY): (CAST_FIRST,),
+    (Kind.CAST, ANY): (CASTED, CAST_FIRST),
     (Kind.INFERENCE, ANY): (NO_GRAD,),
     (Kind.KEYS_OF_TENSOR, ANY): (),
     (Kind.LENGTH, ANY): (PAD_LIST, STACK, FEW),
@@ -388,11 +402,13 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.TURNS, ANY): (FEW, LOOP_OUTSIDE),
     (Kind.SETTING, ANY): (FEW, SET_FIRST),
     (Kind.INTERNAL, ANY): (CALL_OUTSIDE,),
+    (Kind.MADE, ANY): (WITHOUT, CALL_OUTSIDE),
     (Kind.CONDITION, ANY): (ASKED, RANGES),
     (Kind.IMPLIED, ANY): (RANGES, PAD),
     (Kind.MULTIPLE, ANY): (PAD_MULTIPLE, SIDES),
     (Kind.RANGE, ANY): (RANGES,),
     (Kind.LEARNING_RATE, ANY): (RATE_TENSOR,),
+    (Kind.GROUPS, ANY): (OTHER_GROUPS, GROUPS_FIRST),
     (Kind.FILLED, ANY): (FILL_FIRST,),
     (Kind.CALLED, ANY): (CALLER,),
     (Kind.ALIASED, ANY): (ONE_OR_TWO, CLONED),

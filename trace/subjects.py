@@ -22,6 +22,7 @@ _PROPERTIES: Final = {
     "requires_grad": Kind.REQUIRES_GRAD,
 }  # fmt: skip
 _OF_PARAMETERS: Final = {"dtype": Kind.CAST, "requires_grad": Kind.FROZEN}
+_PASSED_ON: Final = "a value from before the break"
 _UNNAMED: Final = re.compile(r"\b___\w|\ba value from before\b")  # names that compilers make up
 _PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed on a parameter")
 _IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
@@ -30,6 +31,7 @@ _THERE: Final = frozenset(("absent", "present"))
 _KEY_AT: Final = re.compile(r"^list\(dict\.keys\((?P<of>.+)\)\)\[\d+\]$")
 _KEYS: Final = re.compile(r"^(?:dispatch keys of (?P<a>.+)|(?P<b>.+)\.dispatch keys)$")
 _OF_CALL: Final = re.compile(r"^(?P<what>len|list|type)\((?P<name>.+)\)$")
+OF_OPTIMIZER: Final = re.compile(r"\bparam_groups\b")
 _LEARNING_RATE: Final = re.compile(r"\bparam_groups\[\d+\]\['lr'\]$")
 _ENVIRONMENT: Final = "os.environ["
 _OF_SLICE: Final = re.compile(r"^(?!self\b).+\.(?:start|stop)$")
@@ -41,6 +43,8 @@ _STRING: Final = re.compile(r"^[bru]?['\"]")
 _HOOKS: Final = re.compile(
     r"_(?:forward|backward|full_backward|state_dict|load_state_dict)\w*hooks"
 )
+#: what a hook that stays there reads is an input as any other
+_IN_HOOK: Final = re.compile(r"hooks(?:\.values\(\)\))?\[[^\]]*\]\)?[.\[]")
 _STATES: Final = {"grad_mode": Kind.GRAD_MODE, "autocast": Kind.AUTOCAST,
                   "autocast_state": Kind.AUTOCAST, "backend": Kind.BACKEND}  # fmt: skip
 NOTHING: Final = ("None", "NoneType", "<class 'NoneType'>")
@@ -132,6 +136,8 @@ def reason_of(one: Changed) -> str:
     if subject.kind is Kind.KEYS:
         return f"keys of {subject.name}"
     is_condition = asked and subject.kind in _ASKED
+    if subject.kind is Kind.ACROSS_BREAK and _UNNAMED.search(one.source):
+        return _PASSED_ON  # whichever the compiler counts them as
     return f"branch on {one.source}" if is_condition else one.source
 
 
@@ -150,18 +156,24 @@ def subject_of(
     return Subject(what, _place(name, guard, function, what), source, name, old, new, index)
 
 
+#: what objects of torch's own keep for themselves
+_OF_TORCHS: Final = {"internal": Kind.INTERNAL, "made": Kind.MADE}
+
+
 def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind, str, str]:
     if kind == "raced":
         return Kind.RACED, source, "0"
     if kind == "small":
         return Kind.SMALL_NUMBER, source, "0"
-    if kind == "internal":
-        return Kind.INTERNAL, source, "0"
+    if kind in _OF_TORCHS:
+        return _OF_TORCHS[kind], source, "0"
     if _LEARNING_RATE.search(source):
         return Kind.LEARNING_RATE, source, "0"
+    if OF_OPTIMIZER.search(source) and kind in ("length", "constant"):
+        return Kind.GROUPS if kind == "length" else Kind.SETTING, source, "0"
     if source.startswith(_ENVIRONMENT):
         return Kind.STATE, source, "0"
-    if _HOOKS.search(source) or _HOOKS.search(guard.partition(" #")[0]):
+    if _is_of_hooks(source, guard):
         return Kind.HOOKS, source, "0"
     if _UNNAMED.search(source):
         return Kind.ACROSS_BREAK, source, "0"
@@ -190,6 +202,13 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
     if key := _KEY_AT.match(source):
         return Kind.KEYS, key["of"], "0"
     return _value(source, old, new, guard), source, "0"
+
+
+def _is_of_hooks(source: str, guard: str) -> bool:
+    """Whether an input is which hooks a module has, not what one of them reads."""
+    if _IN_HOOK.search(source):
+        return False
+    return _HOOKS.search(source) is not None or _HOOKS.search(guard.partition(" #")[0]) is not None
 
 
 _SIZES: Final = re.compile(r"\bsize=\[(?P<sizes>[^\]]*)\]")

@@ -77,6 +77,15 @@ BUILTIN_CALL = _row(
     "guard it with `if not torch.compiler.is_compiling():`",
     "for print and loggers: tc.config.reorderable_logging_functions.add(print)",
 )
+LOGGER_CALL = _row(
+    "logger-call",
+    "TC104",
+    "call of {} while tracing",
+    "the message would have to be written before the values exist",
+    "tc.config.ignore_logger_methods.add(it), and its calls are left out",
+    "guard it with `if not torch.compiler.is_compiling():`",
+    "move the call out of the compiled function",
+)
 OUTSIDE_VALUE = _row(
     "outside-value",
     "TC104",

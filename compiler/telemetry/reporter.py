@@ -28,13 +28,8 @@ from tc.compiler.errors import (
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame, cells
-from tc.trace.branches import is_made_before_break
 from tc.trace.breakfixes import fixes_at
 from tc.trace.commands import command
-from tc.trace.fixes import NO_FIX
-from tc.trace.guardtext import readable
-from tc.trace.recipes import advice
-from tc.trace.subjects import sort_of, subject_of
 
 #: guard kind -> what the guarded input was to the compiled code
 ROLES = {
@@ -103,9 +98,7 @@ class CompileReporter:
         self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]
     ) -> None:
         """Report why code that exists does not fit this call."""
-        causes = tuple(
-            cause_of(failure, failure.source in dynamic, self.code) for failure in failures
-        )
+        causes = tuple(cause_of(failure, failure.source in dynamic) for failure in failures)
         self.recompile = "; ".join(cause.guard for cause in causes) or None
         trace.emit(
             trace.Recompile(
@@ -223,7 +216,7 @@ class CompileReporter:
     @trace.reports(trace.nothing)
     def report_limit(self, limit: int, failures: Sequence[Failure]) -> None:
         """Report that a function was compiled too often and runs eagerly from now on."""
-        causes = tuple(cause_of(failure, False, self.code) for failure in failures)
+        causes = tuple(cause_of(failure, False) for failure in failures)
         count_in_python(self.code, self.compile_id)
         trace.emit(
             trace.RecompileLimit(
@@ -352,7 +345,7 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
     )
 
 
-def cause_of(failure: Failure, now_dynamic: bool, code: CodeType) -> trace.RecompileCause:
+def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
     """Return one changed input of a function as the trace records it."""
     kind = failure.guard.kind if failure.guard is not None else "SHAPE"
     file, line = failure.user_line or ("", 0)
@@ -362,7 +355,6 @@ def cause_of(failure: Failure, now_dynamic: bool, code: CodeType) -> trace.Recom
         old=failure.old,
         new=failure.new,
         kind=role_of(kind, failure.source),
-        fix=fix_of(failure, kind, code),
         now_dynamic=now_dynamic,
         file=file,
         line=line,
@@ -374,18 +366,6 @@ def role_of(kind: str, source: str) -> str:
     if ".shape[" in source and kind != "SHAPE":
         return "a fixed size"
     return ROLES.get(kind, kind.lower().replace("_", " "))
-
-
-def fix_of(failure: Failure, kind: str, code: CodeType) -> str:
-    """Return what to change so that an input no longer forces a recompile."""
-    source = readable(failure.source)
-    sort = sort_of(source, role_of(kind, failure.source))
-    old = failure.text if sort == "shape" else failure.old
-    subject = subject_of(source, old, failure.new, sort, failure.text, code.co_name)
-    begins = code.co_filename, code.co_firstlineno
-    made = is_made_before_break(code.co_name, *begins, subject.name)
-    known = advice(subject, "tc", made)
-    return known[0] if known else NO_FIX
 
 
 def emit_plan(

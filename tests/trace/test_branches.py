@@ -151,6 +151,7 @@ def make(name, decay):
         (5, "parts[0].__closure__[0].cell_contents", "count"),
         (6, "len(parts[0].__closure__[2].cell_contents)", "len(history)"),
         (7, "f.__closure__[1].cell_contents.real", "decay.real"),
+        (6, "list(f.hooks.values())[0].__closure__[2].cell_contents[0]", "history[0]"),
         (5, "f.__closure__[7].cell_contents", "f.__closure__[7].cell_contents"),
         (8, "f.__closure__[0].cell_contents", "f.__closure__[0].cell_contents"),
         (5, "x.shape[0]", "x.shape[0]"),

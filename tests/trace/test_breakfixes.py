@@ -135,3 +135,13 @@ def test_what_can_be_gone_through_once_is_passed_as_a_list(what: str, is_iterato
         "TC123", "", 0, "", ("another way",), f"iteration over {what} is not supported"
     )
     assert found == ((LIST_INSTEAD,) if is_iterator else ("another way",))
+
+
+@pytest.mark.parametrize(
+    ("line", "alone"),
+    [("print(x)", True), ("log.info(", True), ("y = np.fft.rfft(x)", False), ("with lock:", False)],
+)
+def test_only_a_call_whose_result_nobody_needs_can_be_left_out(line: str, alone: bool) -> None:
+    known = ("move the call out", "guard it with `if not torch.compiler.is_compiling():`")
+    found = fixes_at("TC104", "", 0, line, known, "call of print() while tracing")
+    assert found == (known if alone else known[:1])

@@ -16,7 +16,7 @@ from tc.trace.source_events import FunctionLines, SourceLines
 
 def sizes(*values: str, of: str = "x.shape[0]") -> list[ev.Recompile]:
     """Return recompiles of a size that takes these values one after the other."""
-    causes = [ev.RecompileCause(of, f"{of} == {old}", old, new, "a size", "", new != "1")
+    causes = [ev.RecompileCause(of, f"{of} == {old}", old, new, "a size", new != "1")
               for old, new in itertools.pairwise(values)]  # fmt: skip
     return [ev.Recompile("f", "m.py", 3, CompileId(0, 0), (one,)) for one in causes]
 
@@ -51,7 +51,7 @@ def test_inputs_that_differ_by_a_number_keep_their_names(tmp_path: Path) -> None
 
 def constant(source: str, *values: str) -> list[ev.Recompile]:
     """Return recompiles of a number that takes these values one after the other."""
-    causes = [ev.RecompileCause(source, f"same(L['{source}'], {old})", old, new, "a constant", "",
+    causes = [ev.RecompileCause(source, f"same(L['{source}'], {old})", old, new, "a constant",
                                 False) for old, new in itertools.pairwise(values)]  # fmt: skip
     return [ev.Recompile("f", "m.py", 3, CompileId(0, 0), (one,)) for one in causes]
 
@@ -68,7 +68,7 @@ def test_a_number_that_was_zero_is_not_held_by_the_code(tmp_path: Path) -> None:
     """0 is a constant of a graph; another number that a second compile finds fixed is held."""
 
     def again(folder: str, *changes: tuple[str, str]) -> str:
-        causes = [ev.RecompileCause("seen", "", old, new, "a constant in the graph", "", True)
+        causes = [ev.RecompileCause("seen", "", old, new, "a constant in the graph", True)
                   for old, new in changes]  # fmt: skip
         found = findings(tmp_path / folder, *(ev.Recompile("f", "m.py", 3, CompileId(0, 0), (one,))
                                               for one in causes))  # fmt: skip
@@ -80,15 +80,13 @@ def test_a_number_that_was_zero_is_not_held_by_the_code(tmp_path: Path) -> None:
 
 def test_what_is_dynamic_from_now_on_needs_no_edit(tmp_path: Path) -> None:
     """Nothing but an argument is made dynamic by a setting, and one compile is all that it cost."""
-    cause = ev.RecompileCause(
-        "order[0]", "same(L['order'][0], 2)", "2", "3", "a constant", "", True
-    )
+    cause = ev.RecompileCause("order[0]", "same(L['order'][0], 2)", "2", "3", "a constant", True)
     (found,) = findings(tmp_path / "log", ev.Recompile("f", "m.py", 3, CompileId(0, 0), (cause,)))
     assert found.fix[0].startswith("nothing to do: it is dynamic") and "at once" not in found.why
 
 
 def test_dtypes_that_are_a_setting_have_names(tmp_path: Path) -> None:
-    cause = ev.RecompileCause("default_dtype", "global_state()", "6", "7", "state of torch", "")
+    cause = ev.RecompileCause("default_dtype", "global_state()", "6", "7", "state of torch")
     (found,) = findings(tmp_path / "log", ev.Recompile("f", "m.py", 3, CompileId(0, 0), (cause,)))
     assert "was float32, then float64" in found.why
 
@@ -102,7 +100,7 @@ def test_equal_causes_are_distinguished_by_the_text_of_their_lines(tmp_path: Pat
         source = FunctionLines("/home/me/m.py", "f", first, text, (), ())
         compiler.say(SourceLines((source,)))
         for number, (at, of) in enumerate(((1, 2), (3, 3)), 1):
-            cause = ev.RecompileCause("n", f"(n % {of}) == 0", "2", "3", "a condition on sizes", "",
+            cause = ev.RecompileCause("n", f"(n % {of}) == 0", "2", "3", "a condition on sizes",
                                       False, "/home/me/m.py", first + at)  # fmt: skip
             event = ev.Recompile("f", "/home/me/m.py", first, CompileId(0, 0), (cause,))
             compiler.say(event, number).start(number)
@@ -112,3 +110,82 @@ def test_equal_causes_are_distinguished_by_the_text_of_their_lines(tmp_path: Pat
     assert before == after
     assert set(before.values()) == {"if n % 2:", "return x * 2 if n % 3 else x"}
     assert not any(name.count(".") > 1 for name in before)
+
+
+def test_a_mode_that_was_switched_is_one_finding_however_many_callees(tmp_path: Path) -> None:
+    """Callees that are compiled by themselves, and functions that continue after a break."""
+    switched = ev.RecompileCause("grad_mode", "global_state()", "True", "False", "state of torch")
+    compiler = Compiler(tmp_path)
+    wrapped = ev.StackFrame("/x/torch/_dynamo/eval_frame.py", 9, "compile_wrapper", "")
+    for number, at in enumerate((20, 22)):
+        call = ev.StackFrame("/home/me/model.py", at, "<module>", "")
+        for frame, name in enumerate(("forward", "inner", "torch_dynamo_resume_in_inner_at_7")):
+            if number:
+                event = ev.Recompile(name, "/home/me/model.py", 3, CompileId(frame, 0), (switched,))
+                compiler.say(event, number, frame)
+            own = ev.StackFrame("/home/me/model.py", 3 + frame, name, "")
+            compiler.say(ev.FrameStart((call, wrapped, own)), number, frame)
+    (found,) = compiler.end().findings
+    assert (found.title, found.count) == ("grad_mode was switched", 3)
+    assert found.where.short == "model.py:3 in forward"
+
+
+def test_a_line_of_a_callee_is_named_with_the_callee(tmp_path: Path) -> None:
+    """It is a part of the compiled function, but not where the line stands."""
+    compiler = Compiler(tmp_path).start()
+    text = "    def extend(self, x):\n        if 0 in self.store:\n            return x\n"
+    source = FunctionLines("/home/me/m.py", "Cache.extend", 30, text, (), ())
+    compiler.say(SourceLines((source,)))
+    cause = ev.RecompileCause("n", "same(L['n'], 'a')", "'a'", "'b'", "a constant in the graph",
+                              False, "/home/me/m.py", 31)  # fmt: skip
+    compiler.say(ev.Recompile("Net.forward", "/home/me/m.py", 3, CompileId(0, 0), (cause,)), 1)
+    (found,) = compiler.start(1).end().findings
+    assert found.where.short == "m.py:31 in Cache.extend"
+
+
+def test_what_a_library_calls_is_placed_in_the_function_that_called_the_library(
+    tmp_path: Path,
+) -> None:
+    """One break, found again in the library's function that is then compiled by itself."""
+    compiler = Compiler(tmp_path).start(0, 0, "forward")
+    line = "return self.experts[best[0]](x)"
+    library = ev.StackFrame("/x/site-packages/torch/nn/modules/container.py", 368, "index", "")
+    mine = ev.StackFrame("/home/me/model.py", 3, "forward", line)
+    for frame, stack in ((0, (mine, library)), (1, (library,))):
+        if frame:
+            compiler.say(ev.FrameStart((mine, library)), 0, frame)
+        broke = ev.GraphBreak(
+            code="TC101", title="index() of a tensor needs a Python value", why="",
+            file=library.file, line=368, function="index", stack=stack,
+        )  # fmt: skip
+        compiler.say(broke, 0, frame)
+    (found,) = compiler.end().findings
+    assert (found.count, found.where.function, found.where.line) == (2, "forward", 3)
+
+
+def test_what_a_with_statement_calls_is_one_break_of_its_context(tmp_path: Path) -> None:
+    """Entering and leaving it: nothing in the block can be moved out to help."""
+    file = tmp_path / "m.py"
+    file.write_text("def f(x):\n    with lock:\n        return x * 2\n")
+    compiler = Compiler(tmp_path / "log").start()
+    for name in ("__enter__", "__exit__"):
+        broke = ev.GraphBreak(
+            code="TC120", title=f"call of lock.{name} is not supported", why="", file=str(file),
+            line=2, function="f", fix=("mark it with tc.disable",), source_line="    with lock:",
+            stack=(ev.StackFrame(str(file), 2, "f", "with lock:"),),
+        )  # fmt: skip
+        compiler.say(broke)
+    (found,) = compiler.end().findings
+    assert (found.code, found.count) == ("TC107", 2)
+    assert found.fix == ("enter the context outside of the compiled function",)
+
+
+def test_values_passed_on_by_one_line_are_one_cause(tmp_path: Path) -> None:
+    """Whichever of them changes: the break before it is what has to be fixed."""
+    causes = [ev.RecompileCause(f"___stack{n}", "", "1", "2", "a constant in the graph", False,
+                                "/home/me/m.py", 7) for n in range(2)]  # fmt: skip
+    found = findings(tmp_path / "log", *(ev.Recompile("f", "m.py", 3, CompileId(0, 0), (one,))
+                                         for one in causes))  # fmt: skip
+    assert [(one.title, one.count) for one in found] == [
+        ("a value from before a graph break changes", 2)
+    ]

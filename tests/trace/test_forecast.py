@@ -46,7 +46,7 @@ def test_a_number_that_counts_does_not_take_few_values(
     log = Compiler(tmp_path).start()
     for n in range(1, values_seen):
         cause = ev.RecompileCause(
-            "flag", f"same(L['flag'], {n})", f"{n}", f"{n + 1}", "a constant", "", False,
+            "flag", f"same(L['flag'], {n})", f"{n}", f"{n + 1}", "a constant", False,
             str(file), 2,
         )  # fmt: skip
         log.say(ev.Recompile("g", str(file), 1, CompileId(0, n - 1), (cause,)), n).start(n)

@@ -24,7 +24,7 @@ def guards(value: int, place: tuple[str, int] | None) -> ev.Guards:
 
 def again(number: int, kind: str, guard: str, line: int) -> ev.Recompile:
     cause = ev.RecompileCause(
-        "x.shape[0]", guard, str(6 + number), str(7 + number), kind, "", True, MODEL, line
+        "x.shape[0]", guard, str(6 + number), str(7 + number), kind, True, MODEL, line
     )
     return ev.Recompile("f", MODEL, 3, CompileId(0, number - 1), (cause,))
 
@@ -96,7 +96,7 @@ def test_a_number_that_is_a_key_of_a_dict_is_needed_itself(
     file = tmp_path / "model.py"
     file.write_text("def forward(self, x):\n    return x * self.rates[self.index]\n")
     cause = ev.RecompileCause(
-        "self.index", "same(L['self'].index, 2)", "2", "3", "a constant in the graph", "", False,
+        "self.index", "same(L['self'].index, 2)", "2", "3", "a constant in the graph", False,
         str(file), 2,
     )  # fmt: skip
     again = ev.Recompile("forward", str(file), 1, CompileId(0, 0), (cause,))

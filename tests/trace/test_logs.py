@@ -58,7 +58,6 @@ def step(number: int, *more: RecompileCause) -> Recompile:
         str(number),
         str(number + 1),
         "Python int attribute, a constant in the graph",
-        'register_buffer("step", torch.zeros((), dtype=torch.long))',
     )
     return Recompile("M.forward", "s_recomp.py", 5, CompileId(0, number), (cause, *more))
 
@@ -255,8 +254,9 @@ def test_recompile_in_full(capsys: pytest.CaptureFixture[str]) -> None:
         "↻ TC201 recompiling M.forward                                     s_recomp.py:5 [0/1]\n"
         "   2 inputs changed since [0/0]; any one of them forces a recompile\n"
         "     self.step   0 → 1  Python int attribute, a constant in the graph\n"
-        '       fix: register_buffer("step", torch.zeros((), dtype=torch.long))'
-        "             review, unchecked\n"
+        "       fix: make self.step a 0-d tensor: self.register_buffer('step',\n"
+        "            torch.tensor(0), persistent=False) where it is set                     "
+        "review, unchecked\n"
         "     x.shape[0]  4 → 5  size; made dynamic now, later values reuse this\n"
         "\n"
     )

@@ -14,7 +14,7 @@ def test_a_recompile_after_a_break_is_reported_in_the_words_of_the_program(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "M.torch_dynamo_resume_in_forward_at_13"
-    cause = RecompileCause("___stack2", "___stack2 == 1", "1", "2", "a constant in the graph", "")
+    cause = RecompileCause("___stack2", "___stack2 == 1", "1", "2", "a constant in the graph")
     set_logs(recompiles=True)
     with caplog.at_level("DEBUG", logger="tc"):
         trace.emit(Recompile(name, "m.py", 5, CompileId(1, 0), (cause,)))

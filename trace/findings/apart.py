@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Set
+from itertools import takewhile
+from typing import Final
 
-from tc.trace.compiles import LIBRARY, Compile
+from tc.trace.compiles import LIBRARY, Compile, Frame
 from tc.trace.findings.merged import IN_LOOP
 from tc.trace.findings.model import Cause, Recompile
 from tc.trace.findings.remedies import subject_about
@@ -17,6 +20,25 @@ def functions_of(compiles: Iterable[Compile]) -> set[tuple[str, str]]:
     return {(one.file, last_name(one.original)) for one in compiles}
 
 
+def functions_above(compiled: Compile) -> set[tuple[str, str]]:
+    """Return (file, function) of a compile, and of all that called it."""
+    callers = {(one.file, last_name(plain_function(one.name))) for one in compiled.frames}
+    return callers | functions_of([compiled])
+
+
+#: torch.compile's wrapper of a function, above what it compiles
+_WRAPPER: Final = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]eval_frame\.py$")
+
+
+def calls_of(compiled: Compile) -> tuple[Frame, ...]:
+    """Return the frames above the wrapper of what was compiled; all but its own if it has none.
+
+    PyTorch leaves frames out below that.
+    """
+    above = tuple(takewhile(lambda one: not _WRAPPER.search(one.file), compiled.frames))
+    return above if len(above) < len(compiled.frames) else above[:-1]
+
+
 def is_called(compiled: Compile, known: Set[tuple[str, str]]) -> bool:
     """Whether a compile is of library code that a function which is compiled as well calls.
 
@@ -27,7 +49,7 @@ def is_called(compiled: Compile, known: Set[tuple[str, str]]) -> bool:
     """
     if not LIBRARY.search(compiled.file):
         return False
-    callers = {(one.file, last_name(plain_function(one.name))) for one in compiled.frames}
+    callers = functions_above(compiled)
     return any(one in known and not LIBRARY.search(one[0]) for one in callers)
 
 
@@ -39,7 +61,7 @@ def is_apart(one: Recompile, lead: Cause, in_python: Set[tuple[str, str]]) -> bo
     Args:
         in_python: (file, function) of what was given up because of a graph break.
     """
-    callers = {(frame.file, last_name(plain_function(frame.name))) for frame in one.compiled.frames}
+    callers = functions_above(one.compiled)
     subject = subject_about(lead, one.compiled.alias or one.compiled.function)
     is_setting = subject.kind in (Kind.STRING, Kind.CONSTANT, Kind.OBJECT)
     return is_setting and subject.place is Place.MODULE and bool(callers & in_python)

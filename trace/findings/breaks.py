@@ -26,7 +26,7 @@ from tc.trace.findings.advice import (
 from tc.trace.findings.apart import functions_of, is_called
 from tc.trace.findings.codes import OTHER_BREAK, Code
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
-from tc.trace.findings.model import Event, Where
+from tc.trace.findings.model import Event, Where, here
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import is_resumed, resume_names
 from tc.trace.session import Session, all_compiles
@@ -169,6 +169,10 @@ def _restarts(compiled: Compile, notes: list[str]) -> Iterator[Event]:
         )
 
 
+#: what a `with` statement calls
+_OF_BLOCK: Final = re.compile(r"\.__a?(?:enter|exit)__\b")
+
+
 def from_tc(compiled: Compile, note: Note) -> Event:
     """Turn a tc_graph_break artifact into an event."""
     data: dict[str, Any] = note.data
@@ -187,13 +191,13 @@ def from_tc(compiled: Compile, note: Note) -> Event:
     stack = tuple(_stack(data.get("stack")))
     named = where.file, where.function
     if LIBRARY.search(where.file):
-        theirs = Where(*compiled.own_place, function=compiled.alias or compiled.function)
+        theirs = here(compiled)
         where = own(stack) or (theirs if not LIBRARY.search(theirs.file) else where)
-    code, reason = str(data.get("code") or OTHER_BREAK), title
+    code, reason, at = str(data.get("code") or OTHER_BREAK), title, (where.file, where.line)
     why, fix = str(data.get("why") or ""), _texts(data.get("fix"))
     if lacks:
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(detail)
-    elif _enters(where, stack):
+    elif _enters(where, stack) or (_OF_BLOCK.search(title) and is_with_header(*at)):
         code, why, fix = CONTEXT.code, f"{CONTEXT.why}: {title}", CONTEXT.fix
         reason = title = CONTEXT.title
     return Event(
@@ -223,7 +227,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     reason = _reason(text)
     number = gb_id(text)
     advice, title = advise(number, text)
-    own_home = Where(*compiled.own_place, function=compiled.alias or compiled.function)
+    own_home = here(compiled)
     where = own(stack) or (stack[-1] if stack and not compiled.frames else own_home)
     if place and not stack:
         where = Where(place[1], int(place[2]), function=compiled.original)
@@ -241,8 +245,9 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         fix = advice.fix
     rows = (row for row in text.splitlines() if not _FRAME.match(row))  # they only lead there,
     said = "\n".join((*rows, within))  # all but the innermost
+    known_as = title if advice is OPTIMIZER_STEP else f"{number or ''} {reason}".strip()
     if special := [say for pattern, say in INSTEAD if pattern.search(said)]:
-        fix = (special[0],)
+        fix, known_as = (special[0],), special[0]
     if advice.code == OTHER_BREAK:
         title = _sentence(reason)
         why = explained[1].strip() if explained else why
@@ -252,7 +257,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         why=why,
         fix=fix,
         where=where,
-        reason=title if advice is OPTIMIZER_STEP else f"{number or ''} {reason}".strip(),
+        reason=known_as,
         compiled=compiled,
         place=note.place,
         time=note.time,

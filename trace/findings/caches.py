@@ -11,7 +11,7 @@ from tc.trace.cachekeys import Change, Lookup, Miss, lookups
 from tc.trace.compiles import Compile
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.hints import named_in
-from tc.trace.findings.model import Cause, Event, Where
+from tc.trace.findings.model import Cause, Event, here
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.layers import named
 from tc.trace.timing import duration
@@ -85,7 +85,7 @@ def cache_misses(facts: Facts) -> list[Event]:
                 why=f"the same graph was compiled before, as [{miss.nearest.compiled.slug}], "
                 f"with other settings: {changes}",
                 fix=_fix(miss),
-                where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
+                where=here(compiled),
                 reason=", ".join(names),
                 compiled=compiled,
                 place=artifact.place,
@@ -137,7 +137,7 @@ def bypasses(facts: Facts) -> list[Event]:
                 title="compiled past the cache",
                 why=f"{_kept(look, others)}: {reason}",
                 fix=(*named_in(reason, _PASSED_FIXES), _NOTHING),
-                where=Where(*one.own_place, function=one.alias or one.function),
+                where=here(one),
                 reason=reason,
                 compiled=one,
                 place=one.artifacts[look.artifact].place,

@@ -49,8 +49,9 @@ def as_guarded(one: Recompile, lead: Cause) -> Cause:
         if one.values.get(f"{name}.shape[{index}]") == "1":
             return replace(lead, kind="stride of one")
     owner = one.held.get(f"type({lead.source.rpartition('.')[0]})", "")
-    if _KEEPER.match(owner) and subject_about(lead).kind in NUMBERS:
-        return replace(lead, kind="internal")
+    kind = subject_about(lead).kind
+    if _KEEPER.match(owner) and kind in (*NUMBERS, Kind.NONE):
+        return replace(lead, kind="internal" if kind in NUMBERS else "made")
     return lead
 
 

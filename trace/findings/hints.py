@@ -29,6 +29,10 @@ _IN_SHORT: Final = (
         re.compile(r"making the code branchless"),
         "compute both sides and choose: torch.where(condition, a, b)",
     ),
+    (
+        re.compile(r"attempting to call a logging function"),
+        "torch._dynamo.config.reorderable_logging_functions.add(it), if it only reports something",
+    ),
 )
 _MEANT: Final = re.compile(r"\bconfig\.(\w+)|\b(\w+)\(\)|\btorch\.(cond|where)\b")
 _MOST: Final = 3

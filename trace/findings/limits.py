@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tc.trace.compiles import calls_in_python
 from tc.trace.findings.codes import Code, Order
-from tc.trace.findings.model import Event, Finding, Recompile, Where
+from tc.trace.findings.model import Event, Finding, Recompile, Where, here
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.fixes import NOTHING_TO_DO
 from tc.trace.session import Session, all_compiles
@@ -116,7 +116,7 @@ def _refusal(session: Session, one: Recompile) -> Event:
         title=f"{first.title} reached the recompile limit",
         why=_WHY,
         fix=(_FIX[0], _FIX[1].format("torch._dynamo.config.recompile_limit")),
-        where=Where(*first.own_place, function=first.alias or first.function),
+        where=here(first),
         reason="",
         compiled=one.compiled,
         place=note.place,

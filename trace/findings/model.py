@@ -45,6 +45,11 @@ class Where:
         return self.source or source_in_cell(self.file, self.line)
 
 
+def here(compiled: Compile) -> Where:
+    """The place of the user's that a compile is reported at, if none in it is known better."""
+    return Where(*compiled.own_place, function=compiled.own_function)
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """One input of a function that changed between two compiles.

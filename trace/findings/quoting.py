@@ -14,15 +14,17 @@ from dataclasses import replace
 from typing import Final
 
 from tc.trace.compiles import Compile
-from tc.trace.findings.model import Event
+from tc.trace.findings.apart import last_name
+from tc.trace.findings.model import Event, Where
+from tc.trace.ids import plain_function
 from tc.trace.provenance import source_lines
 from tc.trace.session import Session, all_compiles
 
 _SOURCE: Final = "tc_source"
 _GRAPH: Final = "dynamo_output_graph"
-_QUOTED: Final = re.compile(r"# File: (.+?):(\d+) in [^,\n]*, code: (.*)")
-Lines = dict[tuple[str, int], str]
-"""(file, line) -> its text."""
+_QUOTED: Final = re.compile(r"# File: (.+?):(\d+) in ([^,\n]*), code: (.*)")
+Lines = dict[tuple[str, int], tuple[str, str]]
+"""(file, line) -> its text, and the name of its function."""
 
 
 def quoted(session: Session, events: Mapping[str, Sequence[Event]]) -> dict[str, list[Event]]:
@@ -32,7 +34,7 @@ def quoted(session: Session, events: Mapping[str, Sequence[Event]]) -> dict[str,
     texts = _texts(session, each, lacking) if lacking else {}
     return {
         name: [
-            replace(one, where=replace(one.where, source=texts[one.where.file, one.where.line]))
+            replace(one, where=_with(one.where, *texts[one.where.file, one.where.line]))
             if not one.where.source and (one.where.file, one.where.line) in texts
             else one
             for one in some
@@ -41,10 +43,16 @@ def quoted(session: Session, events: Mapping[str, Sequence[Event]]) -> dict[str,
     }
 
 
+def _with(where: Where, text: str, function: str) -> Where:
+    """Return a place with the text of its line, which may be in a function that was inlined."""
+    same = last_name(plain_function(where.function)) == last_name(plain_function(function))
+    return replace(where, source=text, function=where.function if same else function)
+
+
 def _texts(session: Session, each: Iterable[Event], lacking: Sequence[Event]) -> Lines:
     wanted = {(one.where.file, one.where.line) for one in lacking}
     places = [place for one in each for place in (one.where, *one.stack) if place.source]
-    texts = {(one.file, one.line): one.source for one in places
+    texts = {(one.file, one.line): (one.source, one.function) for one in places
              if (one.file, one.line) in wanted}  # fmt: skip
     for found in _records(session, [one.compiled for one in lacking]):
         if wanted <= texts.keys():
@@ -68,4 +76,6 @@ def _records(session: Session, mine: Sequence[Compile]) -> Iterator[Lines]:
 
 
 def _of_graph(text: str) -> Lines:
-    return {(file, int(line)): code for file, line, code in _QUOTED.findall(text)}
+    return {
+        (file, int(line)): (code, function) for file, line, function, code in _QUOTED.findall(text)
+    }

@@ -7,7 +7,7 @@ from typing import Final
 
 from tc.trace.compiles import Compile, Note
 from tc.trace.findings.codes import Code, Order
-from tc.trace.findings.model import Event, Recompile, Where
+from tc.trace.findings.model import Event, Recompile, Where, here
 from tc.trace.findings.remedies import remedy
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.parsed import line_number
@@ -157,7 +157,7 @@ def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event
         title=_title(one, step),
         why="; ".join(one.chain),
         fix=fixes,
-        where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
+        where=here(compiled),
         reason=f"{step.kind} {step.words}",
         compiled=compiled,
         artifact=step.artifact,

@@ -26,8 +26,8 @@ _CHECK_ID: Final = re.compile(r"___check_(?P<what>type|obj)_id\((?P<source>.+?),
 _LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$")
 _LENGTH_NOT: Final = re.compile(r"^len\((?P<source>.+?)\) != (?P<old>\d+)$")
 _EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) (?:==|is) (?P<old>[^=].*)$")
-_EQUAL_ITEM: Final = re.compile(  # of a dict: `d[list(dict.keys(d))[0]] == 2`
-    r"^(?P<source>.+\[list\(dict\.keys\(.+\]) (?:==|is) (?P<old>[^=].*)$"
+_EQUAL_ITEM: Final = re.compile(  # of a dict: `d[list(dict.keys(d))[0]] == 2`, or of what is in it
+    r"^(?P<source>[^=]+\[list\(dict\.keys\([^=]+\][\w.]*) (?:==|is) (?P<old>[^=].*)$"
 )
 _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
 _COMPARED: Final = re.compile(

@@ -12,7 +12,14 @@ from typing import Any, Final
 from tc.trace import guardtext
 from tc.trace.branches import with_argument_named
 from tc.trace.compiles import LIBRARY, Compile
-from tc.trace.findings.apart import functions_of, gave_up, is_apart, is_called
+from tc.trace.findings.apart import (
+    calls_of,
+    functions_above,
+    functions_of,
+    gave_up,
+    is_apart,
+    is_called,
+)
 from tc.trace.findings.changing import (
     NUMBERS,
     Input,
@@ -31,11 +38,7 @@ from tc.trace.findings.reasons import COMMENT, parse_reason
 from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.findings.sites import named_by, read_at, stack_of, where_of
-from tc.trace.ids import (
-    UNREACHABLE,
-    changed_apart,
-    free_inputs,
-)
+from tc.trace.ids import MODES, changed_apart, free_inputs
 from tc.trace.parsed import parse_json
 from tc.trace.recipes import (
     BRANCHES,
@@ -281,9 +284,18 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
                 line=_place(row)[1],
             )
         )
-    # What lies inside of an input that is another thing now cannot be reached: no cause by itself.
-    plain = [cause for cause in causes if not cause.new.startswith(UNREACHABLE)]
-    return tuple(plain or causes)
+    return tuple(causes)
+
+
+def advised(row: Mapping[str, Any], function: str, begins: tuple[str, int]) -> str:
+    """Return the first fix for an input that changed, as tc reports it while a program runs.
+
+    Args:
+        begins: file and first line of the function that is compiled again.
+    """
+    (cause,) = _tc_causes([row])
+    at = (cause.file, cause.line) if cause.line else begins
+    return next(iter(remedy(cause, "tc", function, at=at, begins=begins)[2]), "")
 
 
 _ENUM: Final = re.compile(r"^<([A-Za-z_]\w*(?:\.\w+)+): .*>$", re.DOTALL)
@@ -384,7 +396,31 @@ def recompiled(facts: Facts) -> list[Event]:
                 seconds=one.compiled.seconds,
             )
         )
-    return _at_one_place(made)
+    return _of_one_switch(_at_one_place(made))
+
+
+def _of_one_switch(events: Sequence[Event]) -> list[Event]:
+    """Give a mode that was switched one place, though callees were compiled again as well.
+
+    They are compiled by themselves because their caller runs in Python where it calls them.
+    """
+    first: list[Event] = []
+    placed = []
+    for one in events:
+        if one.reason in MODES:
+            root = next((of for of in first if _is_of_call(one, of)), one)
+            first += [one] if root is one else []
+            one = replace(one, where=root.where, stack=root.stack, named=root.named)
+        placed.append(one)
+    return placed
+
+
+def _is_of_call(one: Event, first: Event) -> bool:
+    """Whether a function was compiled again for a mode in the call that an earlier one was."""
+    mine, of = one.compiled, first.compiled
+    if (mine.lane, one.reason) != (of.lane, first.reason):
+        return False
+    return calls_of(mine) == calls_of(of) or bool(functions_of([of]) & functions_above(mine))
 
 
 def _holding(found: Sequence[Recompile]) -> dict[Input, tuple[str, int]]:

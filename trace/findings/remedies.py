@@ -22,7 +22,7 @@ from tc.trace.branches import (
 from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
 from tc.trace.recipes import Kind, Place, Subject, advice
-from tc.trace.subjects import is_number, subject_of
+from tc.trace.subjects import OF_OPTIMIZER, is_number, subject_of
 from tc.trace.words import alike, grouped
 
 Words = tuple[str, str, tuple[str, ...]]
@@ -64,7 +64,8 @@ def remedy(
     if subject.kind in _NUMBERS and dicts & containers_of_key(*at, subject.name):
         subject = replace(subject, kind=Kind.HELD_NUMBER)
     subject = replace(subject, kind=_by_use(subject, cause, at, of_torch))
-    if called and subject.place is not Place.PROCESS and subject.kind is not Kind.LEARNING_RATE:
+    in_step = OF_OPTIMIZER.search(subject.source)  # which is a graph of its own, whoever calls it
+    if called and subject.place is not Place.PROCESS and not in_step:
         subject = replace(subject, kind=Kind.CALLED)
     subject = replace(subject, marked=marked)
     made = is_made_before_break(function, *begins, subject.name) or (
@@ -301,8 +302,15 @@ def _turns(subject: Subject, cause: Cause) -> tuple[str, str]:
 def _setting(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source} is a constant in the graph",
-        "a module of torch's reads it as a Python number, which is built into the "
-        f"code{_change(cause)}",
+        "code of torch's reads it as a Python value, which is built into the "
+        f"graph{_change(cause)}",
+    )
+
+
+def _groups(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} changes",
+        f"a step is compiled for the parameters that the optimizer has{_change(cause)}",
     )
 
 
@@ -417,13 +425,14 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.INDEXES: _constant, Kind.INDEXED: _constant, Kind.NO_TENSOR: _none, Kind.COUNT: _length,
     Kind.GONE: _none, Kind.RANGE: _range, Kind.CALLED: _called,
     Kind.LENGTH: _length, Kind.KEYS: _keys, Kind.FILLED: _filled, Kind.LEARNING_RATE: _rate,
+    Kind.GROUPS: _groups,
     Kind.TYPE: _type, Kind.STRUCTURE: _type,
     Kind.OBJECT: _type, Kind.HOOKS: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.BACKEND: _global,
     Kind.STATE: _global,
     Kind.FROZEN: _parameter, Kind.CAST: _parameter, Kind.APPENDED: _appended,
     Kind.SMALL_NUMBER: _small, Kind.TURNS: _turns, Kind.SETTING: _setting,
-    Kind.INTERNAL: _internal,
+    Kind.INTERNAL: _internal, Kind.MADE: _none,
     Kind.IMPLIED: _implied, Kind.MULTIPLE: _shape,
     Kind.HELD: _held, Kind.HELD_NUMBER: _held_number, Kind.CONDITION: _shape,
     Kind.ALIASED: _aliased, Kind.RACED: _raced, Kind.ACROSS_BREAK: _across_break,

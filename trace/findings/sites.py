@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tc.trace.compiles import LIBRARY, own
-from tc.trace.findings.model import Cause, Recompile, Where
+from tc.trace.findings.model import Cause, Recompile, Where, here
 from tc.trace.findings.reasons import COMMENT
 from tc.trace.places import file_name
 
@@ -37,19 +37,19 @@ def where_of(one: Recompile, data: Any, lead: Cause) -> Where:
             return Where(lead.file, lead.line, function=function)
         file, line = str(data.get("file") or compiled.file), data.get("line")
         if LIBRARY.search(file):
-            return Where(*compiled.own_place, function=compiled.alias or function)
+            return here(compiled)
         return Where(file, line if isinstance(line, int) else compiled.line, function=function)
     function = compiled.alias or compiled.function
     if lead.line:
         at = lead.file, lead.line
-        texts = {(frame.file, frame.line): frame.source for frame in stack_of(one)}
-        return Where(*at, function=function, source=texts.get(at, ""))
+        frames = {(frame.file, frame.line): frame for frame in stack_of(one)}
+        return frames.get(at, Where(*at, function=function))
     first = one.causes[:1]  # whose line is the one that PyTorch names
     if lead.source not in [cause.source for cause in first]:
-        return Where(*compiled.own_place, function=function)
+        return here(compiled)
     mine = own(stack_of(one))
     if mine is not None and not LIBRARY.search(mine.file):
-        return replace(mine, function=function)
+        return mine
     text = next((text for of, text in one.reasons if of == one.of), "")
     comment = COMMENT.search(text.partition("\n")[0])
     code = _LINE_IN.match(comment["comment"]) if comment else None
@@ -57,7 +57,7 @@ def where_of(one: Recompile, data: Any, lead: Cause) -> Where:
     if code and users and file_name(code["file"]) == file_name(compiled.file):
         return Where(compiled.file, int(code["line"]), function=compiled.function,
                      source=code["code"].strip())  # fmt: skip
-    return Where(*compiled.own_place, function=function)
+    return here(compiled)
 
 
 def named_by(one: Recompile, data: Any) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ from tc.trace.compiles import Calls, Compile, Failure, calls_in_python
 from tc.trace.findings.advice import REFUSED, ROWS, advise, gb_id, row_of
 from tc.trace.findings.codes import Code
 from tc.trace.findings.hints import named_in
-from tc.trace.findings.model import Event, Where
+from tc.trace.findings.model import Event, Where, here
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.session import all_compiles
 
@@ -25,7 +25,9 @@ _SKIPPED: Final = (
     ("coroutine", ("compile the functions that it calls",)),
 )
 _UNCOMPILED: Final = (
-    ("has a hook", ("register the hook outside of the compiled function, on what it returns",)),
+    ("has a hook", ("register the hook outside of the compiled function, on what it returns",
+                    "in place of the hook: a torch.autograd.Function, whose backward does what the "
+                    "hook does, is a part of the graph")),
     ("alias annotations", ("return the new value from the operator, in place of writing to its "
                            "argument",)),
 )  # fmt: skip
@@ -128,7 +130,7 @@ def unreplayed(facts: Facts) -> list[Event]:
                     title=f"the {note.data.get('graph') or 'program'} of {compiled.title} {what}",
                     why=f"its launches were to be one CUDA graph: {why}",
                     fix=(fix,) if fix else (),
-                    where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
+                    where=here(compiled),
                     reason=cause,
                     compiled=compiled,
                     place=note.place,
@@ -179,7 +181,7 @@ def _of(compiled: Compile) -> list[Event]:
                 title=_TITLE.format(compiled.title),
                 why=compiled.skipped.partition("\n")[0],
                 fix=(*named_in(compiled.skipped, _SKIPPED), _LITTLE),
-                where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
+                where=here(compiled),
                 reason=compiled.skipped.partition("\n")[0],
                 compiled=compiled,
                 evidence=compiled.skipped,

@@ -9,7 +9,7 @@ from typing import Final
 
 from tc.trace.compiles import FRAMEWORK, Compile
 from tc.trace.findings.codes import Code, Order
-from tc.trace.findings.model import Event, Where
+from tc.trace.findings.model import Event, Where, here
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import resets_before
 from tc.trace.parsed import measured
@@ -366,7 +366,7 @@ def _event(
         title=title,
         why=why,
         fix=fix,
-        where=where or Where(*one.own_place, function=one.alias or one.function),
+        where=where or here(one),
         reason=reason,
         compiled=one,
         place=note.place if note else "",

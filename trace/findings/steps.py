@@ -15,7 +15,7 @@ from typing import Final
 
 from tc.trace.compiles import Compile
 from tc.trace.findings.codes import Code, Order
-from tc.trace.findings.model import Event, Where
+from tc.trace.findings.model import Event, Where, here
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import plain_function
 from tc.trace.provenance import source_lines
@@ -90,7 +90,7 @@ class _Ran:
             if one.name == "tc_source":
                 row = source_lines(self.session.text(one)).get((file, int(line)))
                 if row:
-                    return row
+                    return row[0]
         return ""
 
     def share(self, steps: Iterable[Step]) -> float:
@@ -401,7 +401,7 @@ def _event(code: str, ran: _Ran, loss: _Loss) -> Event:
     row, compiled = ran.row, ran.compiled
     lines = (step.places[0] for step in loss.steps if step.places)
     place = loss.place or next(lines, "")
-    where = Where(*compiled.own_place, function=compiled.alias or compiled.function)
+    where = here(compiled)
     if place:
         function, text = plain_function(row.function), ran.text(place)
         where = Where(*_parted(place), function=function, source=text)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
-from typing import Any
+from typing import Any, Final
 
 from tc import trace
 from tc.compiler.capture.bytecode.resume_functions import inner_names
@@ -28,7 +28,7 @@ from tc.compiler.capture.guards.tree import GuardTree
 from tc.compiler.core.levels import dispatch_keys_of_program
 from tc.compiler.core.sources import Scope, Source
 from tc.compiler.errors import StageError
-from tc.trace.ids import UNREACHABLE, changed_apart
+from tc.trace.ids import changed_apart
 
 UserLine = tuple[str, int]
 #: kinds of guards that hold only for objects of one type
@@ -393,6 +393,9 @@ def _is_of_its_type(guard: Guard, value: Any, scope: Scope) -> bool:
     return guard.holds(value, scope)
 
 
+_UNREACHABLE: Final = "cannot be reached"
+
+
 def _fails(guard: Guard, scope: Scope) -> bool:
     try:
         return not guard.holds(guard.source.evaluate(scope), scope)
@@ -404,7 +407,7 @@ def _failures(guard: Guard, scope: Scope) -> list[Failure]:
     try:
         value = guard.source.evaluate(scope)
     except Exception as error:
-        missing = f"{UNREACHABLE}: {type(error).__name__}: {error}"
+        missing = f"{_UNREACHABLE}: {type(error).__name__}: {error}"
         return [_failure(guard, guard.source.pretty, "present", missing)]
     try:
         if guard.holds(value, scope):
@@ -419,16 +422,9 @@ def _failures(guard: Guard, scope: Scope) -> list[Failure]:
 
 
 def _without_aftermath(failures: list[Failure]) -> list[Failure]:
-    """Leave out what cannot be reached where a guard on what it is reached through fails."""
-    failing = {f.guard.source.name for f in failures if f.guard is not None}
-
-    def follows(failure: Failure) -> bool:
-        above = failure.guard.source.parent if failure.guard is not None else None
-        while above is not None and above.name not in failing:
-            above = above.parent
-        return above is not None and failure.new.startswith(UNREACHABLE)
-
-    return [failure for failure in failures if not follows(failure)]
+    """Leave out what cannot be reached, unless it is all there is: what holds it changed."""
+    reached = [one for one in failures if not one.new.startswith(_UNREACHABLE)]
+    return reached or failures
 
 
 def _failure(guard: Guard, where: str, old: str, new: str) -> Failure:

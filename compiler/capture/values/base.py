@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import itertools
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -392,7 +393,11 @@ class OpaqueMethod(Value):
         return f"{type(self.owner.obj).__qualname__}.{self.name}"
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        self.cannot(breaks.UNSUPPORTED_CALL, self.describe())
+        of_logger = isinstance(self.owner.obj, (logging.Logger, logging.LoggerAdapter))
+        self.cannot(
+            breaks.LOGGER_CALL if of_logger else breaks.UNSUPPORTED_CALL,
+            self.describe(),
+        )
 
     def children(self, t: Interpreter) -> list[Value]:
         return [self.owner]

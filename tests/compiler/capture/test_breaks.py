@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import time
 
@@ -556,6 +557,25 @@ def test_a_recursion_without_end_in_a_backend_is_a_failed_compile():
 
     with pytest.raises(BackendError, match="too deep"):
         tc.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+
+
+def test_a_call_of_a_logger_breaks_by_its_own_reason(monkeypatch):
+    log = logging.getLogger(__name__)
+
+    def f(x):
+        log.info("seen %s", x.sum())
+        return x * 2
+
+    with trace.capture_events() as found:
+        tc.compile(f)(torch.ones(2))
+    (broke,) = [one for one in found if isinstance(one, trace.GraphBreak)]
+    assert broke.code == "TC104" and broke.title == "call of Logger.info while tracing"
+    assert broke.fix[0].startswith("tc.config.ignore_logger_methods.add(it)")
+    monkeypatch.setattr(tc.config, "ignore_logger_methods", {log.info})
+    tc.reset()
+    with trace.capture_events() as found:
+        tc.compile(f)(torch.ones(2))
+    assert not any(isinstance(one, trace.GraphBreak) for one in found)
 
 
 @pytest.mark.parametrize(
