@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,6 +62,7 @@ def user_place(stack: Sequence[StackFrame]) -> StackFrame:
     return next((one for one in reversed(stack) if not in_library(one.file)), stack[-1])
 
 
+@functools.lru_cache(4096)
 def in_library(file: str) -> bool:
     """Return whether a file belongs to torch, to tc or to another installed package."""
     return any(part in file for part in LIBRARY)
