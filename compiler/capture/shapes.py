@@ -206,6 +206,11 @@ class Shapes:
         except UnsupportedFakeTensorException as error:
             what = f"a tensor that has no fake: {error}"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, what) from error
+        except RuntimeError as error:
+            if tensor.grad is None or tensor.grad.shape == tensor.shape:
+                raise
+            what = "a tensor whose shape changed in place since it got a gradient"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, what) from error
 
     def fake_wrapper(
         self, tensor: torch.Tensor, source: Source, dynamic: Dynamic, sizes: Sizes

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
@@ -43,7 +42,6 @@ from tc.compiler.capture.values.records import StorageValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
-from tc.compiler.core.memory import share_storage
 from tc.compiler.core.modes import SETS_MODES
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
@@ -120,7 +118,6 @@ class OutputGraph:
         distribution_checks: code that checks the arguments of distributions; it may break.
         asks_if_compiling: whether the program does; then it is compiled, without a graph too.
         region: the call of a marked function that is traced, if any.
-        copied: fakes among the operands of a call that the graph computes with copies of.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
     """
 
@@ -137,7 +134,6 @@ class OutputGraph:
         self.assumes = False
         self.distribution_checks: list[CodeType] = []
         self.asks_if_compiling = False
-        self.copied: list[torch.Tensor] = []
         self.exits: list[Value] = []
         self.region: RegionCall | None = None
         self._regions = 0
@@ -227,9 +223,7 @@ class OutputGraph:
         )
         self.derived.forget(making=isinstance(target, type))
         kwargs = _without_default_generator(kwargs)
-        around, self.copied = self.copied, []
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
-        copied, self.copied = self.copied, around
         refuse_sparse_elements(text, fakes)
         if self.derived.making:
             held = [*args, *kwargs.values()]
@@ -240,7 +234,8 @@ class OutputGraph:
         shapes = [value.example.shape for value in outs]
         lengths = [] if self.whole else symbolic_sizes(target, fakes)
         result = run_fake(self.t, target, text, fakes, fake_named, method)
-        _refuse_views_of(copied, result, text)
+        operands = [*fakes, *fake_named.values()]
+        self.t.effects.stored_data.check(operands, result, text)
         break_before_write(self.t, text)
         self.t.shapes.shorten(result)
         break_where_unrolled(target, lengths)
@@ -249,7 +244,7 @@ class OutputGraph:
                 breaks.UNSUPPORTED_CALL, f"{text} (it resizes an input or a view)"
             )
         self.t.guards.aliasing_matters |= in_place
-        break_where_handled(self.t.top, text, [*fakes, *fake_named.values()])
+        break_where_handled(self.t.top, text, operands)
         known = self._plain_result(result)
         if known is not None and result is not None and not in_place:
             guard_answer(self.t, target, text, args, kwargs, result)
@@ -518,17 +513,6 @@ class OutputGraph:
             f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}'
             for p in places
         )
-
-
-def _refuse_views_of(copied: list[torch.Tensor], result: Any, text: str) -> None:
-    """Break the graph before a view of an operand that the graph computes with a copy of."""
-    for one in tree_leaves(result) if copied else ():
-        if isinstance(one, torch.Tensor) and any(
-            share_storage(one, other) for other in copied
-        ):
-            raise breaks.GraphBreak(
-                breaks.UNSUPPORTED_STORE, f"Tensor.data, before a view by {text},"
-            )
 
 
 def _without_default_generator(kwargs: Kwargs) -> Kwargs:

@@ -11,6 +11,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, IteratorValue, Value
 from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.capture.values.lookup import is_data_descriptor, type_lookup
+from tc.compiler.capture.values.stored_data import StoredData
 from tc.compiler.core.sources import instance_dict
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Effects:
         self.writes = 0
         self.demanded: list[Value] = []
         self.generators: list[Value] = []
+        self.stored_data = StoredData()
         self.outer_writes = 0
         self.body_start = 0
         self.body_writes = 0

@@ -10,6 +10,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.functions import FunctionValue
+from tc.compiler.capture.values.stored_data import facts_of
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:
@@ -33,13 +34,17 @@ class HandleValue(Value):
     def __init__(self, tensor: TensorValue, method: str, function: Value) -> None:
         self.tensor = tensor
         self.fake = tensor.example
-        self.version = self.fake._version
+        self.facts = self.fake._version, facts_of(self.fake)
         self.name = method
         self.function = function
         self.removed = False
 
     def python_type(self) -> type:
         return RemovableHandle
+
+    def is_late(self) -> bool:
+        """Return whether the tensor has another value by now."""
+        return self.facts != (self.fake._version, facts_of(self.fake))
 
     def attr(self, t: Interpreter, name: str) -> Value:
         return t.attributes.builtin_method(self, name)
@@ -69,7 +74,7 @@ class HandleValue(Value):
 def break_before_write(t: Interpreter, text: str) -> None:
     """Break the graph before a call that wrote to a tensor whose hook is registered after it."""
     for one in t.effects.demanded:
-        if isinstance(one, HandleValue) and one.fake._version != one.version:
+        if isinstance(one, HandleValue) and one.is_late():
             raise breaks.GraphBreak(
                 breaks.UNSUPPORTED_CALL,
                 f"{text} (it writes to a tensor that has a hook)",

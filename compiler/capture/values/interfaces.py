@@ -151,7 +151,6 @@ class GraphInterface(Protocol):
     may_assume: bool
     distribution_checks: list[CodeType]
     asks_if_compiling: bool
-    copied: list[torch.Tensor]
 
     @property
     def scopes(self) -> list[Scope]:

@@ -171,7 +171,6 @@ class TensorValue(NodeValue):
             )
         memory = made.method(t, "detach", [], {})
         memory.method(t, "copy_", [self.attr(t, "data")], {})
-        t.output.copied.append(self.example)
         return made
 
     def attr(self, t: Interpreter, name: str) -> Value:
@@ -229,6 +228,9 @@ class TensorValue(NodeValue):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
         if data and self._take_data(t, value.attr(t, "data")):
             return
+        if gradient:
+            name_of = f"{self.describe()}.grad"
+            t.effects.stored_data.add(name_of, self.example, of_data=False)
         t.effects.store_attribute(self, name, value)
 
     def _take_data(self, t: Interpreter, now: Value) -> bool:
@@ -251,6 +253,7 @@ class TensorValue(NodeValue):
                 other = other.detach().requires_grad_()
         self._node = node
         self.example = other
+        t.effects.stored_data.add(f"{self.describe()}.data", other, of_data=True)
         return False
 
     def _takes_data_of(self, t: Interpreter, value: Value) -> bool:

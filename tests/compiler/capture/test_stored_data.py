@@ -227,3 +227,74 @@ def test_a_view_made_after_a_store_is_of_what_was_stored(store):
 
     tc.reset()
     torch.testing.assert_close(called(tc.compile(f, backend="eager")), called(f))
+
+
+def shape_changed_in_place(p, x):
+    p.data = x * 2
+    p.unsqueeze_(0)
+
+
+def history_by_a_write(p, x):
+    p.data = x.detach() * 2
+    p[0] = x.sum()
+
+
+def history_by_a_write_to_a_view(p, x):
+    p.data = x.detach() * 2
+    p[1:].mul_(x[1:])
+
+
+def stored_again(p, x):
+    p.data = torch.cat([x.detach(), x.detach()])
+    p.data = x.detach() * 2
+    p.add_(1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [shape_changed_in_place, history_by_a_write, history_by_a_write_to_a_view, stored_again],
+)
+def test_a_change_in_place_after_a_store_is_one_of_the_tensor(change):
+    def f(p, x):
+        change(p, x)
+        return p * 3
+
+    def called(function):
+        p, x = torch.arange(3.0), torch.ones(3, requires_grad=True)
+        made = function(p, x)
+        kept = p.requires_grad, p.shape
+        if made.requires_grad:
+            (made + p).sum().backward()
+        return kept, made.detach(), p.detach(), x.grad
+
+    tc.reset()
+    found, expected = called(tc.compile(f, backend="eager")), called(f)
+    assert found[0] == expected[0]
+    torch.testing.assert_close(found[1:], expected[1:])
+
+
+def test_a_gradient_is_stored_before_the_shape_changes():
+    def f(p, x):
+        p.grad = x * 2
+        with torch.no_grad():
+            p.unsqueeze_(0)
+        return p * 2
+
+    def called(function):
+        p, x = torch.ones(3, requires_grad=True), torch.arange(3.0)
+        return function(p, x).detach(), p.detach(), p.grad
+
+    tc.reset()
+    torch.testing.assert_close(called(tc.compile(f, backend="eager")), called(f))
+
+
+def test_a_tensor_is_read_whose_gradient_no_longer_fits():
+    def f(p):
+        return p * 2
+
+    p = torch.ones(3, requires_grad=True)
+    p.grad = torch.ones(3)
+    with torch.no_grad():
+        p.unsqueeze_(0)
+    tc.reset()
+    assert torch.equal(tc.compile(f, backend="eager")(p), f(p))

@@ -155,6 +155,14 @@ def input_written_to(x):
     return z + 1
 
 
+def detached_in_place(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 3 + 1)
+    z = y + 1
+    y.detach_()
+    return z * 2 + y
+
+
 def written_to_before(x):
     y = x * 2
     y.mul_(5)
@@ -167,7 +175,7 @@ def written_to_before(x):
     "program",
     [
         *(written_to, view_written_to_by_its_base, base_written_to_by_a_view),
-        *(removed_after_a_write, input_written_to, written_to_before),
+        *(removed_after_a_write, input_written_to, written_to_before, detached_in_place),
     ],
 )
 def test_a_hook_is_on_the_value_that_it_was_registered_for(program, backend):
