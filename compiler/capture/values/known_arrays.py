@@ -101,10 +101,19 @@ class KnownScalar(ArrayValue):
         args: Args,
         kwargs: Kwargs,
     ) -> Value:
-        if name in TO_PYTHON and all(a.is_constant() for a in args):
-            plain = t.python.concrete_list(args)
-            return t.python.folded(getattr(self.fixed(t), name), *plain)
-        return super().method(t, name, args, kwargs)
+        if name not in TO_PYTHON or not all(a.is_constant() for a in args):
+            return super().method(t, name, args, kwargs)
+        found = None
+        if name in READ_AS and not args and not kwargs:
+            found = self.read(t, name)
+        if found is not None:
+            return found
+        plain = t.python.concrete_list(args)
+        return t.python.folded(getattr(self.fixed(t), name), *plain)
+
+    def read(self, t: Interpreter, name: str) -> Value | None:
+        """Return what a conversion in `READ_AS` gives, or None where that fixes the scalar."""
+        return None
 
     def truth(self, t: Interpreter) -> bool:
         return bool(t.python.fold(bool, self.fixed(t)))
@@ -157,16 +166,8 @@ class GivenScalar(KnownScalar):
     def number(self, t: Interpreter) -> Value:
         return self._read(t, as_number, "as_number({})")
 
-    def method(
-        self,
-        t: Interpreter,
-        name: str,
-        args: Args,
-        kwargs: Kwargs,
-    ) -> Value:
-        if name in READ_AS and not args and not kwargs:
-            return self._read(t, *READ_AS[name])
-        return super().method(t, name, args, kwargs)
+    def read(self, t: Interpreter, name: str) -> Value | None:
+        return self._read(t, *READ_AS[name])
 
     def truth(self, t: Interpreter) -> bool:
         return self._read(t, bool, "bool({})").truth(t)
@@ -216,19 +217,9 @@ class ComputedScalar(KnownScalar):
             return ConstValue(self.fixed(t).item())
         return found
 
-    def method(
-        self,
-        t: Interpreter,
-        name: str,
-        args: Args,
-        kwargs: Kwargs,
-    ) -> Value:
-        found = None
-        if name in READ_AS and not args and not kwargs:
-            found = self._in_python(t) if name == "__int__" else self.exact(t)
-        if found is None:
-            return super().method(t, name, args, kwargs)
-        if name in ("item", "tolist"):
+    def read(self, t: Interpreter, name: str) -> Value | None:
+        found = self._in_python(t) if name == "__int__" else self.exact(t)
+        if found is None or name in ("item", "tolist"):
             return found
         return t.values.known(READ_AS[name][0]).call(t, [found], {})
 
