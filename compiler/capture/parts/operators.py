@@ -6,7 +6,7 @@ import collections
 import collections.abc
 import operator
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import (
     NotConstant,
     OpaqueValue,
+    Raised,
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue, is_not_implemented
@@ -215,13 +216,24 @@ class Operators:
                 if in_c and isinstance(value, ObjectValue):
                     what = f"divmod on {value.describe()}"
                     raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what)
-            kinds = f"'{full_name(left.python_type())}' and '{full_name(right.python_type())}'"
-            self.python.raise_(
-                TypeError, f"unsupported operand type(s) for divmod(): {kinds}"
-            )
-        return TupleValue(
-            [self.binary(name, left, right) for name in ("floordiv", "mod")]
+            self._refuse_divmod(left, right)
+        if left.is_constant() and right.is_constant():
+            both = self.python.concrete_list([left, right])
+            return self.python.folded(divmod, *both)
+        try:
+            whole = self.binary("floordiv", left, right)
+        except Raised as raised:  # without code of the program
+            if raised.value.python_type() is TypeError:
+                self._refuse_divmod(left, right)
+            raise
+        return TupleValue([whole, self.binary("mod", left, right)])
+
+    def _refuse_divmod(self, left: Value, right: Value) -> NoReturn:
+        kinds = (
+            f"'{full_name(left.python_type())}' and '{full_name(right.python_type())}'"
         )
+        text = f"unsupported operand type(s) for divmod(): {kinds}"
+        self.python.raise_(TypeError, text)
 
     def _refuse_own_comparison(self, side: Value, other: Value, name: str) -> None:
         """Break the graph where an object that cannot be read compares by more than identity."""

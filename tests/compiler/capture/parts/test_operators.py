@@ -180,3 +180,21 @@ def test_an_operator_that_nothing_knows_breaks_no_graph():
 
     x = torch.ones(3)
     assert tc.compile(f, fullgraph=True, backend="eager")(x, Vector(2)).equal(f(x, Vector(2)))
+
+
+def test_what_has_no_divmod_is_refused_in_its_name():
+    class Number(complex):
+        pass
+
+    def program(x, pairs):
+        y, found = x + 1, []
+        for left, right in pairs:
+            try:
+                found.append(divmod(left, right))
+            except (TypeError, ZeroDivisionError) as error:
+                found.append(f"{type(error).__name__}: {error}")
+        return y, found
+
+    kinds = [Number(1), 1j, 3, 2.5, True, "a", None, [1], {1}, types, len, int]
+    agree(program, (torch.ones(1), [(a, b) for a in kinds for b in kinds]))
+    agree(program, (torch.ones(1), [(3, 0), (2.5, 0.0), (7, 2), (-7.5, 2)]))
