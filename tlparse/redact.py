@@ -31,10 +31,9 @@ from tc.trace.reader import (
     read_records,
 )
 from tc.trace.runs import rank_in_name
+from tc.trace.words import HIDDEN, REDACTED
 
 KINDS: Final = ("source", "paths", "names")
-HIDDEN: Final = "…"
-_HIDDEN: Final = re.compile(rf"{HIDDEN}(\d+)\b")
 _RENAMED: Final = re.compile(r"\bname\d+\b")
 _MOVED: Final = re.compile(r"^(/folder\d+(?:/site-packages)?)([/\\])")
 _PATH: Final = re.compile(r"(?<![\w.:])/[\w.+@~-]+(?:/[\w.+@~-]+)+|\b[A-Za-z]:\\[^\s\"':*?<>|]+")
@@ -197,7 +196,7 @@ class Redactor:
     def _hide(self, text: str) -> str:
         """Return what is written in place of a line or a literal, the same for the same."""
         text = text.strip()
-        if not text or _HIDDEN.fullmatch(text):
+        if not text or REDACTED.fullmatch(text):
             return text
         return f"{HIDDEN}{self._hidden.setdefault(text, len(self._hidden) + 1)}"
 
@@ -207,7 +206,7 @@ class Redactor:
             {new: old for old, new in table.items()}
             for table in (self._hidden, self._names, self._folders)
         )
-        text = _HIDDEN.sub(lambda m: lines.get(int(m[1]), m[0]), text)
+        text = REDACTED.sub(lambda m: lines.get(int(m[1]), m[0]), text)
         if "names" in self.kinds:
             text = _RENAMED.sub(lambda m: names.get(m[0], m[0]), text)
         return _MOVED.sub(lambda m: f"{folders.get(m[1], m[1])}{m[2]}", text)

@@ -22,6 +22,7 @@ from typing import Final
 from tc.trace.ids import is_resumed
 from tc.trace.lines import line_of, lines_of
 from tc.trace.syntax import tree_of
+from tc.trace.words import REDACTED
 
 
 class Does(Enum):
@@ -400,9 +401,15 @@ def is_context_manager(file: str, line: int) -> bool:
     return any("contextmanager" in ast.unparse(one) for one in marks)
 
 
-def text_of(file: str, line: int) -> str:
-    """Return a line of the program where its file is available, else nothing."""
-    return line_of(_original.get()(file), line).strip()
+def text_of(file: str, line: int, source: str = "") -> str:
+    """Return a line of the program: as the trace has it, or as in its file; else nothing.
+
+    What was written before a line was redacted is not known from a copy of a trace alone.
+    """
+    file, shown = map(_original.get(), (file, source.strip()))
+    if shown and not REDACTED.fullmatch(shown):
+        return shown.strip()
+    return line_of(file, line).strip()
 
 
 def is_read(file: str, line: int) -> bool:

@@ -72,7 +72,6 @@ _REPORTS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
 _OF_ASSERTIONS: Final = "for an assertion"
 _GUARDED: Final = "guard it"
 _BEGINS_CALL: Final = re.compile(r"[\w.]+\(")
-_REDACTED: Final = re.compile(r"^…\d+$")  # what is written in place of a line
 
 
 _RAISING: Final = re.compile(r"\b(?:raise|assert)\b")
@@ -135,16 +134,15 @@ def fixes_at(
     """
     if code == "TC104" and title and not _REPORTS.search(title):
         known = tuple(one for one in known if not one.startswith(_OF_LOGS))
-    shown = _REDACTED.sub("", source.strip())
-    if code == "TC104" and not _is_call_alone(shown or text_of(file, line)):
+    text = text_of(file, line, source)
+    if code == "TC104" and not _is_call_alone(text):
         known = tuple(one for one in known if not one.startswith(_GUARDED))
     if _OF_ITERATOR.search(title):
         return (LIST_INSTEAD,)
     if _GENERATOR in title:
         return (RANDOM_OUTSIDE,)
-    if code == "TC131" and source.strip() and not _RAISING.search(source):
+    if code == "TC131" and source.strip() and text and not _RAISING.search(text):
         return (_RAISES_ELSEWHERE, *known)
-    text = source.strip() or text_of(file, line)
     if _OF_PACKED.search(f"{text} {title}") or (code in _OF_DATA and _IN_RECURRENT.search(within)):
         return (_PACKED_APART,)
     if code in _OF_DATA and _RANDOM_ARRAYS.search(text):

@@ -18,6 +18,9 @@ CALL_OUTSIDE: Final = (
 )
 #: what to do about a graph break at something that can be gone through once only
 LIST_INSTEAD: Final = "pass a list of its items in place of the iterator: list(...)"
+#: what a line or a literal of a redacted trace begins with, and the whole of it, with its number
+HIDDEN: Final = "…"
+REDACTED: Final = re.compile(rf"{HIDDEN}(\d+)\b")
 _ONE_OF_MANY: Final = re.compile(r"\[(?:\d+|'[^']*'|\"[^\"]*\")\](?!$)|\.\d+(?=\.)")
 _SWITCHED: Final = re.compile(r"^.+\.training$")
 _HISSING: Final = ("s", "x", "ch", "sh")
