@@ -43,7 +43,7 @@ READ_AS: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-def remembered(
+def _remembered(
     t: Interpreter, make: Callable[[], TensorValue]
 ) -> Callable[[], TensorValue]:
     """Return what makes a tensor once, and again where the first is out of reach.
@@ -118,6 +118,9 @@ class KnownScalar(ArrayValue):
     def truth(self, t: Interpreter) -> bool:
         return bool(t.python.fold(bool, self.fixed(t)))
 
+    def children(self, t: Interpreter) -> list[Value]:
+        return []
+
 
 class FixedScalar(KnownScalar):
     """A numpy scalar that traced code made of constants."""
@@ -133,9 +136,6 @@ class FixedScalar(KnownScalar):
 
     def constant(self) -> Any:
         return self.obj
-
-    def children(self, t: Interpreter) -> list[Value]:
-        return []
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
@@ -171,9 +171,6 @@ class GivenScalar(KnownScalar):
 
     def truth(self, t: Interpreter) -> bool:
         return self._read(t, bool, "bool({})").truth(t)
-
-    def children(self, t: Interpreter) -> list[Value]:
-        return []
 
     def _read(self, t: Interpreter, read: Callable[[Any], Any], text: str) -> Value:
         if text not in self._read_before:  # one symbol, however often it is used
@@ -227,6 +224,9 @@ class ComputedScalar(KnownScalar):
         found = self._in_python(t) if type(self.obj) is np.bool_ else self.exact(t)
         return super().truth(t) if found is None else found.truth(t)
 
+    def children(self, t: Interpreter) -> list[Value]:
+        return [self.tensor]
+
     def _in_python(self, t: Interpreter) -> Value | None:
         """Return what Python makes of the same numbers, or None; see `EXACT`."""
         call = self._call
@@ -239,7 +239,7 @@ class ComputedScalar(KnownScalar):
             return None
         numbers: list[Value] = []
         for one in call.operands():
-            number = exact_number(t, one)
+            number = _exact_number(t, one)
             if number is None:
                 return None
             if number.python_type() not in entry.kinds:
@@ -271,7 +271,7 @@ def _computed(
             found.cannot(breaks.BUILTIN_CALL, f"{call.text}()")
         return found.tensor
 
-    return ComputedScalar(obj, remembered(t, tensor), call)
+    return ComputedScalar(obj, _remembered(t, tensor), call)
 
 
 COMPUTED["scalar"] = _computed
@@ -283,7 +283,7 @@ def _is_exact(obj: np.generic) -> bool:
     return type(obj) in (np.float64, np.int64)
 
 
-def exact_number(t: Interpreter, value: Value) -> Value | None:
+def _exact_number(t: Interpreter, value: Value) -> Value | None:
     """Return an operand of numpy as an int or float with the same arithmetic, or None."""
     if isinstance(value, KnownScalar):
         return value.exact(t)
@@ -403,10 +403,10 @@ def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:
         )
 
     if isinstance(obj, np.generic) and source in t.values.aliases:
-        return FixedScalar(obj, remembered(t, constant))
+        return FixedScalar(obj, _remembered(t, constant))
     t.guards.add("TYPE", source, type(obj))
     if isinstance(obj, np.generic):
-        return GivenScalar(obj, remembered(t, given), source)
+        return GivenScalar(obj, _remembered(t, given), source)
     value = ArrayValue(given(), False, source)
     value.writeable = obj.flags.writeable
     where = AttrSource(AttrSource(source, "flags"), "writeable")
