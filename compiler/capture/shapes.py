@@ -408,9 +408,12 @@ class Shapes:
     ) -> list[str]:
         try:
             found = self.env.produce_guards(
-                values, torch_sources, input_contexts=contexts
+                values,
+                torch_sources,
+                guards=[one for one in self.env.guards if not self._of_kind(one)],
+                input_contexts=contexts,
             )
-        except AssertionError as error:  # no source at all
+        except (AssertionError, IndexError) as error:  # no source at all
             raise UnreadableSize(str(error)) from error
         texts: list[str] = list(found)
         for text in texts:
@@ -418,6 +421,15 @@ class Shapes:
             if "<ephemeral" in text:
                 raise UnreadableSize(text)
         return texts
+
+    def _of_kind(self, condition: Any) -> bool:
+        """Return whether a condition compares one ragged size with numbers.
+
+        Such a size equals none, whichever offsets it is of, so this needs no guard,
+        and cannot have one where the offsets are made inside of the graph.
+        """
+        symbols = condition.expr.free_symbols
+        return len(symbols) == 1 and self._is_ragged(*symbols)
 
     def _guard(self, text: str, operands: Mapping[str, Operand]) -> ShapeGuard:
         numbers = {name for name in operands if name in self._inputs}
@@ -476,11 +488,14 @@ class Shapes:
 
     def _symbols(self) -> Iterator[tuple[Any, list[Any]]]:
         """Yield the symbols of numbers (not for ragged sizes), with their sources."""
+        for symbol, sources in self.env.var_to_sources.items():
+            if sources and not self._is_ragged(symbol):
+                yield symbol, sources
+
+    def _is_ragged(self, symbol: Any) -> bool:
         from torch.utils._sympy.singleton_int import SingletonInt
 
-        for symbol, sources in self.env.var_to_sources.items():
-            if sources and not isinstance(self._value(symbol), SingletonInt):
-                yield symbol, sources
+        return isinstance(self._value(symbol), SingletonInt)
 
     def _value(self, symbol: Any) -> Any:
         table = getattr(self.env, "backed_var_to_val", None)  # since torch 2.12

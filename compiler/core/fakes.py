@@ -84,6 +84,9 @@ class EagerLayouts(RememberingMode):  # type: ignore[no-untyped-call]
                 refusals.check(func, args, kwargs, result)
             return result
 
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            # a wrapper has shapes of its own (ragged ones), and runs ops on the tensors inside of it
+            return super().dispatch(func, types, args, kwargs)
         self._note_effects(func, args, kwargs)
         asking, self._asks_eager = self._asks_eager, False  # ops inside of this one are torch's
         try:

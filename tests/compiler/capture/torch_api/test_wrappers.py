@@ -360,6 +360,18 @@ def test_ragged_constructed_inside():
     assert graphs_of(fn, make, make) == [1, 1]
 
 
+def test_ragged_sizes_of_the_graph_are_compared_with_numbers():
+    def fn(x, queries):
+        y = nested_tensor(queries, layout=torch.jagged)
+        y = torch.nn.functional.layer_norm(y.unflatten(-1, (2, 3)), (3,)).transpose(1, 2)
+        return y.transpose(1, 2).flatten(-2).values(), x * 2
+
+    def calls(*lengths):
+        return lambda: (ragged(lengths, 6), [numbers(1, 6) for _ in lengths])
+
+    assert graphs_of(fn, calls(2, 3, 4), calls(2, 4, 6)) == [1, 1]
+
+
 # -- fake tensors ----------------------------------------------------------------------------
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_fake_tensors_of_the_user(backend):
