@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dis
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tc.compiler.core.table import Table
 from tc.trace import StackFrame
@@ -320,12 +321,19 @@ class TraceAgain(Exception):
     Attributes:
         leave_classes: whether the next attempt leaves class statements to Python.
         assume: whether it may assume that no branch on data is taken that only raises.
+        owners: adds to what `values.owners` has from the start.
     """
 
-    def __init__(self, leave_classes: bool = False, assume: bool = True) -> None:
+    def __init__(
+        self,
+        leave_classes: bool = False,
+        assume: bool = True,
+        owners: Mapping[int, Any] | None = None,
+    ) -> None:
         super().__init__()
         self.leave_classes = leave_classes
         self.assume = assume
+        self.owners = owners or {}
 
 
 class SkipFrame(Exception):

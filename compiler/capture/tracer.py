@@ -266,7 +266,10 @@ class Tracer:
         return instantiate(self, cls, args, kwargs)
 
     def intercept(
-        self, operation: Callable[..., Any], args: Args, kwargs: Kwargs | None = None
+        self,
+        operation: Callable[..., Any],
+        args: Args,
+        kwargs: Kwargs | None = None,
     ) -> Value | None:
         """Return the result of an operation's ``__torch_function__``.
 

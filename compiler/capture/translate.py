@@ -163,9 +163,11 @@ def translate(
     make_state(frame.code, str(frame.globals.get("__name__", "")), frame.locals)
     stop: Stop | None = None
     leave_classes, assume = False, True
+    owners: dict[int, Any] = {}
     for attempt in range(MAX_ATTEMPTS):
         translation = Translation(frame, sizes, compile_id, graph_name, stop, attempt)
         translation.t.leave_classes = leave_classes
+        translation.t.values.owners.update(owners)
         translation.t.output.whole, translation.t.output.may_assume = fullgraph, assume
         translation.guard_filter = guard_filter
         translation.in_c = in_c
@@ -176,6 +178,7 @@ def translate(
         except breaks.TraceAgain as again:
             leave_classes |= again.leave_classes
             assume &= again.assume
+            owners.update(again.owners)
         except breaks.GraphBreak as cause:
             stop = translation.stop_after(cause, fullgraph, on_break)
         except breaks.SkipFrame as skip:

@@ -85,7 +85,7 @@ class EagerLayouts(RememberingMode):  # type: ignore[no-untyped-call]
             return result
 
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            # a wrapper has shapes of its own (ragged ones), and runs ops on the tensors inside of it
+            # a wrapper has shapes of its own (ragged ones), and runs ops on the tensors it holds
             return super().dispatch(func, types, args, kwargs)
         self._note_effects(func, args, kwargs)
         asking, self._asks_eager = self._asks_eager, False  # ops inside of this one are torch's

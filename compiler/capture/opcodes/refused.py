@@ -17,30 +17,42 @@ BODY = "the body of a module"
 GROUPS = "except* (exception groups)"
 NEVER = "an instruction of the interpreter itself"
 
-#: opcode -> (what it belongs to, first version, last version)
-REFUSED: dict[str, tuple[str, Version, Version | None]] = {
-    "GET_AWAITABLE": (COROUTINE, (3, 11), None),
-    "GET_AITER": (COROUTINE, (3, 11), None),
-    "GET_ANEXT": (COROUTINE, (3, 11), None),
-    "BEFORE_ASYNC_WITH": (COROUTINE, (3, 11), None),
-    "END_ASYNC_FOR": (COROUTINE, (3, 11), None),
-    "ASYNC_GEN_WRAP": (COROUTINE, (3, 11), (3, 11)),
-    "IMPORT_STAR": (BODY, (3, 11), (3, 11)),
-    "PRINT_EXPR": (BODY, (3, 11), (3, 11)),
-    "CHECK_EG_MATCH": (GROUPS, (3, 11), None),
-    "PREP_RERAISE_STAR": (GROUPS, (3, 11), (3, 11)),
-    "CALL_INTRINSIC_2": ("except* or a type parameter", (3, 12), None),
-    "INTERPRETER_EXIT": (NEVER, (3, 12), None),
-    "RESERVED": (NEVER, (3, 12), None),
-    "ENTER_EXECUTOR": (NEVER, (3, 13), None),
-    "EXIT_INIT_CHECK": (NEVER, (3, 13), None),
+#: opcode -> what it belongs to
+REFUSED = {
+    "GET_AWAITABLE": COROUTINE,
+    "GET_AITER": COROUTINE,
+    "GET_ANEXT": COROUTINE,
+    "BEFORE_ASYNC_WITH": COROUTINE,
+    "END_ASYNC_FOR": COROUTINE,
+    "ASYNC_GEN_WRAP": COROUTINE,
+    "IMPORT_STAR": BODY,
+    "PRINT_EXPR": BODY,
+    "CHECK_EG_MATCH": GROUPS,
+    "PREP_RERAISE_STAR": GROUPS,
+    "CALL_INTRINSIC_2": "except* or a type parameter",
+    "INTERPRETER_EXIT": NEVER,
+    "RESERVED": NEVER,
+    "ENTER_EXECUTOR": NEVER,
+    "EXIT_INIT_CHECK": NEVER,
 }
+#: the first versions of those that 3.11 does not have
+SINCE: dict[str, Version] = {
+    "CALL_INTRINSIC_2": (3, 12),
+    "INTERPRETER_EXIT": (3, 12),
+    "RESERVED": (3, 12),
+    "ENTER_EXECUTOR": (3, 13),
+    "EXIT_INIT_CHECK": (3, 13),
+}
+#: those that only 3.11 has
+GONE = ("ASYNC_GEN_WRAP", "IMPORT_STAR", "PRINT_EXPR", "PREP_RERAISE_STAR")
 
 
 def _refuse(f: Frame, i: Instruction) -> None:
-    what = REFUSED[i.opname][0]
+    what = REFUSED[i.opname]
     raise breaks.GraphBreak(breaks.UNSUPPORTED_OPCODE, f"{i.opname} ({what})")
 
 
-for _name, (_what, _since, _until) in REFUSED.items():
+for _name in REFUSED:
+    _since = SINCE.get(_name, (3, 11))
+    _until = (3, 11) if _name in GONE else None
     opcode(_name, since=_since, until=_until)(_refuse)

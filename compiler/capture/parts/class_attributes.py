@@ -19,6 +19,7 @@ from tc.compiler.capture.values.objects import (
     ClassValue,
 )
 from tc.compiler.capture.values.stand_ins import UNEXPECTED, raise_as_python
+from tc.compiler.core.sources import instance_dict
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -70,7 +71,12 @@ class ClassAttributes:
         )
 
     def bind_descriptor(
-        self, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
+        self,
+        owner: Value,
+        cls: type,
+        raw: Any,
+        name: str,
+        inherited: bool = False,
     ) -> Value:
         """Read a class attribute through an instance."""
         if is_apply(cls, name):
@@ -92,6 +98,11 @@ class ClassAttributes:
 
     def attributes_of(self, owner: Attributed) -> Value:
         """Return ``vars(owner)``, the same value each time."""
+        held = instance_dict(owner.obj)
+        first = self.t.values.owners.get(id(held))
+        if held is not None and first is not None and first[0] is not owner.obj:
+            text = f"the __dict__ of {owner.describe()} is another object's as well"
+            raise breaks.SkipFrame(text)
         if id(owner) not in self._attributes:
             self._attributes[id(owner)] = AttributesValue(owner)
         return self._attributes[id(owner)]

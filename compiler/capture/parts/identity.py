@@ -12,19 +12,25 @@ identity, and writes, which a second name of the same object would see.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.array_memory import as_tensor
 from tc.compiler.capture.breaks import SkipFrame
-from tc.compiler.capture.values.base import Value
+from tc.compiler.capture.values.base import Lazy, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.copies import IdentityNumber
-from tc.compiler.capture.values.functions import CellValue
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.objects import Attributed, ClassValue
 from tc.compiler.capture.values.proxies import behind
 from tc.compiler.capture.values.tensor import SymValue
-from tc.compiler.core.sources import CallSource, DictSource, Source, instance_dict
+from tc.compiler.core.sources import (
+    CallSource,
+    DictSource,
+    Source,
+    instance_dict,
+)
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -39,6 +45,7 @@ class Identities:
     def __init__(self) -> None:
         self._pairs: dict[tuple[str, str], Apart] = {}
         self._keys: dict[int, Value] = {}
+        self._tables: dict[int, tuple[Any, Source, set[str]]] = {}
 
     def differ(self, left: Value, right: Value) -> None:
         """Record that two values were compared and are distinct objects."""
@@ -52,67 +59,109 @@ class Identities:
         """Record that a value was a key that is hashed by identity."""
         self._keys[id(key)] = key
 
+    def reads(self, table: Any, source: Source, name: str) -> None:
+        """Record that an entry of a module's table was read, or found absent."""
+        self._tables.setdefault(id(table), (table, source, set()))[2].add(name)
+
     def apart(self, t: Interpreter) -> Iterator[Apart]:
         """Yield groups of sources whose objects have to be distinct."""
         yield from self._pairs.values()
         yield from _by_type(self._keys.values())
-        changed = t.effects.changed_outside()
+        changed = [*t.effects.changed_outside(), *_changed_modules(t)]
         kinds = {value.python_type() for value in changed}
         owners = [value for value in changed if _has_attributes(value)]
-        _refuse_shared_dicts(t, changed)
+        owned = kinds if owners else set()
+        of_all = _changed_dicts(t, changed)
+        _refuse_shared_dicts(t, changed, of_all)
+        outside = [one for one in t.values.wrapped() if _outside(one) is not None]
         alike = [
             value
-            for value in t.values.wrapped()
-            if owners
-            and value.python_type() in kinds
-            and _has_attributes(value)
-            and not isinstance(value, NNModuleValue)
+            for value in outside
+            if (of_all or value.python_type() in owned) and _may_share(value)
         ]
-        attributes = [
-            DictSource(source)
-            for value in (*owners, *alike)
-            if (source := _outside(value))
-        ]
+        attributes = list(self._tables_with(t, of_all))
+        for value in (*owners, *alike):
+            source = _outside(value)
+            if source is not None:
+                attributes.append(DictSource(source))
         if attributes:
             kinds.add(dict)
-        known = [
-            v
-            for v in t.values.wrapped()
-            if _outside(v) is not None and v.python_type() in kinds
-        ]
+        known = [value for value in outside if value.python_type() in kinds]
         yield from _by_type([*changed, *known], attributes)
 
+    def _tables_with(self, t: Interpreter, dicts: list[DictValue]) -> Iterator[Source]:
+        """Yield the sources of modules' tables that were asked for keys which dicts lost or got."""
+        keys = set().union(*map(_touched, dicts))
+        for table, source, names in self._tables.values():
+            if t.values.find(table) is None and not names.isdisjoint(keys):
+                yield source
 
-def _refuse_shared_dicts(t: Interpreter, changed: list[Value]) -> None:
+
+def _changed_modules(t: Interpreter) -> list[Value]:
+    """Return the modules that globals were stored in, of those the program has as objects."""
+    spaces = {id(space) for space, _, _ in t.effects.global_stores()}
+    values = t.values.wrapped() if spaces else []
+    return [value for value in values if id(instance_dict(value.obj)) in spaces]
+
+
+def _touched(value: DictValue) -> set[Any]:
+    """Return the keys of a dict that were written, or looked at."""
+    kept = {key for key, (_, held) in value.entries.items() if isinstance(held, Lazy)}
+    return {*value.entries, *value.obj} - kept
+
+
+def _changed_dicts(t: Interpreter, changed: list[Value]) -> list[DictValue]:
+    """Return the dicts that were changed, and that another object may have as its ``__dict__``.
+
+    Of a module's a guard on the dict says that it is none: a frame has many modules.
+    """
+    plain = [
+        value
+        for value in changed
+        if isinstance(value, DictValue) and type(value.obj) is dict
+    ]
+    others = [value for value in plain if id(value.obj) not in t.values.owners]
+    for value in others:
+        if "_modules" in value.obj:
+            raise SkipFrame(f"{value.describe()} is changed, and may be a module's")
+        t.guards.contains(value, ConstValue("_modules"), there=False)
+    return others
+
+
+def _refuse_shared_dicts(
+    t: Interpreter, changed: list[Value], dicts: list[DictValue]
+) -> None:
     """Skip a frame that changes attributes which it reads by other names too.
 
     Attributes of an object or a class may be read as items of its ``__dict__``, and those of an
     object through a second object that has the same ``__dict__``.
     """
-    holders: dict[int, Value] = {}
+    holders: dict[int, Value] = {id(value.obj): value for value in dicts}
     for owner in changed:
-        if not _has_attributes(owner) and not isinstance(owner, ClassValue):
+        own = _attributes_of(owner)
+        if own is None:
             continue
-        own = (
-            instance_dict(owner.obj)
-            if _has_attributes(owner)
-            else behind(vars(owner.obj))
-        )
         holders[id(own)] = owner
-        if t.values.find(own) is not None:
+        if id(own) not in t.values.owners and t.values.find(own) is not None:
             raise SkipFrame(
                 f"{owner.describe()} is changed, and its __dict__ is read as well"
             )
     for value in t.values.wrapped() if holders else ():
-        other = (
-            holders.get(id(instance_dict(value.obj)))
-            if _has_attributes(value)
-            else None
-        )
+        held = instance_dict(value.obj) if _has_attributes(value) else None
+        other = holders.get(id(held))
+        if isinstance(value, FunctionValue) and value.space is not None:
+            continue  # attributes are read through it
         if other is not None and other.obj is not value.obj:
             raise SkipFrame(
                 f"{other.describe()} is changed, and {value.describe()} has the same __dict__"
             )
+
+
+def _attributes_of(value: Value) -> Any:
+    """Return the dictionary of the attributes of an object or a class; None for others."""
+    if isinstance(value, ClassValue):
+        return behind(vars(value.obj))
+    return instance_dict(value.obj) if _has_attributes(value) else None
 
 
 def _by_type(values: Iterable[Value], dicts: Iterable[Source] = ()) -> Iterator[Apart]:
@@ -130,8 +179,17 @@ def _by_type(values: Iterable[Value], dicts: Iterable[Source] = ()) -> Iterator[
     yield from (tuple(group.values()) for group in groups.values() if len(group) > 1)
 
 
-def _has_attributes(value: Value) -> TypeGuard[Attributed]:
-    return isinstance(value, Attributed) and instance_dict(value.obj) is not None
+def _has_attributes(value: Value) -> bool:
+    return isinstance(instance_dict(value.obj), dict)
+
+
+def _may_share(value: Value) -> bool:
+    """Return whether attributes were read of a value that has its ``__dict__`` from elsewhere."""
+    if not _has_attributes(value) or isinstance(value, NNModuleValue):
+        return False
+    if isinstance(value, FunctionValue) and value.space is not None:
+        return False
+    return isinstance(value, Attributed) or bool(instance_dict(value.obj))
 
 
 def _outside(value: Value) -> Source | None:

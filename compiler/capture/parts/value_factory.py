@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tc.compiler.capture import breaks
 from tc.compiler.capture.array_memory import as_number
 from tc.compiler.capture.guards.facts import is_empty
 from tc.compiler.capture.parts.wrap import wrap_object, wrap_tensor
@@ -23,9 +24,7 @@ from tc.compiler.capture.values.functions import (
     guard_empty,
     wrap_function,
 )
-from tc.compiler.capture.values.objects import (
-    ClassValue,
-)
+from tc.compiler.capture.values.objects import Attributed, ClassValue
 from tc.compiler.capture.values.sets import SetValue, set_of
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.capture.values.tuple_objects import tuple_of
@@ -38,6 +37,7 @@ from tc.compiler.core.sources import (
     LocalSource,
     Scope,
     Source,
+    instance_dict,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class ValueFactory:
         aliases: globals that the residual code needs and the module does not have.
         tensors: values of the input tensors, in the order of first use.
         made_inside: ids of objects that live only as long as the trace.
+        owners: the id of an instance dictionary -> its object, and the source of that (None
+            where only the compiled code keeps it).
     """
 
     def __init__(self, t: Interpreter) -> None:
@@ -61,6 +63,7 @@ class ValueFactory:
         self.aliases: dict[Source, Any] = {}
         self.tensors: list[TensorValue] = []
         self.made_inside: set[int] = set()
+        self.owners: dict[int, tuple[Any, Source | None]] = {}
         self._values: dict[int, tuple[Any, Value]] = {}
         self._kept: list[Any] = []
         self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
@@ -130,6 +133,8 @@ class ValueFactory:
         """Return the value of a live object; one object, one value."""
         if is_constant_object(obj):
             return wrap_object(self.t, obj, source)
+        if type(obj) is dict and id(obj) in self.owners:
+            self._values[id(obj)] = (obj, self._attributes(*self.owners[id(obj)]))
         known = self._values.get(id(obj))
         if known is not None:
             value = known[1]
@@ -144,7 +149,28 @@ class ValueFactory:
         value = wrap_object(self.t, obj, source)
         if type(obj) is not types.MethodType:
             self._values[id(obj)] = (obj, value)
+        if isinstance(value, Attributed):
+            self._own(obj, source)
         return value
+
+    def _own(self, obj: Any, source: Source) -> None:
+        """Note whose an instance dictionary is.
+
+        Raises:
+            TraceAgain: the dictionary has a value by now, which is not that of `vars`.
+        """
+        held = instance_dict(obj)
+        if held is None:
+            return
+        owner = (obj, None if source.root in self.aliases else source)
+        if id(held) in self._values and id(held) not in self.owners:
+            raise breaks.TraceAgain(owners={id(held): owner})
+        self.owners.setdefault(id(held), owner)
+
+    def _attributes(self, obj: Any, source: Source | None) -> Value:
+        owner = self.wrap_kept(obj) if source is None else self.wrap(obj, source)
+        assert isinstance(owner, Attributed)
+        return self.t.attributes.attributes_of(owner)
 
     def make_inside(self, obj: Any, value: Value) -> None:
         """Register an object that lives only as long as the trace as the object of a value."""

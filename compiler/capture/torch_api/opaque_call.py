@@ -95,7 +95,11 @@ def together(shape: Any, parts: Iterator[Any]) -> Any:
 
 # -- while tracing -------------------------------------------------------------------------------
 def call_tree(
-    t: Interpreter, function: Any, args: Args, kwargs: Kwargs, fake: Any = None
+    t: Interpreter,
+    function: Any,
+    args: Args,
+    kwargs: Kwargs,
+    fake: Any = None,
 ) -> Value:
     """Record a call of a function whose arguments and result are trees of tensors.
 

@@ -39,8 +39,8 @@ class Sampled:
         ]
 
 
-def sample_array(example: torch.Tensor) -> Any:
-    """Return an array of the type, shape and layout of a fake tensor."""
+def sample_array(example: torch.Tensor, elements: Any = None) -> Any:
+    """Return an array of the type, shape and layout of a fake tensor, with elements if any."""
     sizes = [hint(size) for size in example.shape]
     strides = [hint(stride) for stride in example.stride()]
     if None in (*sizes, *strides) or example.dtype == torch.bfloat16:
@@ -54,7 +54,12 @@ def sample_array(example: torch.Tensor) -> Any:
     kind = np.dtype(str(example.dtype).removeprefix("torch."))
     memory = np.ones(max(extent, 1), kind)
     bytes_ = [step * kind.itemsize for step in strides]
-    return np.lib.stride_tricks.as_strided(memory, sizes, bytes_)
+    array = np.lib.stride_tricks.as_strided(memory, sizes, bytes_)
+    if elements is not None:
+        if array.shape != elements.shape:
+            raise NoSample
+        array[...] = elements
+    return array
 
 
 def _extent(sizes: Sequence[int], strides: Sequence[int]) -> int:

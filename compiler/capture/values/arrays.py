@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.array_memory import as_tensor
 from tc.compiler.capture.values.array_calls import (
     numpy_attribute,
     numpy_call,
@@ -34,7 +36,7 @@ from tc.compiler.capture.values.containers import ListValue, SequenceValue, Tupl
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import OFF
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
-from tc.compiler.core.memory import share_storage
+from tc.compiler.core.memory import share_storage, storage_id
 from tc.compiler.core.sources import Source
 from tc.compiler.core.symbolic import hint
 
@@ -72,6 +74,8 @@ WRITES = frozenset(
     ("__setitem__", "sort", "fill", "resize", "partition", "put", "itemset")
 )
 FIELDS = frozenset(("T", "real", "imag", "flat"))
+#: the elements of larger arrays are not kept
+FEW = 1 << 12
 
 
 # -- values ----------------------------------------------------------------------------------
@@ -82,11 +86,13 @@ class ArrayValue(Value):
         tensor: the tensor that represents it in the graph.
         writeable: whether the program may write to it.
         obj: the scalar itself, where that is known while the program is captured.
+        elements: those that numpy gave it, where only constants were operands.
     """
 
     noun = "a numpy array"
     writeable = True
     obj: np.generic | None = None
+    elements: np.ndarray[Any, Any] | None = None
 
     def __init__(
         self, tensor: TensorValue, scalar: bool = False, source: Source | None = None
@@ -103,6 +109,13 @@ class ArrayValue(Value):
 
     def python_type(self) -> type:
         return self.dtype.type if self.scalar else np.ndarray
+
+    def known(self, t: Interpreter) -> np.ndarray[Any, Any] | None:
+        """Return the elements where constants decide them, and no write may have changed them."""
+        if self.elements is None or self.obj is not None:
+            return None
+        unwritten = storage_id(self.tensor.example) not in t.shapes.mode.written
+        return self.elements if unwritten else None
 
     def number(self, t: Interpreter) -> Value | None:
         """Return the Python number that a scalar is to torch, or None where only runs know it."""
@@ -140,11 +153,15 @@ class ArrayValue(Value):
             self.cannot(breaks.UNSUPPORTED_ATTR, f"ndarray.{name}")
         return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "tolist" and not args and not kwargs:
-            return self.tensor.method(t, "tolist", [], {})
+    def method(
+        self,
+        t: Interpreter,
+        name: str,
+        args: Args,
+        kwargs: Kwargs,
+    ) -> Value:
         if name in TO_PYTHON:
-            self.cannot(breaks.TENSOR_ITEM, f"ndarray.{name}()")
+            return self.to_python(t, name, args, kwargs)
         if not hasattr(tensor_numpy().ndarray, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name}")
         writes = name in WRITES or name.startswith("__i")
@@ -158,16 +175,42 @@ class ArrayValue(Value):
         found = _record(t, numpy_method, (name, self.tensor, *given), scalars, call)
         return ConstValue(None) if name == "__setitem__" else found
 
+    def to_python(
+        self,
+        t: Interpreter,
+        name: str,
+        args: Args,
+        kwargs: Kwargs,
+    ) -> Value:
+        """Call a method in `TO_PYTHON`."""
+        known = self.known(t)
+        if name != "tolist" or args or kwargs:
+            if known is None:
+                self.cannot(breaks.TENSOR_ITEM, f"ndarray.{name}()")
+            return folded(t, known, name, args, kwargs)
+        if known is None or not known.ndim:
+            return self.tensor.method(t, name, [], {})
+        rows = self._rows(t)
+        return t.values.list_of(row.method(t, name, [], {}) for row in rows)
+
     def truth(self, t: Interpreter) -> bool:
-        return self.cannot(breaks.DATA_BRANCH, "")
+        known = self.known(t)
+        if known is None:
+            self.cannot(breaks.DATA_BRANCH, "")
+        return bool(t.python.fold(bool, known))
 
     def length(self, t: Interpreter) -> Value:
         return self.tensor.length(t)
 
     def iterate(self, t: Interpreter) -> Value:
-        rows = self.tensor.unpack_rows(t)
-        arrays = [_row(t, row) for row in rows]
-        return t.values.list_of(arrays).iterate(t)
+        return t.values.list_of(self._rows(t)).iterate(t)
+
+    def _rows(self, t: Interpreter) -> list[Value]:
+        known = self.known(t)
+        if known is None or not known.ndim:
+            return [_row(t, row) for row in self.tensor.unpack_rows(t)]
+        places = map(ConstValue, range(len(known)))
+        return [self.method(t, "__getitem__", [at], {}) for at in places]
 
     def children(self, t: Interpreter) -> list[Value]:
         return [self.tensor]
@@ -259,6 +302,19 @@ def _row(t: Interpreter, row: TensorValue) -> ArrayValue:
     return ArrayValue(copied, scalar=True)
 
 
+def folded(
+    t: Interpreter,
+    obj: Any,
+    name: str,
+    args: Args,
+    kwargs: Kwargs,
+) -> Value:
+    """Call a method of an array or scalar that is known."""
+    plain = t.python.concrete_list(args)
+    named = t.python.concrete_dict(kwargs)
+    return t.python.folded(getattr(obj, name), *plain, **named)
+
+
 def _call_method(name: str, array: Any, *args: Any, **kwargs: Any) -> Any:
     return operator.methodcaller(name, *args, **kwargs)(array)
 
@@ -286,19 +342,24 @@ class NumpyCall:
         """Return all that the result depends on, in order; what is in sequences one by one."""
         return list(_leaves([*self.args, *self.kwargs.values()]))
 
-    def is_known(self) -> bool:
-        """Return whether all operands are numbers that are known, as long as guards hold."""
+    def is_known(self, t: Interpreter) -> bool:
+        """Return whether all operands are known, as long as guards hold."""
         values = self.operands()
-        return all(isinstance(one, Value) and _is_known(one) for one in values)
+        return all(isinstance(one, Value) and _is_known(t, one) for one in values)
 
-    def ask(self, held: list[ArrayValue]) -> Sampled | None:
+    def is_fixed(self, t: Interpreter) -> bool:
+        """Return whether all operands are constants, or arrays made of constants."""
+        values = self.operands()
+        return all(isinstance(one, Value) and _is_fixed(t, one) for one in values)
+
+    def ask(self, t: Interpreter, held: list[ArrayValue]) -> Sampled | None:
         """Return what numpy does with examples; the arrays among the operands are added."""
 
         def make() -> tuple[Any, ...]:
             arrays: list[Any] = []
-            given = [_sample(one, held, arrays) for one in self.args]
+            given = [_sample(t, one, held, arrays) for one in self.args]
             named = {
-                key: _sample(one, held, arrays) for key, one in self.kwargs.items()
+                key: _sample(t, one, held, arrays) for key, one in self.kwargs.items()
             }
             return given, named, arrays
 
@@ -315,16 +376,24 @@ def _leaves(values: Iterable[Any]) -> Iterator[Value]:
             yield value
 
 
-def _is_known(value: Value) -> bool:
+def _is_known(t: Interpreter, value: Value) -> bool:
     """Return whether an example of an operand is the operand itself, as long as guards hold."""
     if isinstance(value, SymValue):
         return hint(value.example) is not None
-    if isinstance(value, ArrayValue):
-        return value.obj is not None
+    if isinstance(value, ArrayValue) and value.obj is not None:
+        return True
+    return _is_fixed(t, value)
+
+
+def _is_fixed(t: Interpreter, value: Value) -> bool:
+    if isinstance(value, ArrayValue) and value.known(t) is not None:
+        return True
     return value.is_constant()
 
 
-def _sample(value: Value, held: list[ArrayValue], arrays: list[Any]) -> Any:
+def _sample(
+    t: Interpreter, value: Value, held: list[ArrayValue], arrays: list[Any]
+) -> Any:
     """Return an example of an operand."""
     if isinstance(value, ArrayValue):
         if value.obj is not None:
@@ -332,7 +401,7 @@ def _sample(value: Value, held: list[ArrayValue], arrays: list[Any]) -> Any:
         if value.scalar:
             return value.dtype.type(1)
         held.append(value)
-        arrays.append(sample_array(value.tensor.example))
+        arrays.append(sample_array(value.tensor.example, value.known(t)))
         if not value.writeable:
             arrays[-1].flags.writeable = False
         return arrays[-1]
@@ -343,10 +412,12 @@ def _sample(value: Value, held: list[ArrayValue], arrays: list[Any]) -> Any:
         if any(not isinstance(slot, Value) for slot in value.slots):
             raise NoSample
         return kind(
-            _sample(one, held, arrays) for one in value.slots if isinstance(one, Value)
+            _sample(t, one, held, arrays)
+            for one in value.slots
+            if isinstance(one, Value)
         )
     if isinstance(value, SliceValue):
-        return slice(*[_sample(part, held, arrays) for part in value.parts])
+        return slice(*[_sample(t, part, held, arrays) for part in value.parts])
     if not value.is_constant():
         raise NoSample
     return value.constant()
@@ -362,7 +433,7 @@ def _record(
     values = [a if isinstance(a, Value) else ConstValue(a) for a in args]
     held: list[ArrayValue] = []
     try:
-        said = call.ask(held)
+        said, fixed = call.ask(t, held), call.is_fixed(t)
     except OverflowError:
         raise breaks.GraphBreak(
             breaks.BUILTIN_CALL, f"{call.text}(), which refuses"
@@ -374,9 +445,9 @@ def _record(
             found = t.output.call_torch(target, values, {})
             if said is None or isinstance(found, ConstValue):
                 return _as_arrays(t, found, scalars)
-            return _Results(t, said, held, call.text).of(found, said.result)
+            return _Results(t, said, held, call.text, fixed).of(found, said.result)
 
-    if not call.is_known():
+    if not call.is_known(t):
         return recorded()
     if said is None:  # numpy refuses these operands
         plain = t.python.concrete_list(call.args)
@@ -403,6 +474,7 @@ class _Results:
     said: Sampled
     held: Sequence[ArrayValue]
     text: str
+    fixed: bool
 
     def of(self, value: Value, result: Any) -> Value:
         """Return the value of a result."""
@@ -420,12 +492,24 @@ class _Results:
         found = ArrayValue(value, scalar)
         if found.dtype != result.dtype or value.example.dim() != result.ndim:
             self._refuse("a result of another type")
-        for one, array in zip(self.held, self.said.arrays, strict=True):
+        pairs = zip(self.held, self.said.arrays, strict=True)
+        for one, array in pairs:
             if array is result:
                 return one
         found = ArrayValue(self._with_memory(value, result), scalar)
         found.writeable = scalar or bool(result.flags.writeable)
+        if self.fixed and result.size <= FEW:
+            if free_unbacked_symbols(value.example):
+                found = ArrayValue(self._constant(result))
+            found.elements = np.array(result)
         return found
+
+    def _constant(self, result: np.ndarray[Any, Any] | np.generic) -> TensorValue:
+        """Return a tensor of elements that are known, in place of one of unknown size."""
+        dtype: dict[str, Value] = {"dtype": ConstValue(as_tensor(result).dtype)}
+        made = self.t.output.call_torch(torch.tensor, [_listed(result.tolist())], dtype)
+        assert isinstance(made, TensorValue)
+        return made
 
     def _with_memory(self, value: TensorValue, result: Any) -> TensorValue:
         """Return a tensor that shares memory with what numpy's result does, and no other."""
@@ -447,9 +531,16 @@ class _Results:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{self.text}() ({why})")
 
 
+def _listed(obj: Any) -> Value:
+    if not isinstance(obj, list):
+        return ConstValue(obj)
+    return ListValue([_listed(item) for item in obj])
+
+
 def _as_arrays(t: Interpreter, value: Value, scalars: bool) -> Value:
     if isinstance(value, TensorValue):
-        return ArrayValue(value, scalars and value.example.dim() == 0)
+        scalar = scalars and value.example.dim() == 0
+        return ArrayValue(value, scalar)
     if isinstance(value, TupleValue):
         return TupleValue([_as_arrays(t, v, scalars) for v in value.values(t)])
     if isinstance(value, ListValue):

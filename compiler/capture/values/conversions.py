@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tc.compiler.capture import breaks
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
@@ -47,15 +48,14 @@ def _number(kind: type) -> Handler:
             convert_symbol = symbolic_float if kind is float else math.trunc
             return t.output.call_torch(convert_symbol, [value], {})
         if isinstance(value, ObjectValue):
-            names = (
-                f"__{kind.__name__}__",
-                "__index__",
-                *["__trunc__"] * (kind is int),
-            )
-            name = next(
-                (n for n in names if type_lookup(value.cls, n) is not MISSING), None
-            )
+            names = [f"__{kind.__name__}__", "__index__"]
+            if kind is int:
+                names.append("__trunc__")
+            lacking = [n for n in names if type_lookup(value.cls, n) is MISSING]
+            name = next((n for n in names if n not in lacking), None)
             if name is None:
+                if _has_bytes(value.obj):  # which may be digits
+                    value.cannot(breaks.UNSUPPORTED_OP, f"{kind.__name__}()")
                 # Python's error
                 return t.python.folded(kind, type(value.cls.__name__, (), {})())
             returned = value.method(t, name, [], {})
@@ -69,6 +69,14 @@ def _number(kind: type) -> Handler:
         return t.python.folded(kind, *t.python.concrete_list(args))
 
     return convert
+
+
+def _has_bytes(obj: Any) -> bool:
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
 
 
 def symbolic_float(number: Any) -> Any:

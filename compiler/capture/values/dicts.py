@@ -483,9 +483,8 @@ def _ror(t: Interpreter, d: DictValue, other: DictValue) -> Value:
 
 
 def _clear(t: Interpreter, d: DictValue) -> Value:
-    d.whole(t)
-    t.effects.changed(d)
-    d.entries.clear()
+    for key in d.keys(t):
+        d.drop(t, key)
     return ConstValue(None)
 
 

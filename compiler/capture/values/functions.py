@@ -160,7 +160,7 @@ class FunctionValue(Value):
         self.obj: types.FunctionType | None = obj
         self.source = source
         self.extra: dict[str, Value] = {}
-        self._space: Value | None = None
+        self.space: Value | None = None
 
     def python_type(self) -> type:
         return types.FunctionType
@@ -212,10 +212,10 @@ class FunctionValue(Value):
             return ConstValue(None) if self.kwdefaults is None else self.kwdefaults
         if name == "__dict__":
             return self._space_of_real(t)
-        if self._space is not None and name not in STANDARD:
+        if self.space is not None and name not in STANDARD:
             key = ConstValue(name)
-            if self._space.method(t, "__contains__", [key], {}).truth(t):
-                return self._space.item(t, key)
+            if self.space.method(t, "__contains__", [key], {}).truth(t):
+                return self.space.item(t, key)
         elif hasattr(obj, name):
             found = getattr(obj, name)
             if self.source is None and not isinstance(found, dict | list | set):
@@ -230,11 +230,11 @@ class FunctionValue(Value):
 
     def _space_of_real(self, t: Interpreter) -> Value:
         """Return the ``__dict__`` of a real function, through which stored attributes are read."""
-        if self._space is None:
+        if self.space is None:
             assert self.obj is not None
             source = AttrSource(t.values.source_of(self), "__dict__")
-            self._space = t.values.wrap(self.obj.__dict__, source)
-        return self._space
+            self.space = t.values.wrap(self.obj.__dict__, source)
+        return self.space
 
     def _known_attr(self, t: Interpreter, name: str) -> Value | None:
         """Return a standard attribute of a function that traced code made."""

@@ -44,22 +44,25 @@ def _at_numbers(t: Interpreter, tensor: TensorValue, key: Value) -> Value | None
 
     torch's indexing makes constants of symbolic numbers; its `select` does not.
     """
-    keys = key.values(t) if isinstance(key, TupleValue) and key.kind is tuple else [key]
-    numbers = [_is_number(one) for one in keys]
-    plain = tensor.kind in (torch.Tensor, torch.nn.Parameter) and not t.overrides.modes
-    if not plain or not any(numbers) or not _is_basic(keys):
+    keys: Sequence[Value] = [key]
+    if isinstance(key, TupleValue) and key.kind is tuple:
+        keys = key.values(t)
+    places = [at for at, one in enumerate(keys) if _is_number(one)]
+    plain = tensor.kind in (torch.Tensor, torch.nn.Parameter)
+    if not places or not plain or t.overrides.modes:
+        return None
+    if not _is_basic(keys):
         return None
     view: Value = tensor
-    if not all(numbers):
-        others = [
-            _whole() if number else one
-            for one, number in zip(keys, numbers, strict=True)
-        ]
-        view = t.output.call_torch(
-            operator.getitem, [view, t.values.new_tuple(others)], {}
-        )
-    for at in reversed([i for i, number in enumerate(numbers) if number]):
-        dim, number = ConstValue(_dimension_of(keys, at)), keys[at]
+    if len(places) < len(keys):
+        others = list(keys)
+        for at in places:
+            others[at] = _whole()
+        rest = t.values.new_tuple(others)
+        view = t.output.call_torch(operator.getitem, [view, rest], {})
+    for at in reversed(places):
+        dim = ConstValue(_dimension_of(keys, at))
+        number = keys[at]
         if isinstance(number, TensorValue):
             number = known_number(t, number) or _number_in(t, number)
         view = t.output.call_torch("select", [view, dim, number], {}, method=True)
@@ -91,11 +94,12 @@ def _is_basic(keys: Sequence[Value]) -> bool:
     A tensor of one number is a number.
     """
     constants = [one.obj for one in keys if isinstance(one, ConstValue)]
+    if constants.count(...) > 1:
+        return False
     known = all(one is None or one is ... or type(one) is int for one in constants)
-    kinds = all(
+    return known and all(
         isinstance(one, ConstValue | SliceValue) or _is_number(one) for one in keys
     )
-    return known and kinds and constants.count(...) <= 1
 
 
 def _dimension_of(keys: Sequence[Value], at: int) -> int:

@@ -218,6 +218,9 @@ class IdentityInterface(Protocol):
     def hashed(self, key: Value) -> None:
         """Record that a value was a key that is hashed by identity."""
 
+    def reads(self, table: Any, source: Source, name: str) -> None:
+        """Record that an entry of a module's table was read, or found absent."""
+
 
 class GuardInterface(Protocol):
     """The interface of the guard recorder."""
@@ -276,13 +279,9 @@ class GuardInterface(Protocol):
 class ValueInterface(Protocol):
     """The interface of the value factory."""
 
-    @property
-    def aliases(self) -> dict[Source, Any]:
-        """Globals that the residual code needs and the module does not have."""
-
-    @property
-    def tensors(self) -> list[TensorValue]:
-        """Values of the input tensors."""
+    aliases: dict[Source, Any]  # globals that the residual code needs, and makes
+    tensors: list[TensorValue]  # those that are inputs
+    owners: dict[int, tuple[Any, Source | None]]  # by the ids of their `__dict__`
 
     @property
     def made_inside(self) -> set[int]:

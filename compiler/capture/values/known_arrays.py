@@ -14,7 +14,7 @@ from torch import fx
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.array_memory import as_number, as_tensor
-from tc.compiler.capture.values.arrays import COMPUTED, TO_PYTHON, ArrayValue, NumpyCall
+from tc.compiler.capture.values.arrays import COMPUTED, ArrayValue, NumpyCall, folded
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.subclasses import OFF
@@ -94,22 +94,18 @@ class KnownScalar(ArrayValue):
     def key(self, t: Interpreter) -> Any:
         return self.fixed(t)
 
-    def method(
+    def to_python(
         self,
         t: Interpreter,
         name: str,
         args: Args,
         kwargs: Kwargs,
     ) -> Value:
-        if name not in TO_PYTHON or not all(a.is_constant() for a in args):
-            return super().method(t, name, args, kwargs)
-        found = None
         if name in READ_AS and not args and not kwargs:
             found = self.read(t, name)
-        if found is not None:
-            return found
-        plain = t.python.concrete_list(args)
-        return t.python.folded(getattr(self.fixed(t), name), *plain)
+            if found is not None:
+                return found
+        return folded(t, self.fixed(t), name, args, kwargs)
 
     def read(self, t: Interpreter, name: str) -> Value | None:
         """Return what a conversion in `READ_AS` gives, or None where that fixes the scalar."""
@@ -262,7 +258,7 @@ def _computed(
         call: of numpy.
         record: adds the call to the graph, where torch needs the scalar as a tensor.
     """
-    if all(one.is_constant() for one in call.operands()):
+    if call.is_fixed(t):
         return t.values.known(obj)
 
     def tensor() -> TensorValue:

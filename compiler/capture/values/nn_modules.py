@@ -57,6 +57,7 @@ class NNModuleValue(ObjectValue):
             elif self.obj is not None and self.source is not None:
                 own = self.obj.__dict__
                 where = ItemSource(DictSource(self.source), table)
+                t.guards.identities.reads(own.get(table), where, name)
                 if table not in own:
                     t.guards.add("NOT_CONTAINS", DictSource(self.source), table)
                 elif name in own[table]:
@@ -70,14 +71,15 @@ class NNModuleValue(ObjectValue):
         stored = t.effects.attribute(self, name)
         if stored is not None:
             return stored
-        known = (
-            t.values.find(self.obj.__dict__.get(name)) if self.obj is not None else None
-        )
-        return (
-            known
-            if isinstance(known, DictValue) and t.effects.was_changed(known)
-            else None
-        )
+        if self.obj is None:
+            return None
+        held = self.obj.__dict__.get(name)
+        known = t.values.find(held)
+        if not isinstance(known, DictValue) or not t.effects.was_changed(known):
+            return None
+        if self.source is None:
+            return known
+        return t.values.wrap(held, ItemSource(DictSource(self.source), name))
 
     def find(self, t: Interpreter, name: str) -> Value | None:
         found = super().find(t, name)

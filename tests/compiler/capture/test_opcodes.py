@@ -60,4 +60,4 @@ def test_one_handler_an_opcode_and_version() -> None:
 
 @pytest.mark.parametrize("name", [n for n in refused.REFUSED if n in OPCODES])
 def test_refused_opcodes_say_what_they_belong_to(name: str) -> None:
-    assert refused.REFUSED[name][0]
+    assert refused.REFUSED[name]

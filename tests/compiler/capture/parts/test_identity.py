@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import types
+from typing import ClassVar
+
 import pytest
 import torch
 
@@ -66,3 +69,164 @@ def test_there_is_one_empty_tuple():
     compiled = tc.compile(f, backend="eager", fullgraph=True)
     for rest in ((), ((),), ((1,),), ((), 1)):
         assert str(compiled(torch.ones(2), *rest)) == str(f(torch.ones(2), *rest))
+
+
+# -- an object and its dictionary, both given --------------------------------------------------
+class Holder:
+    shared: ClassVar[dict[str, object]] = {}
+
+
+class Sharing:
+    def __init__(self):
+        self.__dict__ = Holder.shared
+
+
+class Dict(dict):
+    pass
+
+
+class Scaling(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("b", torch.ones(2))
+        self.a = 1
+
+    def forward(self, x):
+        return x * self.b * self.a
+
+
+def with_attributes(made):
+    made.a = 1
+    return made, vars(made)
+
+
+def sharing():
+    Holder.shared = {"a": 1}
+    made = Sharing(), Sharing()
+    return made[0], vars(made[1])
+
+
+def function():
+    def made(x):
+        return x
+
+    return with_attributes(made)
+
+
+OWNERS = {
+    "object": lambda: with_attributes(Holder()),
+    "dict": lambda: with_attributes(Dict()),
+    "exception": lambda: with_attributes(ValueError()),
+    "namespace": lambda: with_attributes(types.SimpleNamespace()),
+    "module": lambda: with_attributes(Scaling()),
+    "python module": lambda: with_attributes(types.ModuleType("made")),
+    "tensor": lambda: with_attributes(torch.ones(2)),
+    "function": function,
+    "sharing": sharing,
+}
+
+
+def writes_items(owner, held, x):
+    held["a"] = 5
+    held["c"] = x
+    return owner.a * x, sorted(held)[:1], hasattr(owner, "c")
+
+
+def writes_attributes(owner, held, x):
+    owner.a = 5
+    return held["a"] * x
+
+
+def deletes(owner, held, x):
+    held.pop("a")
+    return getattr(owner, "a", 3) * x
+
+
+def clears(owner, held, x):
+    held.clear()
+    return hasattr(owner, "a"), x + 1
+
+
+def compares(owner, held, x):
+    return owner.__dict__ is held, owner.a * x
+
+
+def reads(owner, held, x):
+    return owner.a * x, held["a"] + x
+
+
+def breaks_between(owner, held, x):
+    y = x + 1
+    print(end="")
+    held["a"] = 6
+    return owner.a * y
+
+
+PROGRAMS = (writes_items, writes_attributes, deletes, clears, compares, reads, breaks_between)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("kind", OWNERS)
+def test_an_object_and_its_dictionary(kind, program):
+    if kind == "module" and program in (deletes, clears):
+        return  # a module without its attributes has none that hold them
+    tc.reset()
+    compiled = tc.compile(program, backend="eager")
+    for same in (False, True, True, False, True):
+        results = []
+        for call in (program, compiled):
+            owner, held = OWNERS[kind]()
+            held = held if same else {"a": 1}
+            results.append((str(call(owner, held, torch.ones(2))), owner.__dict__.get("a"), held))
+        (got, now, items), (want, after, others) = results[1], results[0]
+        assert (got, now, sorted(items)) == (want, after, sorted(others)), same
+
+
+def writes_buffer(model, table, x):
+    table["b"] = x * 7
+    return model(x)
+
+
+def stores_buffer(model, table, x):
+    model.b = x * 7
+    return table["b"] + model.b
+
+
+def compares_tables(model, table, x):
+    return model._buffers is table, model(x)
+
+
+@pytest.mark.parametrize("program", [writes_buffer, stores_buffer, compares_tables])
+def test_a_module_and_its_table(program):
+    tc.reset()
+    compiled = tc.compile(program, backend="eager")
+    for same in (False, True, True, False, True):
+        results = []
+        for call in (program, compiled):
+            model = Scaling()
+            table = model._buffers if same else {"b": torch.ones(2)}
+            results.append((str(call(model, table, torch.ones(2))), str(model.b), str(table)))
+        assert results[0] == results[1], same
+
+
+def test_an_object_behind_its_dictionary_is_found_by_later_attempts():
+    def program(first, second, x):
+        first["n"] = x
+        y = x + 1
+        print(end="")
+        second["m"] = y
+        return holders[0].n + holders[1].m, holders[0].a
+
+    def make():
+        holders[:] = [Holder(), Holder()]
+        holders[0].a = 2
+        return vars(holders[0]), vars(holders[1])
+
+    holders: list[Holder] = []
+    tc.reset()
+    compiled = tc.compile(program, backend="eager")
+    for _ in range(3):
+        want = program(*make(), torch.ones(2))
+        got = compiled(*make(), torch.ones(2))
+        assert str(got) == str(want)
+        assert sorted(vars(holders[0])) == ["a", "n"]
