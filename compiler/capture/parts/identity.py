@@ -80,10 +80,7 @@ class Identities:
             if (of_all or value.python_type() in owned) and _may_share(value)
         ]
         attributes = list(self._tables_with(t, of_all))
-        for value in (*owners, *alike):
-            source = _outside(value)
-            if source is not None:
-                attributes.append(DictSource(source))
+        attributes += _dictionaries(t, [*owners, *alike])
         if attributes:
             kinds.add(dict)
         known = [value for value in outside if value.python_type() in kinds]
@@ -102,6 +99,21 @@ def _changed_modules(t: Interpreter) -> list[Value]:
     spaces = {id(space) for space, _, _ in t.effects.global_stores()}
     values = t.values.wrapped() if spaces else []
     return [value for value in values if id(instance_dict(value.obj)) in spaces]
+
+
+def _dictionaries(t: Interpreter, owners: list[Value]) -> Iterator[Source]:
+    """Yield the sources of the dictionaries of objects; guard that those which share one do."""
+    found: dict[int, Source] = {}
+    for value in owners:
+        source = _outside(value)
+        if source is None:
+            continue
+        place: Source = DictSource(source)
+        first = found.setdefault(id(instance_dict(value.obj)), place)
+        if first is place:
+            yield place
+        elif first != place:
+            t.guards.add("DUPLICATE", place, first)
 
 
 def _touched(value: DictValue) -> set[Any]:

@@ -209,6 +209,26 @@ def test_a_module_and_its_table(program):
         assert results[0] == results[1], same
 
 
+def test_objects_with_one_dictionary_beside_another_that_is_changed():
+    def program(first, second, held, x):
+        held["a"] = 5
+        return first.a * x, second.a + x
+
+    def make(kind):
+        Holder.shared = {"a": 1}
+        first, second, other = Sharing(), Sharing(), Holder()
+        if kind == "apart":
+            second.__dict__ = {"a": 1}
+        held = {"first": vars(first), "second": vars(second), "apart": vars(second)}
+        return first, second, held.get(kind, vars(other))
+
+    tc.reset()
+    compiled = tc.compile(program, backend="eager")
+    for kind in ("none", "first", "none", "apart", "second", "none", "apart"):
+        want, got = program(*make(kind), torch.ones(2)), compiled(*make(kind), torch.ones(2))
+        assert str(got) == str(want), kind
+
+
 def test_an_object_behind_its_dictionary_is_found_by_later_attempts():
     def program(first, second, x):
         first["n"] = x
