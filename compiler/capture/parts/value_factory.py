@@ -158,12 +158,15 @@ class ValueFactory:
 
         Raises:
             TraceAgain: the dictionary has a value by now, which is not that of `vars`.
+            SkipFrame: so it is, and it is of a class of its own.
         """
         held = instance_dict(obj)
         if held is None:
             return
         owner = (obj, None if source.root in self.aliases else source)
         if id(held) in self._values and id(held) not in self.owners:
+            if type(held) is not dict:
+                raise breaks.SkipFrame(f"the __dict__ of {source.pretty} is no dict")
             raise breaks.TraceAgain(owners={id(held): owner})
         self.owners.setdefault(id(held), owner)
 
