@@ -1,4 +1,4 @@
-"""`isinstance` of objects whose class decides how attributes are read."""
+"""`isinstance` and `issubclass` where classes of the program decide."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def test_the_object_is_asked_for_its_class_as_python_does(kind: type, inside: bo
         found = [
             isinstance(config, Other), isinstance(config, Config), isinstance(config, (int, kind)),
             isinstance(config, (str, Other)), isinstance(config, object),
+            isinstance(config, (str, (int, kind))),
         ]  # fmt: skip
         return x * config.width, found
 
@@ -46,4 +47,49 @@ def test_the_object_is_asked_for_its_class_as_python_does(kind: type, inside: bo
     compiled = tc.compile(asks, fullgraph=True)
     for _ in range(2):
         expected, found = asks(x, config), compiled(x, config)
+        assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+
+
+class Listed(type):
+    """Classes that say which classes are theirs: those on a list."""
+
+    known: ClassVar[list[type]] = [int]
+    asked = 0
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        Listed.asked += 1
+        return other in cls.known or super().__subclasscheck__(other)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return super().__instancecheck__(instance) or type(instance) in cls.known
+
+
+class Number(metaclass=Listed):
+    pass
+
+
+class Made(Number):
+    pass
+
+
+def test_a_metaclass_is_asked_for_subclasses() -> None:
+    def asks(x: torch.Tensor) -> tuple[torch.Tensor, list[bool]]:
+        found = [
+            issubclass(int, Number), issubclass(Number, Number), issubclass(str, (float, Number)),
+            issubclass(int, (int, Number)), issubclass(bool, (str, (Number, int))),
+            issubclass(Made, Number), issubclass(float, Number), isinstance(Made(), Number),
+            isinstance(x, Number), isinstance(3, (str, (Number,))),
+            type.__subclasscheck__(Number, Made), type.__subclasscheck__(Number, int),
+            type.__instancecheck__(Number, Made()),
+        ]  # fmt: skip
+        return x * Listed.asked, found
+
+    x = torch.ones(2)
+    compiled = tc.compile(asks, fullgraph=True)
+    for known in ([int], [int], [str, float]):
+        Listed.known = known
+        Listed.asked = 0
+        expected = asks(x)
+        Listed.asked = 0
+        found = compiled(x)
         assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
