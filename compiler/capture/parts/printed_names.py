@@ -57,8 +57,11 @@ def by_place(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     """
     if not any(map(keyword.iskeyword, kwargs)):
         return args, kwargs
-    placed = [value for name, value in kwargs.items() if keyword.iskeyword(name)]
-    rest = {
-        name: value for name, value in kwargs.items() if not keyword.iskeyword(name)
-    }
-    return [*args, *placed], rest
+    placed = list(args)
+    rest = {}
+    for name, value in kwargs.items():
+        if keyword.iskeyword(name):
+            placed.append(value)
+        else:
+            rest[name] = value
+    return placed, rest

@@ -138,12 +138,15 @@ def _ask_protocol_again(
 @builtin(issubclass)
 def _issubclass(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     classes = t.python.classes(args[1])
-    if any(map(_checks_subclasses, _flat(classes))):
+    flat = _flat(classes)
+    if any(map(_checks_subclasses, flat)):
         # Python asks one class after the other, until one says yes.
-        found = any(_is_subclass(t, args[0], cls) for cls in _flat(classes))
-        return ConstValue(found)
+        for cls in flat:
+            if _is_subclass(t, args[0], cls):
+                return ConstValue(True)
+        return ConstValue(False)
     subclass = t.python.concrete(args[0])
-    for cls in _flat(classes):
+    for cls in flat:
         if isinstance(cls, abc.ABCMeta):
             _guard_registered(t, subclass, cls)
     return t.python.folded(issubclass, subclass, classes)
@@ -157,15 +160,18 @@ def _checks_subclasses(cls: type) -> bool:
 def _is_subclass(t: Interpreter, subclass: Value, cls: type) -> bool:
     known = t.values.known(cls)
     if _checks_subclasses(cls):
-        return known.call_special(t, "__subclasscheck__", [subclass]).truth(t)
-    return _issubclass(t, [subclass, known], {}).truth(t)
+        found = known.call_special(t, "__subclasscheck__", [subclass])
+    else:
+        found = _issubclass(t, [subclass, known], {})
+    return found.truth(t)
 
 
 @builtin(PLAIN_CHECK)
 def _plain_check(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Trace ``type.__instancecheck__``, which asks no metaclass."""
     cls, value = args
-    return ConstValue(_is_of(t, value, (t.python.concrete(cls),)))
+    kind = t.python.concrete(cls)
+    return ConstValue(_is_of(t, value, (kind,)))
 
 
 @builtin(PLAIN_SUBCLASS_CHECK)
