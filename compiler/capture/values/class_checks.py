@@ -58,7 +58,8 @@ def _flat(classes: Any) -> tuple[type, ...]:
     """Return the second argument of ``isinstance``, which may have tuples in tuples, as one."""
     if not isinstance(classes, tuple):
         return (classes,)
-    return tuple(itertools.chain.from_iterable(map(_flat, classes)))
+    parts = map(_flat, classes)
+    return tuple(itertools.chain.from_iterable(parts))
 
 
 def _has_own_check(cls: type) -> bool:
@@ -171,10 +172,14 @@ def _plain_check(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Trace ``type.__instancecheck__``, which asks no metaclass."""
     cls, value = args
     kind = t.python.concrete(cls)
-    return ConstValue(_is_of(t, value, (kind,)))
+    if not isinstance(kind, type):
+        t.python.fold(PLAIN_CHECK, kind, None)  # Python's own error
+    found = _is_of(t, value, (kind,))
+    return ConstValue(found)
 
 
 @builtin(PLAIN_SUBCLASS_CHECK)
 def _plain_subclass_check(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Trace ``type.__subclasscheck__``, which asks no metaclass."""
-    return t.python.folded(PLAIN_SUBCLASS_CHECK, *map(t.python.concrete, args))
+    classes = t.python.concrete_list(args)
+    return t.python.folded(PLAIN_SUBCLASS_CHECK, *classes)

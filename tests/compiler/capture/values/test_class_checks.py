@@ -93,3 +93,48 @@ def test_a_metaclass_is_asked_for_subclasses() -> None:
         Listed.asked = 0
         found = compiled(x)
         assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+
+
+@pytest.mark.parametrize("name", ["__instancecheck__", "__subclasscheck__"])
+def test_checks_of_type_refuse_what_type_refuses(name: str) -> None:
+    check = getattr(type, name)
+
+    def asks(x: torch.Tensor, cls: object, other: object) -> Any:
+        try:
+            return x * check(cls, other)
+        except TypeError as error:
+            return str(error)
+
+    x = torch.ones(2)
+    for cls, other in [(3, 3), (Made, 3), (Made, Made), (Number, Made), (int, bool), (int, True)]:
+        expected, found = asks(x, cls, other), tc.compile(asks)(x, cls, other)
+        assert str(found) == str(expected)
+
+
+class Measured(type):
+    @property
+    def width(cls) -> int:
+        return 5 + len(cls.__name__)
+
+
+class Base(metaclass=Measured):
+    width = 1
+    held: int = 3
+
+
+class Inherits(Base):
+    pass
+
+
+def test_data_descriptors_of_the_metaclass_come_before_what_a_class_defines() -> None:
+    def reads(x: torch.Tensor, cls: type, instance: Base) -> tuple[torch.Tensor, list[Any]]:
+        names = [cls.__class__.__name__, Base.__class__.__name__, int.__class__.__name__]
+        noted = [len(cls.__annotations__), len(Base.__annotations__)]
+        return x * Inherits.width + Base.width * instance.width, [*names, *noted]
+
+    x = torch.ones(2)
+    compiled = tc.compile(reads, fullgraph=True)
+    for cls, width in ((Base, 1), (Inherits, 1), (torch.Tensor, 1), (Base, 2)):
+        Measured.width = property(lambda cls, width=width: width)  # type: ignore[assignment]
+        expected, found = reads(x, cls, Inherits()), compiled(x, cls, Inherits())
+        assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
