@@ -1,7 +1,8 @@
 """Prepares graphs of this stage for other compilers.
 
 In: a graph that may end in writes to its inputs. Out: the same graph without any write, whose
-results share memory neither with its inputs nor with each other when ATen runs it op by op.
+results share memory neither with its inputs nor with each other when ATen runs it op by op, and
+whose printed code names each operation.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import fx
 
 from tc.compiler.aot.artifact import as_module, aten, memory_of
 from tc.compiler.aot.passes import copied
+from tc.compiler.core.held_function import HeldFunction, is_spelled
 
 Compiled = Callable[[list[Any]], tuple[Any, ...]]
 
@@ -34,6 +36,9 @@ def standalone(module: fx.GraphModule) -> tuple[fx.GraphModule, tuple[int, ...]]
         results.append(value)
         graph.erase_node(write)
     graph.output(_apart(graph, results))
+    for node in graph.nodes:
+        if node.op == "call_function" and not is_spelled(getattr(node.target, "__name__", "")):
+            node.target = HeldFunction(node.target)
     graph.lint()
     return as_module(graph, module), tuple(written)
 

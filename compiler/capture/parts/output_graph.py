@@ -19,7 +19,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts import symbolic_numbers
 from tc.compiler.capture.parts.handled_errors import break_where_handled
-from tc.compiler.capture.parts.printed_names import by_name
+from tc.compiler.capture.parts.printed_names import by_name, by_place
 from tc.compiler.capture.parts.reads import (
     guard_answer,
     guard_memory,
@@ -222,7 +222,7 @@ class OutputGraph:
             else getattr(target, "__name__", str(target))
         )
         self.derived.forget(making=isinstance(target, type))
-        kwargs = _without_default_generator(kwargs)
+        args, kwargs = by_place(args, _without_default_generator(kwargs))
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
         refuse_sparse_elements(text, fakes)
         if self.derived.making:

@@ -3,12 +3,14 @@
 The code of an ``fx.GraphModule`` looks a function of torch up by its name at each call. Traced code
 may hold the function itself while the name refers to another one, because somebody patched it
 before the capture or after. So the guard on definitions covers the name, and a function that is not
-found under its name is called through an object of its own.
+found under its name is called through an object of its own. Nor can the code name an argument with
+a word of Python (``x.random_(**{"from": 2})``): such an argument is given by its place.
 """
 
 from __future__ import annotations
 
 import functools
+import keyword
 import sys
 import types
 from collections.abc import Callable
@@ -17,21 +19,13 @@ from typing import TYPE_CHECKING, Any
 from torch.fx.graph import _is_from_torch
 from torch.fx.node import _get_qualified_name
 
+from tc.compiler.core.held_function import HeldFunction
+
 if TYPE_CHECKING:
     from tc.compiler.capture.guards.definitions import Definitions
+    from tc.compiler.capture.values.base import Args, Kwargs
 
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
-
-
-class HeldFunction:
-    """A function that a graph calls directly, not by its name."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.__name__ = self.__qualname__ = function.__name__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
 
 
 def by_name(target: Callable[..., Any], definitions: Definitions) -> Callable[..., Any]:
@@ -54,3 +48,20 @@ def _place(target: Callable[..., Any]) -> tuple[types.ModuleType, str] | None:
     module, _, name = _get_qualified_name(target).rpartition(".")
     found = sys.modules.get(module)
     return None if found is None or not name.isidentifier() else (found, name)
+
+
+def by_place(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """Give arguments by their place whose names code cannot spell.
+
+    Torch has one such name, `from`, and it is that of the first argument after the tensor.
+    """
+    if not any(map(keyword.iskeyword, kwargs)):
+        return args, kwargs
+    placed = list(args)
+    rest = {}
+    for name, value in kwargs.items():
+        if keyword.iskeyword(name):
+            placed.append(value)
+        else:
+            rest[name] = value
+    return placed, rest

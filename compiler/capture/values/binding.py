@@ -14,6 +14,7 @@ from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import (
     MISSING,
     has_any,
+    is_data_descriptor,
     replaced_slot,
     type_lookup,
 )
@@ -117,12 +118,21 @@ def _source_in_class(t: Interpreter, cls: type, raw: Any, name: str) -> Source |
     """Return the source of a class attribute, or None if nothing can change the attribute."""
     for base in cls.__mro__:
         if id(base) not in t.values.made_inside and type_lookup(base, name) is raw:
-            return (
-                None
-                if is_library(base.__module__)
-                else AttrSource(t.values.object_source(base), name)
-            )
+            if is_library(base.__module__):
+                return None
+            source = t.values.object_source(base)
+            of_metaclass = type_lookup(type(base), name)
+            if is_data_descriptor(of_metaclass):
+                return _past_metaclass(source, name)
+            return AttrSource(source, name)
     return None
+
+
+def _past_metaclass(source: Source, name: str) -> Source:
+    """Return the source of what a class defines, for which no metaclass is asked."""
+    look = functools.partial(type_lookup, name=name)
+    text = f"type_lookup({{}}, {name!r})"
+    return CallSource(source, look, text)
 
 
 def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> Value:
@@ -144,8 +154,5 @@ def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> V
     source = t.values.source_of(owner)
     if found is raw and owner.has_own("__getattr__"):
         # Where the attribute is gone, a guard must not run the fallback.
-        look = functools.partial(type_lookup, name=name)
-        return t.values.wrap(
-            found, CallSource(source, look, f"type_lookup({{}}, {name!r})")
-        )
+        return t.values.wrap(found, _past_metaclass(source, name))
     return t.values.wrap(found, AttrSource(source, name))

@@ -2,12 +2,13 @@
 
 The guard on definitions covers a class, its bases and its attributes. Other results come from the
 classes' own rules: abstract classes have a registry, protocols inspect the instance, and
-metaclasses may define ``__instancecheck__``, which is traced.
+metaclasses may define ``__instancecheck__`` and ``__subclasscheck__``, which are traced.
 """
 
 from __future__ import annotations
 
 import abc
+import itertools
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,9 @@ from tc.compiler.core.sources import Source
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
+#: what classes inherit from `type`, whose metaclass has no rules of its own
 PLAIN_CHECK = type.__dict__["__instancecheck__"]
+PLAIN_SUBCLASS_CHECK = type.__dict__["__subclasscheck__"]
 
 
 @builtin(isinstance)
@@ -52,8 +55,11 @@ def _isinstance(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _flat(classes: Any) -> tuple[type, ...]:
-    """Return the second argument of ``isinstance`` as a tuple."""
-    return classes if isinstance(classes, tuple) else (classes,)
+    """Return the second argument of ``isinstance``, which may have tuples in tuples, as one."""
+    if not isinstance(classes, tuple):
+        return (classes,)
+    parts = map(_flat, classes)
+    return tuple(itertools.chain.from_iterable(parts))
 
 
 def _has_own_check(cls: type) -> bool:
@@ -133,8 +139,47 @@ def _ask_protocol_again(
 @builtin(issubclass)
 def _issubclass(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     classes = t.python.classes(args[1])
+    flat = _flat(classes)
+    if any(map(_checks_subclasses, flat)):
+        # Python asks one class after the other, until one says yes.
+        for cls in flat:
+            if _is_subclass(t, args[0], cls):
+                return ConstValue(True)
+        return ConstValue(False)
     subclass = t.python.concrete(args[0])
-    for cls in _flat(classes):
+    for cls in flat:
         if isinstance(cls, abc.ABCMeta):
             _guard_registered(t, subclass, cls)
     return t.python.folded(issubclass, subclass, classes)
+
+
+def _checks_subclasses(cls: type) -> bool:
+    """Return whether the program defines how the subclasses of a class are found."""
+    return users_slot(type(cls), "__subclasscheck__") is not MISSING
+
+
+def _is_subclass(t: Interpreter, subclass: Value, cls: type) -> bool:
+    known = t.values.known(cls)
+    if _checks_subclasses(cls):
+        found = known.call_special(t, "__subclasscheck__", [subclass])
+    else:
+        found = _issubclass(t, [subclass, known], {})
+    return found.truth(t)
+
+
+@builtin(PLAIN_CHECK)
+def _plain_check(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Trace ``type.__instancecheck__``, which asks no metaclass."""
+    cls, value = args
+    kind = t.python.concrete(cls)
+    if not isinstance(kind, type):
+        t.python.fold(PLAIN_CHECK, kind, None)  # Python's own error
+    found = _is_of(t, value, (kind,))
+    return ConstValue(found)
+
+
+@builtin(PLAIN_SUBCLASS_CHECK)
+def _plain_subclass_check(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Trace ``type.__subclasscheck__``, which asks no metaclass."""
+    classes = t.python.concrete_list(args)
+    return t.python.folded(PLAIN_SUBCLASS_CHECK, *classes)

@@ -400,7 +400,9 @@ class ClassValue(KnownObject):
         if stored is not None:
             return stored
         raw = type_lookup(self.obj, name)
-        if raw is MISSING:
+        # A property of the metaclass, or `__class__`, takes precedence over the class's own.
+        of_metaclass = type_lookup(type(self.obj), name)
+        if raw is MISSING or is_data_descriptor(of_metaclass):
             found = self._attr_of_metaclass(t, name)
             if found is not None:
                 return found

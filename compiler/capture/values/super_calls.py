@@ -26,6 +26,9 @@ PURE_OF_ENUMERATIONS = (
     *ITERATING,
 )
 
+#: special methods of `type` that the tracer has rules for
+OF_TYPE = ("__call__", "__instancecheck__", "__subclasscheck__")
+
 
 class SuperValue(Value):
     """``super(cls, owner)``."""
@@ -68,11 +71,11 @@ class SuperValue(Value):
         )
 
     def _of_metaclass(self, t: Interpreter, name: str) -> Value:
-        """Return what a metaclass inherits: a method of the program, or one of enumerations."""
+        """Return what a metaclass inherits: from the program, `type`, or enumerations."""
         raw = type_lookup(type(self.owner.obj), name, after=self.cls)
         if is_users_function(raw):
             return MethodValue(self.owner, t.values.function_of_class(raw))
-        if raw is vars(type)["__call__"]:
+        if any(raw is vars(type)[special] for special in OF_TYPE):
             return MethodValue(self.owner, t.values.known(raw))
         if (
             not isinstance(self.owner.obj, enum.EnumMeta)
