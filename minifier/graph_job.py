@@ -14,7 +14,7 @@ from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
 from tc.minifier.job import HUNG, Result, Setting, verified
 from tc.minifier.limits import LOADING
-from tc.minifier.oracle import Oracle, Server
+from tc.minifier.oracle import NotRunnable, Oracle, Server
 from tc.minifier.problem import Problem
 from tc.minifier.reduce import Reduction
 from tc.trace.words import count as counted
@@ -52,7 +52,10 @@ class GraphJob:
             server=self.server, seconds=seconds, akin=self.problem.identity,
             journal=self.setting.journal,
         )  # fmt: skip
-        case = self.oracle.learn(case)
+        try:
+            case = self.oracle.learn(case)
+        except NotRunnable as reason:
+            raise NotAlone(f"its graph alone does not run: {reason}") from None
         reduction = Reduction(self.oracle, case, self.improved)
         try:
             if not reduction.guess(self.answer):

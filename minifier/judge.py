@@ -277,6 +277,19 @@ def in_forward(outcome: Outcome) -> Outcome:
     return dataclasses.replace(outcome, detail={**(outcome.detail or {}), "forward": True})
 
 
+def refusal_of(error: BaseException) -> str:
+    """Return in one sentence what eager raises."""
+    return f"eager raises {type(error).__name__}: {identity.message_of(error)[:200]}"
+
+
+def is_refusal(outcome: Outcome, error: BaseException) -> bool:
+    """Return whether compiled code raises what eager raises, as an outcome knows it."""
+    text = refusal_of(list(identity.causes(error))[-1])
+    return outcome.kind == "invalid" and identity.normalised(outcome.message) == (
+        identity.normalised(text)
+    )
+
+
 def _attempt(work: Callable[[], Any], eager: bool = False) -> tuple[Any, Outcome]:
     """Do work that may raise; returns what it made (True for nothing) or None, and the outcome."""
     try:
@@ -285,9 +298,8 @@ def _attempt(work: Callable[[], Any], eager: bool = False) -> tuple[Any, Outcome
     except Exception as error:
         if not eager:
             return None, crash(error)
-        first = identity.message_of(error)
-        text = f"eager raises {type(error).__name__}: {first[:200]}"
-        return None, Outcome("invalid", message=text, detail={"type": type(error).__name__})
+        name = type(error).__name__
+        return None, Outcome("invalid", message=refusal_of(error), detail={"type": name})
     return True if made is None else made, Outcome("ok")
 
 

@@ -295,11 +295,13 @@ class Watched:
         self.recorder.calls += 1
         self.begin(inputs)
         self._keep(inputs)
-        self._check(inputs)
+        outcome = self._check(inputs)
         try:
             result = self.compiled(*inputs)
         except Exception as error:
-            self.fail(judge.crash(error), inputs)
+            if not judge.is_refusal(outcome, error):  # else the program's own, who may handle it
+                self.fail(judge.crash(error), inputs)
+            self.end()
             raise
         self.end()
         return result
@@ -310,7 +312,7 @@ class Watched:
             isinstance(v, torch.Tensor) and v.requires_grad for v in inputs
         )
 
-    def _check(self, inputs: Sequence[Any]) -> None:
+    def _check(self, inputs: Sequence[Any]) -> Outcome:
         compiled, backward = self.compiled, self.backward(inputs)
         assert compiled is not None
         own = judge.clones(inputs)
@@ -327,6 +329,7 @@ class Watched:
             self.recorder.rounding += 1
         if outcome.failed:
             self.fail(outcome, own)
+        return outcome
 
     def case(self, inputs: Sequence[Any]) -> tuple[Any, dict[str, torch.Tensor]]:
         """Return this graph with these inputs as a case."""

@@ -15,7 +15,7 @@ from tc.minifier.answer import Answer
 from tc.minifier.case import Case, Input, Step
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
-from tc.minifier.oracle import Oracle, Server
+from tc.minifier.oracle import NotRunnable, Oracle, Server
 from tc.minifier.problem import Run, compiler_of, record, recorded
 from tc.minifier.writer import with_data
 
@@ -222,3 +222,59 @@ def test_a_graph_that_goes_wrong_in_a_forked_process_counts(server: Server, tmp_
     problem = recorded(server, Run(tmp_path / "script.py", seconds=60))
     assert problem.kind == "wrong" and problem.case is not None
     assert Oracle(server=server).judge(problem.case).kind == "wrong"
+
+
+STRICT = """\
+lib = torch.library.Library("strict{number}", "DEF")
+lib.define("root(Tensor x) -> Tensor")
+
+
+@torch.library.impl(lib, "root", "CPU")
+def root(x):
+    if (x < 0).any():
+        raise ValueError(f"negative: {{x.min().item():.2f}}")
+    return x.sqrt()
+
+
+@torch.library.register_fake("strict{number}::root")
+def _(x):
+    return torch.empty_like(x)
+
+
+f = tc.compile(lambda x: torch.ops.strict{number}.root(x * 2) + 1)
+f(torch.ones(3))
+"""
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    "ending, kind",
+    [
+        ("try:\n    f(-torch.ones(3))\nexcept ValueError:\n    pass\n", "ok"),
+        ("f(-torch.ones(3))\n", "script"),
+    ],
+)
+def test_what_eager_raises_too_is_the_programs_own(
+    ending: str, kind: str, server: Server, tmp_path: Path
+) -> None:
+    body = STRICT.format(number=len(kind))
+    (tmp_path / "script.py").write_text(f"{COMPILED}{body}{ending}")
+    problem = recorded(server, Run(tmp_path / "script.py", seconds=60))
+    assert problem.kind == kind, problem
+    assert problem.facts["refused"] == 1
+
+
+def test_operators_of_a_library_run_alone(server: Server, tmp_path: Path) -> None:
+    own = "def wrong(gm, inputs):\n    return lambda *a: (gm(*a)[0] * 2,)\n"
+    body = STRICT.format(number=3).replace("+ 1)", "+ 1, backend=wrong)")
+    (tmp_path / "script.py").write_text(f"{COMPILED}{own}{body}")
+    problem = recorded(server, Run(tmp_path / "script.py", seconds=60))
+    assert problem.kind == "wrong" and problem.case is not None
+    assert Oracle(server=server).judge(problem.case).kind == "wrong"
+
+
+def test_a_graph_that_does_not_run_by_itself_is_an_error_of_its_own(server: Server) -> None:
+    step = Step("y", "torch.ops.nowhere.root($0)", ("x",))
+    case = Case((Input("x", "randn", "x", (2,)),), (step,), ("y",))
+    with pytest.raises(NotRunnable, match="nowhere"):
+        Oracle(server=server).learn(case)
