@@ -37,6 +37,8 @@ ROUNDING: Final = "rounding"  # the kind of a difference that a float64 run expl
 COMPILED: Final = "compiled code"  # the stage of what no part of a compiler raises
 #: parts of compilers that call compiled code; while they compile, others are called by them
 RUNNING: Final = ("runtime", "dynamo.eval_frame", "dynamo.external_utils", "inductor.output_code")
+#: files of code that compilers generate: tc's, by the hash of their content, and Inductor's
+GENERATED: Final = re.compile(r"<tc |.*/(?:[0-9a-f]{40}|c[a-z2-7]{51})\.py$")
 WORDS: Final = 200  # characters of a message that count
 
 LIBRARY: Final = ("/torch/", "/tc/", "/lib/python", "/minifier/", "/compiler/", "<")
@@ -167,11 +169,19 @@ def frames(error: BaseException) -> Iterator[types.FrameType]:
 
 
 def stage_of(error: BaseException) -> str:
-    """Return the part of the compiler that an exception comes from."""
+    """Return the part of the compiler that an exception comes from.
+
+    Compiled code is called by a part of the compiler, which has nothing to do with what it raises.
+    """
     chain = list(causes(error))
-    found = [part for frame in frames(chain[-1]) if (part := part_of(frame.f_code.co_filename))]
+    found = ""
+    for frame in frames(chain[-1]):
+        name = frame.f_code.co_filename
+        part = COMPILED if GENERATED.match(name) else part_of(name)
+        if part and not (found == COMPILED and part in RUNNING):
+            found = part
     if found:
-        return found[-1]
+        return found
     stages = (getattr(one, "stage", None) for one in (error, chain[-1]))
     return str(next(filter(None, stages), COMPILED))
 
@@ -314,7 +324,7 @@ def doing(frame: types.FrameType | None) -> dict[str, Any]:
         if part_of(name):
             operation = operation or operation_in(frame)
             line = line or line_in(frame)
-        elif not user and not any(part in name for part in LIBRARY):
+        elif not user and not any(part in name for part in LIBRARY) and not GENERATED.match(name):
             user = f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return {"stage": stage, "operation": operation, "line": line or user}
@@ -346,7 +356,8 @@ def asked(path: str) -> dict[str, Any]:
     except OSError:
         return {}
     stages = [part for name, _ in places if (part := part_of(name))]
-    lines = [f"{name}:{number}" for name, number in places if not any(p in name for p in LIBRARY)]
+    own = [place for place in places if not any(part in place[0] for part in LIBRARY)]
+    lines = [":".join(place) for place in own if not GENERATED.match(place[0])]
     stage = stages[0] if stages and stages[0] not in RUNNING else COMPILED
     return {"stage": stage, "operation": "", "line": lines[0] if lines else ""}
 
