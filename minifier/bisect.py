@@ -139,7 +139,8 @@ def searched(
     """Return what tc-bisect says of a script; limits have their defaults where none is given."""
     script = subject.script(place.folder)
     what = Run(script, subject.arguments, seconds or 600.0, subject.home)
-    return Search(subject, what, place.folder, seconds or 120.0, Progress(), runs).run()
+    found = Search(subject, what, place.folder, seconds or 120.0, Progress(), runs).run()
+    return found.renamed(lambda text: subject.named(text, place.folder))
 
 
 @dataclass

@@ -58,6 +58,14 @@ class Problem:
     case: Case | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+    def renamed(self, named: Callable[[str], str]) -> Problem:
+        """Return the problem with other names of places, as far as people read them."""
+        case = self.case
+        if case is not None:
+            steps = (replace(step, where=named(step.where)) for step in case.steps)
+            case = replace(case, steps=tuple(steps))
+        return replace(self, message=named(self.message), case=case)
+
     @property
     def answer(self) -> Answer:
         """The same as what a judge says of a case."""

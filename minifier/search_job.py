@@ -66,6 +66,7 @@ class SearchJob:
         try:
             problem = problem_of_row(kept) if kept is not None else self.found(server, run)
             if kept is None:
+                problem = problem.renamed(lambda text: subject.named(text, self.place.folder))
                 self._keep(problem)
             server.threads = problem.threads
             server.warm(problem.case.call.compiler if problem.case else
