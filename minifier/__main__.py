@@ -120,7 +120,7 @@ def of_program(options: Options, setting: Setting) -> int:
         return sum(oracle.is_target(oracle.ask(text)) for _ in range(count))
 
     job = ScriptJob(setting, oracle, verify)
-    if not job.begin(subject.text, max(options.runs, 1)):
+    if not job.begin(subject.text, range(max(options.runs, 1))):
         why = NOT_RUN.get(job.answer.detail.get("code", 0)) if options.check else None
         if why:
             raise Usage(f"--check: the command {why}: {options.check}")

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tc.minifier.odds import runs_for
 from tc.minifier.oracle import WITH_TC, OracleError, Server
 from tc.minifier.passes import rendering
 
-LOOKS = 20  # at a script that does not fail at once, as long as they take `PATIENCE` seconds
+LOOKS = 20  # at what does not fail at once, as long as they take `PATIENCE` seconds
 PATIENCE = 8.0
 SURE = runs_for(0.5)  # looks that miss a failure in half of the runs as good as never
 LONG = 60.0  # seconds that these may take
@@ -174,6 +174,21 @@ def more_looks(looks: int, seconds: float, runs: int = 0) -> bool:
         or (looks < SURE and seconds < LONG)
         or (looks < LOOKS and seconds < PATIENCE)
     )  # fmt: skip
+
+
+def looks(runs: int = 0) -> Iterator[int]:
+    """Number the looks at what did not fail yet: as many as a script gets.
+
+    Args:
+        runs: as asked for; 0: as found fit.
+    """
+    number = 0
+    began = time.monotonic()
+    while number == 0 or more_looks(number, time.monotonic() - began, runs):
+        yield number
+        number += 1
+        if number == 1:
+            began = time.monotonic()  # the first may have waited for the compiler to be loaded
 
 
 def compiler_of(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,13 +38,13 @@ class ScriptJob:
     stopped: str = ""
     best: str = ""
 
-    def begin(self, text: str, looks: int = 1) -> bool:
+    def begin(self, text: str, looks: Iterable[int] = (0,)) -> bool:
         """See whether a script fails as is looked for; whichever way, where nothing is.
 
         Args:
-            looks: how often it is run until it does.
+            looks: numbers of the runs until it does.
         """
-        for number in range(looks):
+        for number in looks:
             question = f"{text}\n# look {number}" if number else text
             self.answer = self.oracle.answered(question, lambda: self.oracle.ask(text))
             if self.oracle.akin is None and self.answer.failed:
