@@ -201,7 +201,12 @@ def compare(
         with same_random_numbers():
             return jittered(program, inputs, backward, seed)
 
-    reference = rounding.Reference(eager, double, moved)
+    def nearby(seed: int) -> list[Any] | None:
+        generator = torch.Generator().manual_seed(seed)
+        with same_random_numbers():
+            return in_double(program, [rounding.nearby(v, generator) for v in inputs], backward)
+
+    reference = rounding.Reference(eager, double, moved, nearby=nearby)
     differs, found = rounding.compare(reference, compiled)
     if found is not None:
         kind = Identity(found.kind, found.aspect) if found.aspect else Identity(found.kind)
