@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 
 from tc.compiler import api
+from tc.minifier.case import SET_DTYPE
 
 #: modules of torch whose settings are read, where something has loaded them
 CONFIGS: Final = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
@@ -38,6 +39,7 @@ def current() -> dict[str, str]:
     statements["precision"] = f"torch.set_float32_matmul_precision({precision!r})"
     strict = torch.are_deterministic_algorithms_enabled()
     statements["deterministic"] = f"torch.use_deterministic_algorithms({strict})"
+    statements["default dtype"] = f"{SET_DTYPE}{torch.get_default_dtype()})"
     for device in AUTOCAST:
         on, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
         statements[f"autocast {device}"] = f"torch.set_autocast_enabled({device!r}, {on})"
