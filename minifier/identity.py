@@ -118,7 +118,7 @@ def of_exception(error: BaseException) -> Identity:
     chain = list(causes(error))
     root = chain[-1]
     if isinstance(root, SystemExit):
-        return Identity("exit", message=f"exit code {text_of(root)}"[:WORDS])
+        return Identity("exit", message=normalised_exit(root))
     held = getattr(root, "tc_identity", None)  # of `tc.minifier.runner.Differs`
     found = Identity.of_json(held.as_json()) if held else accepted(error) or difference(root)
     if found is not None:
@@ -128,6 +128,13 @@ def of_exception(error: BaseException) -> Identity:
     if names[-1] != name:
         names.append(name)
     return Identity("raises", stage_of(error), tuple(names), text, operation_of(root))
+
+
+def normalised_exit(stop: SystemExit) -> str:
+    """Return how a program ends itself, in words: by a number, or with a text that it prints."""
+    if isinstance(stop.code, int):
+        return f"exit code {stop.code}"
+    return f"exit with {normalised(text_of(stop))}"
 
 
 def text_of(error: BaseException) -> str:

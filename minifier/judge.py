@@ -72,10 +72,11 @@ def crash(error: BaseException) -> Outcome:
 def script_error(error: BaseException) -> Outcome:
     """Return the outcome of an exception that left a script, and not from a graph."""
     if isinstance(error, SystemExit):
-        code = identity.message_of(error)[:200]
-        return Outcome(
-            "exit", identity.of_exception(error), f"the script ends with exit code {code}"
-        )
+        says = identity.message_of(error)[:200]
+        by_number = isinstance(error.code, int)
+        text = f"exit code {says}" if by_number else f"the words: {says}"
+        return Outcome("exit", identity.of_exception(error), f"the script ends with {text}",
+                       {"printed": by_number})  # fmt: skip
     found = crash(error)
     of_compiler = type(error).__module__.startswith(("tc.", "torch._dynamo"))
     first = identity.message_of(error)[:200]

@@ -256,8 +256,8 @@ def _read(folder: Path, status: int | None, hang: Answer | None) -> Problem:
     found, begun = folder / "problem.json", folder / "begun.json"
     if found.exists() and hang is None and (status or 0) >= 0:
         problem = problem_of_row(json.loads(found.read_text()))
-        if problem.kind != "exit":
-            return problem
+        if problem.kind != "exit" or not problem.answer.detail.get("printed", True):
+            return problem  # it is known what it says
         return replace(problem, message=f"{problem.message}: {last_line(folder)}")
     if hang is not None:
         answer = hang

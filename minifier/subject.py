@@ -59,6 +59,8 @@ if __name__ == "__main__":
     raised = Raised()
     options = ["-q", "-x", "-p", "no:cacheprovider"{more}]
     code = pytest.main([__file__ + {node!r}, *options], plugins=[raised])
+    if raised.error is None and code in (4, 5):
+        raise SystemExit("pytest finds no such test")
     if raised.error is not None:
         raise raised.error
     raise SystemExit(int(code))

@@ -21,6 +21,9 @@ PROGRAMS: dict[str, Identity | None] = {
     "print(1)": None,
     "import sys; sys.exit(0)": None,
     "import sys; sys.exit(3)": Identity("exit", message="exit code 3"),
+    "import os, sys; sys.exit(f'no 3.5 in {os.getcwd()}')": Identity(
+        "exit", message="exit with no in PATH"
+    ),
     "import os; os._exit(7)": Identity("exit", message="exit code 7"),
     "import os; os._exit(0)": None,
     "import sys; sys.stderr.close(); {}['a']": Identity(

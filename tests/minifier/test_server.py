@@ -141,6 +141,7 @@ ENDINGS = {
     "it has no streams": (f"{CALL}sys.stdout = sys.stderr = None; os.close(1)", "ok", 1, ""),
     "it leaves at once": (f"{CALL}os._exit(0)", "ok", 1, ""),
     "it fails at once": (f"{CALL}os._exit(3)", "exit", 1, "exit code 3"),
+    "it says why it ends": (f"{CALL}sys.exit('no data')", "exit", 1, "with the words: no data"),
     "a child leaves at once": (f"os.fork() or os._exit(3)\nos.wait()\n{CALL}", "ok", 1, ""),
     "an interrupt": (f"{CALL}os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)", "script", 1,
                      "KeyboardInterrupt"),

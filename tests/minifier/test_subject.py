@@ -148,6 +148,7 @@ def test_a_test_becomes_a_script_that_raises_what_it_raises(
     done = ran(subject_of(f"{path}::test_a[2]", ()).text, tmp_path)
     assert done.returncode == 1 and "KeyError: 'n5'" in done.stderr
     assert ran(subject_of(f"{path}::test_a[1]", ()).text, tmp_path).returncode == 0
+    assert "finds no such test" in ran(subject_of(f"{path}::test_b", ()).text, tmp_path).stderr
 
 
 READS = """\
