@@ -10,6 +10,7 @@ import ast
 import enum
 import inspect
 import linecache
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,24 +22,49 @@ from tc.minifier import graphs
 from tc.minifier.missing_guard import TENSOR, Row, branches
 from tc.trace.syntax import tree_of
 
+NUMBERS: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 PLAIN: Final = (int, float, bool, str, type(None), torch.dtype, torch.device, enum.Enum)
 
 
 def rows_of(gm: fx.GraphModule) -> list[Row]:
-    """Return the inputs and calls of a graph as text."""
+    """Return the inputs and calls of a graph as text; sizes are computed in their places.
+
+    Results are named by what is called, so that graphs with more sizes have the same names.
+    """
     found: list[Row] = []
+    names: dict[fx.Node, Any] = {}
+    called: Counter[str] = Counter()
+
+    def named(node: fx.Node) -> Any:
+        return Named(names[node])
+
     for node in gm.graph.nodes:
+        fake = graphs._fake(node)
+        names[node] = fake if isinstance(fake, NUMBERS) else node.name
         if node.op == "placeholder":
             user = next((one for one in node.users if one.op.startswith("call_")), None)
-            fake = graphs._fake(node)
             if user is not None and isinstance(fake, torch.Tensor):
                 form = f"{TENSOR} {fake.dtype}{list(fake.shape)} {list(fake.stride())}"
                 found.append((node.name + form, _where(user)))
-        elif node.op.startswith("call_"):
-            target = getattr(node.target, "__name__", node.target)
-            given = [*map(str, node.args), *(f"{k}={v}" for k, v in node.kwargs.items())]
+        elif node.op.startswith("call_") and not isinstance(fake, NUMBERS):
+            target = str(getattr(node.target, "__name__", node.target))
+            args, kwargs = fx.map_arg((node.args, node.kwargs), named)
+            given = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]
             found.append((f"{target}({', '.join(given)})", _where(node)))
+            number = called[target]
+            called[target] += 1
+            names[node] = f"{target}_{number}" if number else target
     return found
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value in the text of a call."""
+
+    name: Any
+
+    def __repr__(self) -> str:
+        return str(self.name)
 
 
 def _where(node: fx.Node) -> str:

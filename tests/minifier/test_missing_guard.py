@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import fx
 
+from tc.compiler import api
 from tc.minifier.call_watch import Space, Watch, rows_of
-from tc.minifier.missing_guard import branches, missing
+from tc.minifier.missing_guard import agree, branches, missing
 
 SCALE = 2.0
 
@@ -95,3 +96,39 @@ def test_a_tensor_of_another_shape() -> None:
         graphs.append({"rows": rows_of(gm)})
     found = missing(*graphs)
     assert found is not None and found.guards == ("TENSOR on x",)
+
+
+@pytest.mark.parametrize(
+    "old, new, same",
+    [
+        ("x: tensor torch.float32[s77, 4] [4, 1]", "x: tensor torch.float32[2, 4] [4, 1]", True),
+        ("x: tensor torch.float32[s77, 4] [4, 1]", "x: tensor torch.float32[2, 5] [5, 1]", False),
+        ("x: tensor torch.float32[s77]", "x: tensor torch.float64[2]", False),
+        ("view(mul, (s77//2), 4)", "view(mul, 1, 4)", True),
+        ("expand(x, 2*s0 + 2*s1)", "expand(x, 8)", True),
+        ("sin(s1)", "cos(s1)", False),
+        ("add(mul, 1)", "add(mul, 2)", False),
+        ("x: tensor torch.float32[2, 4]", "x: tensor torch.float32[s77, 4]", False),
+    ],
+)
+def test_symbolic_sizes_are_no_difference(old: str, new: str, same: bool) -> None:
+    assert agree(old, new) == same
+
+
+def test_code_with_symbolic_sizes_is_compared_with_code_without() -> None:
+    def graph(dynamic: bool, function: Any = torch.sin) -> dict[str, Any]:
+        found: list[Any] = []
+
+        def keep(gm: fx.GraphModule, inputs: Any) -> Any:
+            found.extend(rows_of(gm))
+            return gm
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            return function(x.expand(2, -1, -1).reshape(-1, x.shape[1] * 2) * 2)
+
+        api.compile(f, backend=keep, dynamic=dynamic)(torch.ones(1, 4, 6))
+        return {"rows": found}
+
+    assert missing(graph(True), graph(False)) is None
+    found = missing(graph(True), graph(False, torch.cos))
+    assert found is not None and (found.old, found.new) == ("sin(mul)", "cos(mul)")
