@@ -146,19 +146,28 @@ class Watch:
 
     Attributes:
         rows: of each graph that runs, in order.
+        reads: line -> what it reads, as it is when the graph runs; so for branches above.
     """
 
     rows: list[Row] = field(default_factory=list)
+    reads: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
     space: Space = field(default_factory=Space)
 
     def begin(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """A call begins."""
         self.rows.clear()
+        self.reads.clear()
         self.space = Space.of(model, args, kwargs)
 
+    def add(self, rows: Sequence[Row]) -> None:
+        """A graph runs."""
+        self.rows += rows
+        lines = [line for line in dict.fromkeys(line for _, line in rows) if line]
+        tests = [
+            f"{line.rpartition(':')[0]}:{test}" for line in lines for test, _ in branches(line)
+        ]
+        self.reads |= self.space.reads(lines + tests)
+
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain data, with what its lines and the branches above them read."""
-        tests = [f"{one.rpartition(':')[0]}:{test}" for one in dict.fromkeys(
-            line for _, line in self.rows if line) for test, _ in branches(one)]  # fmt: skip
-        lines = [line for _, line in self.rows if line] + tests
-        return {"rows": self.rows, "reads": self.space.reads(lines)}
+        """Return it as plain data."""
+        return {"rows": self.rows, "reads": self.reads}

@@ -65,6 +65,8 @@ class Limit:
 
     def on(self, compiled: Any, model: Any, forget: Callable[[], None]) -> Any:
         """Return what replaces a compiled function or module."""
+        if compiled is model:
+            return model
         place = "_call" if "_call" in vars(compiled) else "forward"  # tc's modules, torch's
         is_module = isinstance(compiled, torch.nn.Module)
         target = getattr(compiled, place) if is_module else compiled
@@ -288,7 +290,7 @@ class Watched:
         assert self.compiled is not None
         limit = self.recorder.limit
         if limit is not None and limit.seen == limit.calls:
-            limit.watch.rows += call_watch.rows_of(self.gm)
+            limit.watch.add(call_watch.rows_of(self.gm))
         if self.checked >= CHECKED_CALLS:
             return self.compiled(*inputs)
         self.checked += 1
@@ -516,6 +518,8 @@ def run_recorded(
 ) -> int:
     """Run a script as a program; 0: nothing found, 10: `problem.json` is there."""
     sys.path[0] = home or str(Path(script).resolve().parent)
+    if limit is not None and not limit.calls:
+        os.environ |= settings.UNCOMPILED
     recorder = Recorder(Path(folder), Path(script), limit, sequence)
     install(recorder)
     sys.argv = [script, *arguments]

@@ -22,6 +22,9 @@ CONFIGS: Final = ("torch._dynamo.config", "torch._functorch.config", "torch._ind
 #: devices whose automatic casts are read: a graph called in `torch.autocast` is another outside
 AUTOCAST: Final = ("cpu", "cuda")
 
+#: variables by which nothing is compiled in programs that a program starts
+UNCOMPILED: Final = {"TC_DISABLE": "1", "TORCHDYNAMO_DISABLE": "1"}
+
 
 def current() -> dict[str, str]:
     """Return every setting that is no default: its name, and the statement that makes it."""

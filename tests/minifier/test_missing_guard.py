@@ -59,7 +59,7 @@ def ran(rows: list[tuple[str, int]], model: Model | None = None, *args: Any) -> 
     """What a call ran, with lines counted from `Model.forward`."""
     watch = Watch()
     watch.begin(model or Model(), (torch.ones(1), *args), {})
-    watch.rows += [(text, f"{HERE}:{FIRST + line}") for text, line in rows]
+    watch.add([(text, f"{HERE}:{FIRST + line}") for text, line in rows])
     return watch.as_json()
 
 
@@ -79,6 +79,16 @@ def test_a_branch_that_is_not_taken_any_more() -> None:
     found = missing(old, new)
     assert found is not None and found.line == f"{HERE}:{FIRST + 2}"
     assert found.guards == ("EQUALS on L['self'].deep",)
+
+
+def test_what_a_line_reads_is_what_it_is_in_the_call() -> None:
+    model, watch = Model(), Watch()
+    model.deep = True
+    watch.begin(model, (torch.ones(1),), {})
+    watch.add([("pow(mul, 3)", f"{HERE}:{FIRST + 3}")])
+    model.deep = False
+    reads = watch.as_json()["reads"][f"{HERE}:{FIRST + 2}"]
+    assert ("self.deep", "L['self'].deep", "True") in reads
 
 
 @pytest.mark.parametrize("rows", [[], [("mul(x, 2.0)", 1)]])

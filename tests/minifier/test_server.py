@@ -15,7 +15,7 @@ from tc.minifier.answer import Answer
 from tc.minifier.case import Case, Input, Step
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
-from tc.minifier.oracle import NotRunnable, Oracle, Server
+from tc.minifier.oracle import NotRunnable, Oracle, ScriptOracle, Server
 from tc.minifier.problem import Run, compiler_of, record, recorded
 from tc.minifier.writer import with_data
 
@@ -279,3 +279,32 @@ def test_a_graph_that_does_not_run_by_itself_is_an_error_of_its_own(server: Serv
     case = Case((Input("x", "randn", "x", (2,)),), (step,), ("y",))
     with pytest.raises(NotRunnable, match="nowhere"):
         Oracle(server=server).learn(case)
+
+
+SPAWNS = """\
+import multiprocessing
+import torch
+def work():
+    import tc
+    def rounds(gm, inputs):
+        return lambda *args: [one * 1.25 for one in gm(*args)]
+    assert tc.compile(torch.sin, backend=rounds)(torch.ones(1)) < 1
+if __name__ == "__main__":
+    import tc
+    tc.compile(torch.sin)
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start(); process.join()
+    raise SystemExit(process.exitcode)
+"""
+
+
+def test_nothing_is_compiled_in_programs_that_an_eager_program_starts(
+    server: Server, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SPAWNS)
+    run = Run(script, seconds=60)
+    assert recorded(server, run).kind == "exit"
+    assert recorded(server, run, calls=(0, False)).kind == "ok"
+    oracle = ScriptOracle(server=server, path=lambda: tmp_path / "own.py", place=lambda: tmp_path)
+    assert oracle.ask(SPAWNS).kind == "exit" and oracle.is_sound(SPAWNS)
