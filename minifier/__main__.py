@@ -105,14 +105,14 @@ def of_program(options: Options, setting: Setting) -> int:
     name = Path(subject.file.name if subject.file else "script.py").name
     runs: Command | Interpreter
     if options.check:
-        runs = Command(options.check, options.first_seconds)
+        runs = Command(options.check)
     else:
         runs = Interpreter(
             Fresh(options.first_seconds, options.python, arguments=subject.arguments)
         )
     oracle = ProgramOracle(
-        seconds=options.seconds, journal=setting.journal, runs=runs, home=subject.home, name=name,
-        versions="" if isinstance(runs, Command) else runs.versions,
+        seconds=options.first_seconds, journal=setting.journal, runs=runs, home=subject.home,
+        name=name, versions="" if isinstance(runs, Command) else runs.versions,
     )  # fmt: skip
 
     def verify(path: Path, count: int) -> int:

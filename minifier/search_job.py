@@ -178,11 +178,12 @@ class SearchJob:
     def as_text(self, server: Server, run: Run, problem: Problem) -> int:
         """Reduce the text of a script that fails, but not in a graph that has a text."""
         label = self.setting.subject.label
-        compiles = bool(problem.facts.get("compiles"))
+        ends = problem.kind in ("script", "exit")  # programs that it starts may compile
+        compiles = bool(problem.facts.get("compiles")) or ends
         kinds = ("outside", "script", "exit", "crash", "died", "timeout", "wrong", "nan", "accepts")
         if not compiles or problem.kind not in kinds:
             raise NotReproduced(why_not(problem, label))
-        if problem.kind in ("script", "exit"):
+        if ends:
             self.setting.progress.now(f"running {label} without the compiler …")
             eager = recorded(server, self.aside(run), calls=(0, False))
             if eager.kind != "ok":
