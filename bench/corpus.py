@@ -33,7 +33,7 @@ KINDS = ("wrong", "kernel", "crash", "third", "nan", "die", "flaky", "gcc", "opc
 STEPS = ("lower", "rule", "guard", "decompose", "kernel", "fuse", "pass")
 #: calls that a minimal graph may have, by the kind of the step that is broken
 CALLS = {"lower": 2, "decompose": 2, "rule": 4, "fuse": 4, "pass": 4}
-LINES, LINES_OF_SCRIPTS = 20, 25
+LINES, LINES_OF_SCRIPTS = 20, 25  # of a kernel of many operations: one more for each
 #: operation -> those of hosts that are decomposed into it, or lowered to it, besides its own
 ALSO_OF = {
     "exp": ("sigmoid", "softmax", "silu", "softplus"), "tanh": ("gelu",), "erf": ("gelu",),
@@ -133,7 +133,7 @@ class Drawing:
                 self.hidden += 1
                 continue
             calls = name.count("+") + 2 if kind == "kernel" else CALLS.get(kind, 0)
-            lines = LINES_OF_SCRIPTS if kind == "guard" else LINES
+            lines = LINES_OF_SCRIPTS if kind == "guard" else LINES + max(calls - 5, 0)
             return Planted(place, f"tc-step:{kind}:{name}", op, "", calls, lines)
         return None
 

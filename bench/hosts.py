@@ -342,7 +342,7 @@ def reduced_in_forks(host: Host) -> tuple[bool, str, int]:
         return good and found["lines"] <= host.lines, why, found["lines"]
 
 
-def forked(path: Path) -> Answer:
+def forked(path: Path, seconds: float) -> Answer:
     """Run a program in a fork of this process."""
     reader, writer = os.pipe()
     pid = os.fork()

@@ -105,14 +105,14 @@ def of_program(options: Options, setting: Setting) -> int:
     name = Path(subject.file.name if subject.file else "script.py").name
     runs: Command | Interpreter
     if options.check:
-        runs = Command(options.check, options.first_seconds)
+        runs = Command(options.check)
     else:
         runs = Interpreter(
             Fresh(options.first_seconds, options.python, arguments=subject.arguments)
         )
     oracle = ProgramOracle(
-        seconds=options.seconds, journal=setting.journal, runs=runs, home=subject.home, name=name,
-        versions="" if isinstance(runs, Command) else runs.versions,
+        seconds=options.first_seconds, journal=setting.journal, runs=runs, home=subject.home,
+        name=name, versions="" if isinstance(runs, Command) else runs.versions,
     )  # fmt: skip
 
     def verify(path: Path, count: int) -> int:
@@ -120,7 +120,7 @@ def of_program(options: Options, setting: Setting) -> int:
         return sum(oracle.is_target(oracle.ask(text)) for _ in range(count))
 
     job = ScriptJob(setting, oracle, verify)
-    if not job.begin(subject.text, max(options.runs, 1)):
+    if not job.begin(subject.text, range(max(options.runs, 1))):
         why = NOT_RUN.get(job.answer.detail.get("code", 0)) if options.check else None
         if why:
             raise Usage(f"--check: the command {why}: {options.check}")

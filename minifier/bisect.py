@@ -34,7 +34,7 @@ from tc.minifier.problem import (
     REDUCIBLE,
     Problem,
     Run,
-    more_looks,
+    looks,
     record,
     recorded,
     until_it_fails,
@@ -139,7 +139,8 @@ def searched(
     """Return what tc-bisect says of a script; limits have their defaults where none is given."""
     script = subject.script(place.folder)
     what = Run(script, subject.arguments, seconds or 600.0, subject.home)
-    return Search(subject, what, place.folder, seconds or 120.0, Progress(), runs).run()
+    found = Search(subject, what, place.folder, seconds or 120.0, Progress(), runs).run()
+    return found.renamed(lambda text: subject.named(text, place.folder))
 
 
 @dataclass
@@ -211,10 +212,10 @@ class Search:
                 found.add("next", f"{line} names the first line whose values differ")
             return found, problem
         add_runs(verdict, calls.tally)
-        looks, began = 0, time.monotonic()
-        while not calls.tally.always and more_looks(looks, time.monotonic() - began, self.runs):
-            looks += 1
-            self.progress.now(f"looking for a graph that goes wrong; run {looks} …")
+        for number in looks(self.runs):
+            if calls.tally.always:
+                break
+            self.progress.now(f"looking for a graph that goes wrong; run {number + 1} …")
             again = recorded(calls.server, self.what)
             if again.kind in REDUCIBLE and again.case is not None:
                 return None, again
@@ -222,11 +223,10 @@ class Search:
 
     def alone(self, case: Case, oracle: Oracle) -> Answer:
         """Return how a graph fails by itself, which may take as many runs as the script took."""
-        answer = oracle.judge(case)
-        for _ in range(max(self.runs, self.looks, 3) - 1):
+        for number in looks(self.runs):
+            answer = oracle.ask(case) if number else oracle.judge(case)
             if answer.failed:
                 break
-            answer = oracle.ask(case)
         return answer
 
     def _search(self, problem: Problem, case: Case, oracle: Oracle) -> Verdict:

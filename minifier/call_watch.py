@@ -10,6 +10,7 @@ import ast
 import enum
 import inspect
 import linecache
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,24 +22,49 @@ from tc.minifier import graphs
 from tc.minifier.missing_guard import TENSOR, Row, branches
 from tc.trace.syntax import tree_of
 
+NUMBERS: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 PLAIN: Final = (int, float, bool, str, type(None), torch.dtype, torch.device, enum.Enum)
 
 
 def rows_of(gm: fx.GraphModule) -> list[Row]:
-    """Return the inputs and calls of a graph as text."""
+    """Return the inputs and calls of a graph as text; sizes are computed in their places.
+
+    Results are named by what is called, so that graphs with more sizes have the same names.
+    """
     found: list[Row] = []
+    names: dict[fx.Node, Any] = {}
+    called: Counter[str] = Counter()
+
+    def named(node: fx.Node) -> Any:
+        return Named(names[node])
+
     for node in gm.graph.nodes:
+        fake = graphs._fake(node)
+        names[node] = fake if isinstance(fake, NUMBERS) else node.name
         if node.op == "placeholder":
             user = next((one for one in node.users if one.op.startswith("call_")), None)
-            fake = graphs._fake(node)
             if user is not None and isinstance(fake, torch.Tensor):
                 form = f"{TENSOR} {fake.dtype}{list(fake.shape)} {list(fake.stride())}"
                 found.append((node.name + form, _where(user)))
-        elif node.op.startswith("call_"):
-            target = getattr(node.target, "__name__", node.target)
-            given = [*map(str, node.args), *(f"{k}={v}" for k, v in node.kwargs.items())]
+        elif node.op.startswith("call_") and not isinstance(fake, NUMBERS):
+            target = str(getattr(node.target, "__name__", node.target))
+            args, kwargs = fx.map_arg((node.args, node.kwargs), named)
+            given = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]
             found.append((f"{target}({', '.join(given)})", _where(node)))
+            number = called[target]
+            called[target] += 1
+            names[node] = f"{target}_{number}" if number else target
     return found
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value in the text of a call."""
+
+    name: Any
+
+    def __repr__(self) -> str:
+        return str(self.name)
 
 
 def _where(node: fx.Node) -> str:
@@ -120,19 +146,28 @@ class Watch:
 
     Attributes:
         rows: of each graph that runs, in order.
+        reads: line -> what it reads, as it is when the graph runs; so for branches above.
     """
 
     rows: list[Row] = field(default_factory=list)
+    reads: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
     space: Space = field(default_factory=Space)
 
     def begin(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """A call begins."""
         self.rows.clear()
+        self.reads.clear()
         self.space = Space.of(model, args, kwargs)
 
+    def add(self, rows: Sequence[Row]) -> None:
+        """A graph runs."""
+        self.rows += rows
+        lines = [line for line in dict.fromkeys(line for _, line in rows) if line]
+        tests = [
+            f"{line.rpartition(':')[0]}:{test}" for line in lines for test, _ in branches(line)
+        ]
+        self.reads |= self.space.reads(lines + tests)
+
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain data, with what its lines and the branches above them read."""
-        tests = [f"{one.rpartition(':')[0]}:{test}" for one in dict.fromkeys(
-            line for _, line in self.rows if line) for test, _ in branches(one)]  # fmt: skip
-        lines = [line for _, line in self.rows if line] + tests
-        return {"rows": self.rows, "reads": self.space.reads(lines)}
+        """Return it as plain data."""
+        return {"rows": self.rows, "reads": self.reads}

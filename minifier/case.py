@@ -15,6 +15,9 @@ from typing import Any, Final
 SLOT: Final = re.compile(r"\$(\d+)\b")
 RESERVED: Final = {"torch", "tc", "f", "run", "math", "operator", "inf", "nan", "device"}
 
+DEFAULT: Final = "torch.float32"  # the dtype of what names none, unless that is set otherwise
+SET_DTYPE: Final = "torch.set_default_dtype("  # how the statement begins that does
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -87,19 +90,19 @@ class Input:
             count *= size
         return count
 
-    def expression(self) -> str:
-        """Python text that makes its value."""
+    def expression(self, default: str = DEFAULT) -> str:
+        """Python text that makes its value, where a dtype that is not named is a default one."""
         if self.fill == "number":
             return self.text
-        text = self._values()
+        text = self._values(default)
         return f"{text}.requires_grad_()" if self.requires_grad else text
 
     @property
     def _moved(self) -> str:
         return f".to({self.device!r})" if self.device else ""
 
-    def _values(self) -> str:
-        short = self.dtype if self.dtype != "torch.float32" else ""
+    def _values(self, default: str) -> str:
+        short = self.dtype if self.dtype != default else ""
         place = f", device={self.device!r}" if self.device else ""
         option = (f", dtype={short}" if short else "") + place
         shape, flat = self.shape, ""
@@ -112,7 +115,8 @@ class Input:
             crop = f", {self.shape}" if self.shape else ""
             text, flat = f"recorded({self.key!r}{crop}){self._moved}", ""
         elif self.fill == "text":
-            text, flat = f"{self.text}{self._moved}", ""
+            cast = "" if default == DEFAULT else f".to({self.dtype})"
+            text, flat = f"{self.text}{cast}{self._moved}", ""
         elif self.fill == "ones":
             text = f"torch.ones({sizes}{option})"
         elif self.dtype == "torch.bool":
@@ -308,7 +312,9 @@ class Case:
     def makers(self) -> list[str]:
         """The statements that make the inputs, as lines."""
         names = self.names()
-        lines = [f"{names[item.name]} = {item.expression()}" for item in self.inputs]
+        default = next((text[len(SET_DTYPE) : -1] for text in self.settings
+                        if text.startswith(SET_DTYPE)), DEFAULT)  # fmt: skip
+        lines = [f"{names[item.name]} = {item.expression(default)}" for item in self.inputs]
         if any(item.fill in ("randn", "rand") for item in self.inputs):
             lines.insert(0, "torch.manual_seed(0)")
         return lines

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -46,14 +46,14 @@ class ProgramOracle(Search):
     """Judges the texts of programs by running them.
 
     Attributes:
-        runs: runs a file in its own folder.
+        runs: runs a file in its own folder, for so many seconds at most.
         home: a folder whose files lie beside each candidate.
         name: of the candidate's file.
         versions: of what runs it; nothing: they are not known.
         mirror: where candidates lie, below a folder of this oracle's own.
     """
 
-    runs: Callable[[Path], Answer]
+    runs: Callable[[Path, float], Answer]
     home: Path
     name: str
     versions: str = ""
@@ -62,7 +62,7 @@ class ProgramOracle(Search):
 
     def ask(self, text: str) -> Answer:
         """Run a program once."""
-        return self.runs(self.placed(text))
+        return self.runs(self.placed(text), self.seconds)
 
     def judge(self, text: str) -> Answer:
         """Return how a program fares."""
@@ -87,19 +87,18 @@ class Command:
     """A command of the user's; ``{}`` in it is the candidate's path."""
 
     text: str
-    seconds: float
 
     @property
     def identity(self) -> Identity:
         """The identity of its failure."""
         return Identity("check", message=self.text)
 
-    def __call__(self, path: Path) -> Answer:
+    def __call__(self, path: Path, seconds: float) -> Answer:
         """Run it on a candidate."""
         with caches_of_one_run() as caches:
-            return self.answer(path, caches)
+            return self.answer(path, seconds, caches)
 
-    def answer(self, path: Path, caches: Mapping[str, str]) -> Answer:
+    def answer(self, path: Path, seconds: float, caches: Mapping[str, str]) -> Answer:
         """Run it with caches of its own."""
         process = subprocess.Popen(
             ["sh", "-c", self.text.replace("{}", shlex.quote(str(path)))],
@@ -111,9 +110,9 @@ class Command:
             start_new_session=True,
         )
         try:
-            code = TimeLimit(self.seconds).wait(process)
+            code = TimeLimit(seconds).wait(process)
         except subprocess.TimeoutExpired:
-            return Answer("skip", message=f"the check did not end within {self.seconds:.0f} s")
+            return Answer("skip", message=f"the check did not end within {seconds:.0f} s")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -133,9 +132,9 @@ class Interpreter:
 
     fresh: Fresh
 
-    def __call__(self, path: Path) -> Answer:
+    def __call__(self, path: Path, seconds: float) -> Answer:
         """Run a candidate."""
-        return self.fresh.run(path, cwd=path.parent)
+        return replace(self.fresh, seconds=seconds).run(path, cwd=path.parent)
 
     @property
     def versions(self) -> str:

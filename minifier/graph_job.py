@@ -14,8 +14,8 @@ from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
 from tc.minifier.job import HUNG, Result, Setting, verified
 from tc.minifier.limits import LOADING
-from tc.minifier.oracle import Oracle, Server
-from tc.minifier.problem import Problem
+from tc.minifier.oracle import NotRunnable, Oracle, Server
+from tc.minifier.problem import Problem, looks
 from tc.minifier.reduce import Reduction
 from tc.trace.words import count as counted
 
@@ -52,7 +52,10 @@ class GraphJob:
             server=self.server, seconds=seconds, akin=self.problem.identity,
             journal=self.setting.journal,
         )  # fmt: skip
-        case = self.oracle.learn(case)
+        try:
+            case = self.oracle.learn(case)
+        except NotRunnable as reason:
+            raise NotAlone(f"its graph alone does not run: {reason}") from None
         reduction = Reduction(self.oracle, case, self.improved)
         try:
             if not reduction.guess(self.answer):
@@ -81,14 +84,11 @@ class GraphJob:
         Raises:
             NotAlone: it does not, or not as it did there.
         """
-        answer = self.oracle.judge(case)
-        for number in range(max(self.setting.runs, 3) - 1):
+        for number in looks(self.setting.runs):
+            question = self.oracle.question(case) + (f"\n# look {number}" if number else "")
+            answer = self.oracle.answered(question, lambda: self.oracle.ask(case))
             if self.oracle.is_target(answer):
                 return answer
-            question = f"{self.oracle.question(case)}\n# look {number}"
-            answer = self.oracle.answered(question, lambda: self.oracle.ask(case))
-        if self.oracle.is_target(answer):
-            return answer
         how = f"fails otherwise: {answer.message}" if answer.failed else "does not fail"
         raise NotAlone(f"its graph alone {how}")
 

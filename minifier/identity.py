@@ -37,6 +37,8 @@ ROUNDING: Final = "rounding"  # the kind of a difference that a float64 run expl
 COMPILED: Final = "compiled code"  # the stage of what no part of a compiler raises
 #: parts of compilers that call compiled code; while they compile, others are called by them
 RUNNING: Final = ("runtime", "dynamo.eval_frame", "dynamo.external_utils", "inductor.output_code")
+#: files of code that compilers generate: tc's, by the hash of their content, and Inductor's
+GENERATED: Final = re.compile(r"<tc |.*/(?:[0-9a-f]{40}|c[a-z2-7]{51})\.py$")
 WORDS: Final = 200  # characters of a message that count
 
 LIBRARY: Final = ("/torch/", "/tc/", "/lib/python", "/minifier/", "/compiler/", "<")
@@ -116,7 +118,7 @@ def of_exception(error: BaseException) -> Identity:
     chain = list(causes(error))
     root = chain[-1]
     if isinstance(root, SystemExit):
-        return Identity("exit", message=f"exit code {text_of(root)}"[:WORDS])
+        return Identity("exit", message=normalised_exit(root))
     held = getattr(root, "tc_identity", None)  # of `tc.minifier.runner.Differs`
     found = Identity.of_json(held.as_json()) if held else accepted(error) or difference(root)
     if found is not None:
@@ -126,6 +128,13 @@ def of_exception(error: BaseException) -> Identity:
     if names[-1] != name:
         names.append(name)
     return Identity("raises", stage_of(error), tuple(names), text, operation_of(root))
+
+
+def normalised_exit(stop: SystemExit) -> str:
+    """Return how a program ends itself, in words: by a number, or with a text that it prints."""
+    if isinstance(stop.code, int):
+        return f"exit code {stop.code}"
+    return f"exit with {normalised(text_of(stop))}"
 
 
 def text_of(error: BaseException) -> str:
@@ -167,11 +176,19 @@ def frames(error: BaseException) -> Iterator[types.FrameType]:
 
 
 def stage_of(error: BaseException) -> str:
-    """Return the part of the compiler that an exception comes from."""
+    """Return the part of the compiler that an exception comes from.
+
+    Compiled code is called by a part of the compiler, which has nothing to do with what it raises.
+    """
     chain = list(causes(error))
-    found = [part for frame in frames(chain[-1]) if (part := part_of(frame.f_code.co_filename))]
+    found = ""
+    for frame in frames(chain[-1]):
+        name = frame.f_code.co_filename
+        part = COMPILED if GENERATED.match(name) else part_of(name)
+        if part and not (found == COMPILED and part in RUNNING):
+            found = part
     if found:
-        return found[-1]
+        return found
     stages = (getattr(one, "stage", None) for one in (error, chain[-1]))
     return str(next(filter(None, stages), COMPILED))
 
@@ -314,7 +331,7 @@ def doing(frame: types.FrameType | None) -> dict[str, Any]:
         if part_of(name):
             operation = operation or operation_in(frame)
             line = line or line_in(frame)
-        elif not user and not any(part in name for part in LIBRARY):
+        elif not user and not any(part in name for part in LIBRARY) and not GENERATED.match(name):
             user = f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return {"stage": stage, "operation": operation, "line": line or user}
@@ -346,7 +363,8 @@ def asked(path: str) -> dict[str, Any]:
     except OSError:
         return {}
     stages = [part for name, _ in places if (part := part_of(name))]
-    lines = [f"{name}:{number}" for name, number in places if not any(p in name for p in LIBRARY)]
+    own = [place for place in places if not any(part in place[0] for part in LIBRARY)]
+    lines = [":".join(place) for place in own if not GENERATED.match(place[0])]
     stage = stages[0] if stages and stages[0] not in RUNNING else COMPILED
     return {"stage": stage, "operation": "", "line": lines[0] if lines else ""}
 

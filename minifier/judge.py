@@ -72,10 +72,11 @@ def crash(error: BaseException) -> Outcome:
 def script_error(error: BaseException) -> Outcome:
     """Return the outcome of an exception that left a script, and not from a graph."""
     if isinstance(error, SystemExit):
-        code = identity.message_of(error)[:200]
-        return Outcome(
-            "exit", identity.of_exception(error), f"the script ends with exit code {code}"
-        )
+        says = identity.message_of(error)[:200]
+        by_number = isinstance(error.code, int)
+        text = f"exit code {says}" if by_number else f"the words: {says}"
+        return Outcome("exit", identity.of_exception(error), f"the script ends with {text}",
+                       {"printed": by_number})  # fmt: skip
     found = crash(error)
     of_compiler = type(error).__module__.startswith(("tc.", "torch._dynamo"))
     first = identity.message_of(error)[:200]
@@ -201,7 +202,12 @@ def compare(
         with same_random_numbers():
             return jittered(program, inputs, backward, seed)
 
-    reference = rounding.Reference(eager, double, moved)
+    def nearby(seed: int) -> list[Any] | None:
+        generator = torch.Generator().manual_seed(seed)
+        with same_random_numbers():
+            return in_double(program, [rounding.nearby(v, generator) for v in inputs], backward)
+
+    reference = rounding.Reference(eager, double, moved, nearby=nearby)
     differs, found = rounding.compare(reference, compiled)
     if found is not None:
         kind = Identity(found.kind, found.aspect) if found.aspect else Identity(found.kind)
@@ -277,6 +283,19 @@ def in_forward(outcome: Outcome) -> Outcome:
     return dataclasses.replace(outcome, detail={**(outcome.detail or {}), "forward": True})
 
 
+def refusal_of(error: BaseException) -> str:
+    """Return in one sentence what eager raises."""
+    return f"eager raises {type(error).__name__}: {identity.message_of(error)[:200]}"
+
+
+def is_refusal(outcome: Outcome, error: BaseException) -> bool:
+    """Return whether compiled code raises what eager raises, as an outcome knows it."""
+    text = refusal_of(list(identity.causes(error))[-1])
+    return outcome.kind == "invalid" and identity.normalised(outcome.message) == (
+        identity.normalised(text)
+    )
+
+
 def _attempt(work: Callable[[], Any], eager: bool = False) -> tuple[Any, Outcome]:
     """Do work that may raise; returns what it made (True for nothing) or None, and the outcome."""
     try:
@@ -285,9 +304,8 @@ def _attempt(work: Callable[[], Any], eager: bool = False) -> tuple[Any, Outcome
     except Exception as error:
         if not eager:
             return None, crash(error)
-        first = identity.message_of(error)
-        text = f"eager raises {type(error).__name__}: {first[:200]}"
-        return None, Outcome("invalid", message=text, detail={"type": type(error).__name__})
+        name = type(error).__name__
+        return None, Outcome("invalid", message=refusal_of(error), detail={"type": name})
     return True if made is None else made, Outcome("ok")
 
 

@@ -18,6 +18,8 @@ from typing import Any, Final
 from tc.trace.syntax import tree_of
 
 Row = tuple[str, str]  # a call of a graph as text, and its line: ``file:line``
+SYMBOL: Final = re.compile(r"z?[suf]\d+")  # how torch names symbolic numbers
+PARTS: Final = re.compile(r"([,\[\]])")
 TENSOR: Final = ": tensor"  # how the row of an input begins its type
 
 
@@ -65,7 +67,7 @@ def missing(
     rows = [[(text, where) for text, where in one.get("rows", ())] for one in (stale, fresh)]
     size = max(map(len, rows))
     padded = [one + [("nothing", "")] * (size - len(one)) for one in rows]
-    differs = [pair for pair in zip(*padded, strict=True) if pair[0][0] != pair[1][0]]
+    differs = [pair for pair in zip(*padded, strict=True) if not agree(pair[0][0], pair[1][0])]
     if not differs:
         return None
     (old, old_line), (new, new_line) = differs[0]
@@ -84,6 +86,22 @@ def missing(
     guards = tuple(f"{'NONE' if value == 'None' else 'EQUALS'} on {source}"
                    for _, source, value in found)  # fmt: skip
     return Missing(line, old, new, tuple(f"{text} = {value}" for text, _, value in found), guards)
+
+
+def agree(old: str, new: str) -> bool:
+    """Return whether a call is what another one is for the sizes at hand: ``[s77, 4]``, ``[2, 4]``.
+
+    Code that has symbolic sizes is compared with code compiled for one call alone.
+    """
+    sides = [PARTS.split(text) for text in (old, new)]
+    return len(sides[0]) == len(sides[1]) and all(
+        mine == theirs or _is_symbolic(mine) for mine, theirs in zip(*sides, strict=True)
+    )
+
+
+def _is_symbolic(part: str) -> bool:
+    names = re.findall(r"[A-Za-z_]\w*", part)
+    return bool(names) and all(SYMBOL.fullmatch(name) for name in names)
 
 
 def _holds(text: str, value: str) -> bool:

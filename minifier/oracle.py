@@ -18,7 +18,7 @@ from typing import Any
 
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case, fact_from_json
-from tc.minifier.identity import ALONE, ROUNDING, Identity
+from tc.minifier.identity import ALONE, ROUNDING, Identity, first_line
 from tc.minifier.journal import Journal
 from tc.minifier.odds import Rule, rule_for, summary
 
@@ -123,6 +123,10 @@ class Server:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+
+class NotRunnable(OracleError):
+    """A graph does not run by itself in eager; the text says why."""
 
 
 @dataclass(kw_only=True)
@@ -242,6 +246,9 @@ class Oracle(Search):
         """Return the case with the facts about each of its values; the server keeps the values.
 
         Where eager raises and compiled code does not, they are the values up to the call that does.
+
+        Raises:
+            NotRunnable: its values cannot be computed.
         """
         failure = self.target or self.akin
         raises = failure is not None and failure.kind == "accepts"
@@ -250,7 +257,7 @@ class Oracle(Search):
              "backward": case.backward, "seconds": self.seconds, "raises": raises}
         )  # fmt: skip
         if row["kind"] != "ok":
-            raise OracleError(f"the graph does not run alone: {row.get('message')}")
+            raise NotRunnable(first_line(str(row.get("message"))))
         facts = {name: fact_from_json(fact) for name, fact in row["facts"].items()}
         return case.with_facts(facts)
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tc.minifier.odds import runs_for
 from tc.minifier.oracle import WITH_TC, OracleError, Server
 from tc.minifier.passes import rendering
 
-LOOKS = 20  # at a script that does not fail at once, as long as they take `PATIENCE` seconds
+LOOKS = 20  # at what does not fail at once, as long as they take `PATIENCE` seconds
 PATIENCE = 8.0
 SURE = runs_for(0.5)  # looks that miss a failure in half of the runs as good as never
 LONG = 60.0  # seconds that these may take
@@ -57,6 +57,14 @@ class Problem:
     message: str = ""
     case: Case | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def renamed(self, named: Callable[[str], str]) -> Problem:
+        """Return the problem with other names of places, as far as people read them."""
+        case = self.case
+        if case is not None:
+            steps = (replace(step, where=named(step.where)) for step in case.steps)
+            case = replace(case, steps=tuple(steps))
+        return replace(self, message=named(self.message), case=case)
 
     @property
     def answer(self) -> Answer:
@@ -168,6 +176,21 @@ def more_looks(looks: int, seconds: float, runs: int = 0) -> bool:
     )  # fmt: skip
 
 
+def looks(runs: int = 0) -> Iterator[int]:
+    """Number the looks at what did not fail yet: as many as a script gets.
+
+    Args:
+        runs: as asked for; 0: as found fit.
+    """
+    number = 0
+    began = time.monotonic()
+    while number == 0 or more_looks(number, time.monotonic() - began, runs):
+        yield number
+        number += 1
+        if number == 1:
+            began = time.monotonic()  # the first may have waited for the compiler to be loaded
+
+
 def compiler_of(text: str) -> str:
     """Return the compiler that a script seems to use; wrong guesses cost seconds, no more."""
     if re.search(r"\btorch\s*\.\s*compile\b|\.compile\(\)", text):
@@ -233,8 +256,8 @@ def _read(folder: Path, status: int | None, hang: Answer | None) -> Problem:
     found, begun = folder / "problem.json", folder / "begun.json"
     if found.exists() and hang is None and (status or 0) >= 0:
         problem = problem_of_row(json.loads(found.read_text()))
-        if problem.kind != "exit":
-            return problem
+        if problem.kind != "exit" or not problem.answer.detail.get("printed", True):
+            return problem  # it is known what it says
         return replace(problem, message=f"{problem.message}: {last_line(folder)}")
     if hang is not None:
         answer = hang

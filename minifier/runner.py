@@ -65,6 +65,8 @@ class Limit:
 
     def on(self, compiled: Any, model: Any, forget: Callable[[], None]) -> Any:
         """Return what replaces a compiled function or module."""
+        if compiled is model:
+            return model
         place = "_call" if "_call" in vars(compiled) else "forward"  # tc's modules, torch's
         is_module = isinstance(compiled, torch.nn.Module)
         target = getattr(compiled, place) if is_module else compiled
@@ -288,18 +290,20 @@ class Watched:
         assert self.compiled is not None
         limit = self.recorder.limit
         if limit is not None and limit.seen == limit.calls:
-            limit.watch.rows += call_watch.rows_of(self.gm)
+            limit.watch.add(call_watch.rows_of(self.gm))
         if self.checked >= CHECKED_CALLS:
             return self.compiled(*inputs)
         self.checked += 1
         self.recorder.calls += 1
         self.begin(inputs)
         self._keep(inputs)
-        self._check(inputs)
+        outcome = self._check(inputs)
         try:
             result = self.compiled(*inputs)
         except Exception as error:
-            self.fail(judge.crash(error), inputs)
+            if not judge.is_refusal(outcome, error):  # else the program's own, who may handle it
+                self.fail(judge.crash(error), inputs)
+            self.end()
             raise
         self.end()
         return result
@@ -310,7 +314,7 @@ class Watched:
             isinstance(v, torch.Tensor) and v.requires_grad for v in inputs
         )
 
-    def _check(self, inputs: Sequence[Any]) -> None:
+    def _check(self, inputs: Sequence[Any]) -> Outcome:
         compiled, backward = self.compiled, self.backward(inputs)
         assert compiled is not None
         own = judge.clones(inputs)
@@ -327,6 +331,7 @@ class Watched:
             self.recorder.rounding += 1
         if outcome.failed:
             self.fail(outcome, own)
+        return outcome
 
     def case(self, inputs: Sequence[Any]) -> tuple[Any, dict[str, torch.Tensor]]:
         """Return this graph with these inputs as a case."""
@@ -513,6 +518,8 @@ def run_recorded(
 ) -> int:
     """Run a script as a program; 0: nothing found, 10: `problem.json` is there."""
     sys.path[0] = home or str(Path(script).resolve().parent)
+    if limit is not None and not limit.calls:
+        os.environ |= settings.UNCOMPILED
     recorder = Recorder(Path(folder), Path(script), limit, sequence)
     install(recorder)
     sys.argv = [script, *arguments]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from tc.minifier import writer
 from tc.minifier.answer import Answer
@@ -19,6 +20,9 @@ from tc.minifier.verify import RUNS
 from tc.trace.commands import quoted
 from tc.trace.words import count as counted
 
+LIMIT: Final = "limit.json"  # the file of the journal that holds the limit of a candidate
+SLOWER: Final = 5  # times as long as the first program; a candidate that takes longer waits in vain
+
 Oracle = ScriptOracle | ProgramOracle
 Verify = Callable[[Path, int], int]
 
@@ -29,6 +33,7 @@ class ScriptJob:
 
     Attributes:
         verify: returns how many of so many runs of a file fail alike.
+        took: seconds that the program took when it failed.
     """
 
     setting: Setting
@@ -37,16 +42,19 @@ class ScriptJob:
     answer: Answer = field(default_factory=lambda: Answer("ok"))
     stopped: str = ""
     best: str = ""
+    took: float = 0.0
 
-    def begin(self, text: str, looks: int = 1) -> bool:
+    def begin(self, text: str, looks: Iterable[int] = (0,)) -> bool:
         """See whether a script fails as is looked for; whichever way, where nothing is.
 
         Args:
-            looks: how often it is run until it does.
+            looks: numbers of the runs until it does.
         """
-        for number in range(looks):
+        for number in looks:
+            began = time.monotonic()
             question = f"{text}\n# look {number}" if number else text
             self.answer = self.oracle.answered(question, lambda: self.oracle.ask(text))
+            self.took = time.monotonic() - began
             if self.oracle.akin is None and self.answer.failed:
                 self.oracle.target = self.answer.identity
             if self.oracle.is_target(self.answer):
@@ -64,8 +72,7 @@ class ScriptJob:
             oracle.blameless = oracle.is_sound(text)
             if not oracle.blameless and self.answer.kind != "outside":
                 raise NotReproduced(f"{self.answer.message}; it fails without the compiler, too")
-        if self.answer.kind == "timeout":
-            oracle.seconds = min(oracle.seconds, HUNG)
+        oracle.seconds = min(oracle.seconds, self.limit())
         self.setting.measure(oracle, text, lambda: oracle.ask(text))
         oracle.deadline = self.setting.deadline
         self.best = text
@@ -81,6 +88,15 @@ class ScriptJob:
         if time.monotonic() > oracle.deadline:
             self.stopped = self.stopped or "out of time"
         return self.finish(text)
+
+    def limit(self) -> float:
+        """Return the seconds that a candidate may take; the same in a reduction that is resumed."""
+        journal = self.setting.journal
+        if (known := journal.load(LIMIT)) is not None:
+            return float(known)
+        limit = HUNG if self.answer.kind == "timeout" else max(HUNG, SLOWER * self.took)
+        journal.save(LIMIT, limit)
+        return limit
 
     def improved(self, text: str, name: str) -> None:
         """Report an improvement, and keep it on disk."""

@@ -26,6 +26,7 @@ from tc.minifier.problem import (
     NotReproduced,
     Problem,
     Run,
+    looks,
     problem_of_row,
     recorded,
     row_of,
@@ -66,6 +67,7 @@ class SearchJob:
         try:
             problem = problem_of_row(kept) if kept is not None else self.found(server, run)
             if kept is None:
+                problem = problem.renamed(lambda text: subject.named(text, self.place.folder))
                 self._keep(problem)
             server.threads = problem.threads
             server.warm(problem.case.call.compiler if problem.case else
@@ -110,22 +112,22 @@ class SearchJob:
             NotReproduced: it does not fail.
         """
         self.setting.progress.now(f"running {self.setting.subject.label} …")
-        problem, looks = until_it_fails(
+        problem, looked = until_it_fails(
             server, run, self.aside(run), self.setting.runs, self.setting.progress.now
         )
         if problem.kind != "ok":
-            if looks > 1:
-                before = "run" if looks == 2 else f"{looks - 1} runs"
+            if looked > 1:
+                before = "run" if looked == 2 else f"{looked - 1} runs"
                 self.setting.note(f"it did not fail in the first {before}, and then did")
             return problem
         if not problem.facts.get("compiles"):
             raise NotReproduced(why_not(problem, self.setting.subject.label))
         if not self.place.keep_caches:
             fails_with_caches(self.place, self.aside(run), self.setting)
-        more = "" if looks >= LOOKS else f" (--runs {LOOKS}: {odds.missed(0.3, LOOKS):.1%})"
+        more = "" if looked >= LOOKS else f" (--runs {LOOKS}: {odds.missed(0.3, LOOKS):.1%})"
         raise NotReproduced(
             f"{why_not(problem, self.setting.subject.label)}; that rests on "
-            f"{odds.rests_on(looks)}{more}"
+            f"{odds.rests_on(looked)}{more}"
         )
 
     # -- without a graph of its own ------------------------------------------------------------
@@ -137,10 +139,9 @@ class SearchJob:
         last = again.case
         if last is not None and (not cases or cases[-1].program() != last.program()):
             cases.append(last)
-        looks = max(self.setting.runs, 3)
         if cases:
             job = self.text_job(server, problem.identity)
-            if job.begin(sequence_text(cases, problem.answer), looks):
+            if job.begin(sequence_text(cases, problem.answer), looks(self.setting.runs)):
                 self.setting.note("all graphs in order fail alike")
                 return job.run(self.shorter(server, job, cases, problem.answer))
             self.setting.note(f"all graphs in order: {job.answer.message or 'no failure'}")
@@ -148,12 +149,11 @@ class SearchJob:
 
     def whole_script(self, server: Server, problem: Problem) -> int:
         """Reduce the script, where no graph can be taken out of it."""
-        looks = max(self.setting.runs, 3)
         script = self.setting.subject.text
         texts = (("the script", script), ("the watched script", after_head(script, WATCH)))
         for name, text in texts:
             job = self.text_job(server, problem.identity)
-            if job.begin(text, looks):
+            if job.begin(text, looks(self.setting.runs)):
                 self.setting.note(f"{name} fails alike")
                 return job.run(text)
             self.setting.note(f"{name}: {job.answer.message or 'does not fail'}")
@@ -178,11 +178,12 @@ class SearchJob:
     def as_text(self, server: Server, run: Run, problem: Problem) -> int:
         """Reduce the text of a script that fails, but not in a graph that has a text."""
         label = self.setting.subject.label
-        compiles = bool(problem.facts.get("compiles"))
+        ends = problem.kind in ("script", "exit")  # programs that it starts may compile
+        compiles = bool(problem.facts.get("compiles")) or ends
         kinds = ("outside", "script", "exit", "crash", "died", "timeout", "wrong", "nan", "accepts")
         if not compiles or problem.kind not in kinds:
             raise NotReproduced(why_not(problem, label))
-        if problem.kind in ("script", "exit"):
+        if ends:
             self.setting.progress.now(f"running {label} without the compiler …")
             eager = recorded(server, self.aside(run), calls=(0, False))
             if eager.kind != "ok":
@@ -191,7 +192,7 @@ class SearchJob:
         script = self.setting.subject.text
         for text in (script, after_head(script, WATCH)):
             job = self.text_job(server, None)
-            if job.begin(text, max(self.setting.runs, 3)):
+            if job.begin(text, looks(self.setting.runs)):
                 return job.run(text)
         raise NotReproduced(f"{problem.message}; run again the script does not fail")
 

@@ -33,7 +33,17 @@ import torch
 import tc
 from tc.compiler import api
 from tc.compiler.sentinel.rounding import same_layout
-from tc.minifier import asserted, crash_site, fresh, graphs, identity, judge, runner, torch_steps
+from tc.minifier import (
+    asserted,
+    crash_site,
+    fresh,
+    graphs,
+    identity,
+    judge,
+    runner,
+    settings,
+    torch_steps,
+)
 from tc.minifier.caches import caches_of_one_run
 from tc.minifier.judge import Outcome
 from tc.minifier.limits import TimeLimit
@@ -225,6 +235,7 @@ class Server:
         if request["eager"]:
             api.config.disable = True
             torch.compiler.set_stance("force_eager")
+            os.environ |= settings.UNCOMPILED
         os.chdir(request["cwd"])
         draw_as_a_new_process()
         path = Path(request["path"])

@@ -14,12 +14,16 @@ from typing import Any, Final
 import torch
 
 from tc.compiler import api
+from tc.minifier.case import SET_DTYPE
 
 #: modules of torch whose settings are read, where something has loaded them
 CONFIGS: Final = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 
 #: devices whose automatic casts are read: a graph called in `torch.autocast` is another outside
 AUTOCAST: Final = ("cpu", "cuda")
+
+#: variables by which nothing is compiled in programs that a program starts
+UNCOMPILED: Final = {"TC_DISABLE": "1", "TORCHDYNAMO_DISABLE": "1"}
 
 
 def current() -> dict[str, str]:
@@ -38,6 +42,7 @@ def current() -> dict[str, str]:
     statements["precision"] = f"torch.set_float32_matmul_precision({precision!r})"
     strict = torch.are_deterministic_algorithms_enabled()
     statements["deterministic"] = f"torch.use_deterministic_algorithms({strict})"
+    statements["default dtype"] = f"{SET_DTYPE}{torch.get_default_dtype()})"
     for device in AUTOCAST:
         on, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
         statements[f"autocast {device}"] = f"torch.set_autocast_enabled({device!r}, {on})"

@@ -43,8 +43,8 @@ def joined(*texts: str) -> str:
 def setup_for(source: str, namespaces: Collection[str]) -> str:
     """Return the top-level statements that define ops of these namespaces (``mine`` of mine::op).
 
-    A statement is needed if it names a namespace in a string, decorates with a needed name, or
-    defines a name that a needed statement uses.
+    A statement is needed if it names a namespace in a string, registers or decorates with a needed
+    name, or defines a name that a needed statement uses.
     """
     if not namespaces:
         return ""
@@ -54,13 +54,7 @@ def setup_for(source: str, namespaces: Collection[str]) -> str:
     needed |= {
         i
         for i, node in enumerate(body)
-        if isinstance(node, ast.FunctionDef)
-        and any(_root(decorator) in defined for decorator in node.decorator_list)
-    }
-    needed |= {
-        i
-        for i, node in enumerate(body)
-        if isinstance(node, ast.Expr) and _root(node.value) in defined and _registers(node)
+        if any(defined & set(_uses(one)) for one in _registrations(node))
     }
     return _text(_needed(body, needed))
 
@@ -101,17 +95,16 @@ def _names_namespace(node: ast.stmt, namespaces: Collection[str]) -> bool:
     )
 
 
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute | ast.Call):
-        node = node.value if isinstance(node, ast.Attribute) else node.func
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _registers(node: ast.Expr) -> bool:
-    call = node.value
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return False
-    return call.func.attr in ("impl", "define") or call.func.attr.startswith("register")
+def _registrations(node: ast.stmt) -> Iterator[ast.expr]:
+    """Yield the decorators of a function, or the call of a statement that registers."""
+    if isinstance(node, ast.FunctionDef):
+        yield from node.decorator_list
+    called = node.value if isinstance(node, ast.Expr) else None
+    while isinstance(called, ast.Call):
+        called = called.func
+    name = called.attr if isinstance(called, ast.Attribute) else ""
+    if isinstance(node, ast.Expr) and (name in ("impl", "define") or name.startswith("register")):
+        yield node.value
 
 
 def _defines(node: ast.stmt) -> Iterator[str]:
@@ -124,7 +117,7 @@ def _defines(node: ast.stmt) -> Iterator[str]:
         yield from (a.asname or a.name.partition(".")[0] for a in node.names)
 
 
-def _uses(node: ast.stmt) -> Iterator[str]:
+def _uses(node: ast.AST) -> Iterator[str]:
     yield from (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
 
 

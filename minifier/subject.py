@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ MAGIC: Final = re.compile(
     re.VERBOSE,
 )
 RUNS_CODE: Final = ("time", "timeit", "prun", "memit")  # magics that run the rest of the line
+MADE: Final = "script"  # folder of the file that is made of a text
 OPTION: Final = re.compile(r"\s*-(?:[nrplsTD]\s*\S+|\w+)(?=\s)")
 HARMLESS: Final = tuple(f"%%{name}" for name in (*RUNS_CODE, "capture"))  # the cell is Python
 #: what a notebook has without a definition, and a script has not
@@ -57,6 +59,8 @@ if __name__ == "__main__":
     raised = Raised()
     options = ["-q", "-x", "-p", "no:cacheprovider"{more}]
     code = pytest.main([__file__ + {node!r}, *options], plugins=[raised])
+    if raised.error is None and code in (4, 5):
+        raise SystemExit("pytest finds no such test")
     if raised.error is not None:
         raise raised.error
     raise SystemExit(int(code))
@@ -83,6 +87,7 @@ class Subject:
     file: Path | None = None
     module: bool = False
     beside: Path | None = None
+    places: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -107,9 +112,23 @@ class Subject:
         """Return a file that holds the text, made in a folder if there is none."""
         if self.file is not None:
             return self.file
-        path = Mirror(folder / "script", self.folder, self.name).ready() / self.name
+        path = Mirror(folder / MADE, self.folder, self.name).ready() / self.name
         path.write_text(self.text, encoding="utf-8")
         return path
+
+    def named(self, text: str, folder: Path) -> str:
+        """Return a text with the user's places for lines of the file that `script` has made."""
+        if self.file is not None:
+            return text
+        made = {folder / MADE, (folder / MADE).resolve()}
+        folders = "|".join(re.escape(f"{one}{os.sep}") for one in made)
+        lines = rf"(?<![\w.{re.escape(os.sep)}-])(?:{folders})?{re.escape(self.name)}:(\d+)"
+        return re.sub(lines, self._place, text)
+
+    def _place(self, found: re.Match[str]) -> str:
+        number = int(found[1]) - 1
+        place = self.places[number] if number < len(self.places) else ""
+        return place or f"{self.label}:{found[1]}"
 
 
 def subject_of(name: str, arguments: Sequence[str], module: bool = False) -> Subject:
@@ -126,7 +145,9 @@ def subject_of(name: str, arguments: Sequence[str], module: bool = False) -> Sub
     path = existing_script(name)
     home = path.resolve().parent
     if path.suffix == ".ipynb":
-        return Subject(name, checked(notebook_text(name, content_of(path)), name), home, rest)
+        text, places = of_notebook(name, content_of(path))
+        named = tuple(place and f"{path.resolve()}, {place}" for place in places)
+        return Subject(name, checked(text, name), home, rest, places=named)
     return Subject(name, program_in(path, name), home, rest, path)
 
 
@@ -182,56 +203,77 @@ def of_module(name: str, arguments: tuple[str, ...]) -> Subject:
     if not path.is_file():
         raise Usage(f"there is no module {name} below {home}")
     text = program_in(path, str(path))
-    text = in_package(text, package)
-    return Subject(f"-m {name}", text, home, arguments, module=True, beside=path.parent)
+    places = lines_of(path, text)
+    if package:  # its relative imports begin there
+        places.insert(end_of_head(text), "")
+        text = after_head(text, f"__package__ = {package!r}")
+    return Subject(f"-m {name}", text, home, arguments, module=True, beside=path.parent,
+                   places=tuple(places))  # fmt: skip
 
 
-def in_package(text: str, package: str) -> str:
-    """Return a script whose relative imports begin at a package."""
-    return after_head(text, f"__package__ = {package!r}") if package else text
+def lines_of(path: Path, text: str) -> list[str]:
+    """Return the places of the lines of a file."""
+    return [f"{path.resolve()}:{number}" for number in range(1, text.count("\n") + 2)]
 
 
-def after_head(text: str, line: str) -> str:
-    """Return a script with a line before all but what has to be first."""
+def after_head(text: str, lines: str) -> str:
+    """Return a script with lines before all but what has to be first."""
+    made = text.removesuffix("\n").split("\n")
+    made.insert(end_of_head(text), lines)
+    return "\n".join(made) + "\n"
+
+
+def end_of_head(text: str) -> int:
+    """Return how many lines of a script have to be first."""
     body = ast.parse(text).body
     first = body[:1] if ast.get_docstring(ast.Module(body, []), clean=False) is not None else []
     future = [n for n in body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
     head: list[ast.stmt] = [*first, *future]
-    place = max((node.end_lineno or 0 for node in head), default=0)
-    lines = text.splitlines()
-    lines.insert(place, line)
-    return "\n".join(lines) + "\n"
+    return max((node.end_lineno or 0 for node in head), default=0)
 
 
 # -- notebooks ---------------------------------------------------------------------------------
-def notebook_text(name: str, content: bytes) -> str:
-    """Return the code cells of a notebook as a script; magics and shell commands are left out.
+def of_notebook(name: str, content: bytes) -> tuple[str, list[str]]:
+    """Return the code cells of a notebook as a script, and the places of its lines.
+
+    Magics and shell commands are left out.
 
     Raises:
         Usage: it is no notebook.
     """
     try:
         cells = json.loads(content)["cells"]
-        found = [cell_text(cell) for cell in cells if cell["cell_type"] == "code"]
+        found = [cell_lines(cell) for cell in cells if cell["cell_type"] == "code"]
     except (ValueError, KeyError, TypeError):
         raise Usage(f"{name} is no notebook") from None
-    text = "\n".join(found)
+    text = "\n".join(line for lines, _ in found for line in [*lines, ""])
+    places = [
+        f"cell {cell}, line {first + number}" if number < len(lines) else ""
+        for cell, (lines, first) in enumerate(found, 1)
+        for number in range(len(lines) + 1)
+    ]
     tree = rendering.parsed(text)
     needed = rendering.unbound(tree) if tree is not None else set()
-    head = "".join(row for name, row in OF_NOTEBOOKS.items() if name in needed)
-    return after_head(text, head.rstrip("\n")) if head else text
+    head = "".join(row for name, row in OF_NOTEBOOKS.items() if name in needed).rstrip("\n")
+    if head:
+        place = end_of_head(text)
+        places[place:place] = [""] * (head.count("\n") + 1)
+        text = after_head(text, head)
+    return text, places
 
 
-def cell_text(cell: dict[str, Any]) -> str:
-    """Return a cell's Python."""
+def cell_lines(cell: dict[str, Any]) -> tuple[list[str], int]:
+    """Return the lines of a cell's Python, and the number of the first of them in the cell."""
     source = cell["source"]
     text = "".join(source) if isinstance(source, list) else str(source)
-    lines = text.lstrip("\n").splitlines()
+    lines = text.replace("\r\n", "\n").split("\n")
+    first = next((number for number, line in enumerate(lines) if line), len(lines))
+    lines = lines[first:]
     if lines and lines[0].startswith("%%"):
         if not lines[0].startswith(HARMLESS):
-            return ""
-        lines = lines[1:]
-    return "\n".join(plain_lines(lines)) + "\n"
+            return [], 1
+        lines, first = lines[1:], first + 1
+    return plain_lines(lines), first + 1
 
 
 def plain_lines(lines: Sequence[str]) -> list[str]:
@@ -290,4 +332,5 @@ def of_test(node: str, arguments: tuple[str, ...]) -> Subject:
     more = ', "-p", "conftest"' if (home / "conftest.py").exists() else ""
     text = program_in(path, name)
     driver = PYTEST.replace("{node!r}", repr(f"::{inner}")).replace("{more}", more)
-    return Subject(node, text.rstrip("\n") + driver, home, arguments)
+    places = tuple(lines_of(path, text))
+    return Subject(node, text.rstrip("\n") + driver, home, arguments, places=places)

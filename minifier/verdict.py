@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +32,19 @@ class Verdict:
         """Add a row, and what scripts are to know of it."""
         self.rows.append((label, text))
         self.facts.update(facts)
+
+    def renamed(self, named: Callable[[str], str]) -> Verdict:
+        """Return the verdict with other names of places in all its texts."""
+
+        def of(value: Any) -> Any:
+            if isinstance(value, str):
+                return named(value)
+            if isinstance(value, dict):
+                return {key: of(one) for key, one in value.items()}
+            return [of(one) for one in value] if isinstance(value, list | tuple) else value
+
+        rows = [(label, named(text)) for label, text in self.rows]
+        return Verdict(self.code, named(self.title), rows, of(self.facts))
 
     def __str__(self) -> str:
         rows = [f"   {label:<11} {text}" for label, text in self.rows]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
@@ -125,6 +125,12 @@ class Run:
     seconds: float
     python: str
     output: IO[bytes] | None = None
+    progress: Progress = field(default_factory=Progress)
+
+    def log(self, how: str) -> Log:
+        """Run the program and read its log."""
+        self.progress.now(f"running {self.subject.label}, {how} …")
+        return Log.read(self.record(how))
 
     def record(self, how: str) -> Path:
         """Run the program; returns its log, which may be cut off where it died.
@@ -212,26 +218,28 @@ def _existing(name: str) -> Path:
 
 def of_runs(subject: Subject, python: str | None, seconds: float, blame: Blame) -> Verdict:
     """Run a program eagerly, again with moved results, and compiled or by another Python."""
-    progress = Progress()
     with Workplace("tc-bisect") as place, (place.folder / "output").open("wb") as output:
         own = Run(subject, place.folder, seconds, python_of(None), output)
-
-        def log(how: str, by: Run = own) -> Log:
-            progress.now(f"running {subject.label}, {how} …")
-            return Log.read(by.record(how))
-
-        eager, moved = log("eager"), log("moved")
         if python:
             by = Run(subject, place.folder, seconds, python_of(python), output)
-            return verdict_on(Comparison(eager, log("eager", by), moved))
-        comparison = Comparison(eager, log("compiled"), moved)
-        if comparison.first is not None:
-            return verdict_on(comparison)
-        whole = Comparison(eager, log("outputs"), moved)
-        if whole.first is None:
-            return verdict_on(comparison)
-        progress.now(f"{subject.label} is right where every value is returned; bisecting …")
-        return of_fused(verdict_on(whole), blame(subject, place, seconds))
+            found = verdict_on(Comparison(own.log("eager"), by.log("eager"), own.log("moved")))
+        else:
+            found = of_compiled(own, lambda: blame(subject, place, seconds))
+        return found.renamed(lambda text: subject.named(text, place.folder))
+
+
+def of_compiled(run: Run, blame: Callable[[], Verdict]) -> Verdict:
+    """Compare a compiled run with an eager one."""
+    eager, moved = run.log("eager"), run.log("moved")
+    comparison = Comparison(eager, run.log("compiled"), moved)
+    if comparison.first is not None:
+        return verdict_on(comparison)
+    whole = Comparison(eager, run.log("outputs"), moved)
+    if whole.first is None:
+        return verdict_on(comparison)
+    text = f"{run.subject.label} is right where every value is returned; bisecting …"
+    run.progress.now(text)
+    return of_fused(verdict_on(whole), blame())
 
 
 def of_fused(seen: Verdict, found: Verdict) -> Verdict:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+import tc
 from tc.minifier import identity, judge
 from tc.minifier.fresh import Fresh, hang
 from tc.minifier.identity import COMPILED, Identity, doing
@@ -20,6 +21,9 @@ PROGRAMS: dict[str, Identity | None] = {
     "print(1)": None,
     "import sys; sys.exit(0)": None,
     "import sys; sys.exit(3)": Identity("exit", message="exit code 3"),
+    "import os, sys; sys.exit(f'no 3.5 in {os.getcwd()}')": Identity(
+        "exit", message="exit with no in PATH"
+    ),
     "import os; os._exit(7)": Identity("exit", message="exit code 7"),
     "import os; os._exit(0)": None,
     "import sys; sys.stderr.close(); {}['a']": Identity(
@@ -157,3 +161,32 @@ def test_what_calls_compiled_code_is_not_compiling(part: str, stage: str, words:
     exec(compile(users, "/me/m.py", "exec"), names)
     exec(compile("found = users()\n", f"/v/site-packages/torch/{part}", "exec"), names)
     assert (names["found"]["stage"], hang(names["found"]).message) == (stage, words)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_what_compiled_code_raises_is_of_no_stage(gradient: bool) -> None:
+    x = torch.tensor([0.5]).requires_grad_(gradient)
+    function = tc.compile(strict)
+    function(x).sum().backward() if gradient else function(x)
+    with pytest.raises(ValueError, match="too large") as caught:
+        function(x * 4)
+    assert identity.of_exception(caught.value).stage == COMPILED
+
+
+@torch.library.custom_op("tc_minifier_identity::small", mutates_args=())
+def small(x: torch.Tensor) -> torch.Tensor:
+    if (x > 1).any():
+        raise ValueError("too large")
+    return x.clone()
+
+
+@small.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+small.register_autograd(lambda ctx, grad: grad)
+
+
+def strict(x: torch.Tensor) -> torch.Tensor:
+    return small(x) * 2

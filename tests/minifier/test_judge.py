@@ -45,6 +45,12 @@ def one_off(amount: float) -> Program:
 X = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
 SHUFFLED = torch.randperm(64, generator=torch.Generator().manual_seed(0))
 TIE = X.sum(0)[0]  # what eager gets for one column, to the last bit
+LABELS = torch.arange(64).remainder(4) / 4 + 0.25  # a program may decide by them
+
+
+def chosen(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.where(y == 0.75, x, x.cos()) + x[(y * 4).long()]
+
 
 RIGHT: list[tuple[str, Program, Program, tuple[Any, ...]]] = [
     ("another order", deep, deep_otherwise, (X, X / 8)),
@@ -57,6 +63,7 @@ RIGHT: list[tuple[str, Program, Program, tuple[Any, ...]]] = [
     ("sums", lambda x: x.sum(0), lambda x: x[SHUFFLED].sum(0), (X,)),
     ("cancelling", lambda x: (x + 1e4).mean() - 1e4, lambda x: x.add(1e4).T.mean() - 1e4, (X,)),
     ("same NaN", torch.log, lambda x: torch.log(x.clone()), (X,)),
+    ("a choice", chosen, lambda x, y: chosen(x * (1 + 1e-7), y), (X, LABELS)),
     ("a tie", lambda x: x.sum(0) > TIE, lambda x: x[SHUFFLED].sum(0) > TIE, (X,)),
 ]
 WRONG: list[tuple[str, str, Program, Program, tuple[Any, ...]]] = [
@@ -70,6 +77,9 @@ WRONG: list[tuple[str, str, Program, Program, tuple[Any, ...]]] = [
     ("shape", "wrong", lambda x: x.sum(0), lambda x: x.sum(0, keepdim=True), (X,)),
     ("type", "wrong", lambda x: x.sum(0), lambda x: x.sum(0).double(), (X,)),
     ("a number", "wrong", lambda x: x.shape[0], lambda x: x.shape[0] + 1, (X,)),
+    ("a choice", "wrong", chosen, lambda x, y: chosen(x, y) * 1.25, (X, LABELS)),
+    ("a label", "wrong", lambda y: y >= 0.75, lambda y: y >= 0.5, (LABELS,)),
+    ("an index", "wrong", lambda y: (y * 4).int(), lambda y: (y * 4).int() + 1, (LABELS,)),
     ("count", "wrong", lambda x: (x, x + 1), lambda x: (x + 0,), (X,)),
 ]
 

@@ -17,7 +17,7 @@ from minifier_scripts import SMALL, started, tool
 from support import ROOT, python
 
 import tc
-from tc.minifier import bisect, writer
+from tc.minifier import bisect, script_job, writer
 from tc.minifier.__main__ import main
 from tc.minifier.check import Interpreter
 from tc.minifier.fresh import Fresh
@@ -110,6 +110,28 @@ def test_any_program_is_reduced_by_a_check(
     assert steps and steps[0].name.startswith("0001-")
     assert main(["script.py", "--check", "exit 125"]) == 1
     assert "the check ends with 125" in capsys.readouterr().err
+
+
+ENDLESS = """\
+import time
+count = 0
+while count < 2:
+    count += 1
+    time.sleep(0.05)
+print("it fails")
+"""
+
+
+def test_a_candidate_that_does_not_end_costs_no_more_than_the_program_suggests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_job, "HUNG", 1.0)
+    monkeypatch.chdir(tmp_path)
+    Path("any.py").write_text(ENDLESS)
+    began = time.monotonic()
+    assert main(["any.py", "--check", f"{sys.executable} {{}} | grep -q fails"]) == 0
+    assert time.monotonic() - began < 100  # one candidate alone would take ten minutes
+    assert Path("minified.py").read_text().endswith("print('it fails')\n")
 
 
 @pytest.mark.sample(4)

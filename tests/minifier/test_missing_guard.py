@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import fx
 
+from tc.compiler import api
 from tc.minifier.call_watch import Space, Watch, rows_of
-from tc.minifier.missing_guard import branches, missing
+from tc.minifier.missing_guard import agree, branches, missing
 
 SCALE = 2.0
 
@@ -58,7 +59,7 @@ def ran(rows: list[tuple[str, int]], model: Model | None = None, *args: Any) -> 
     """What a call ran, with lines counted from `Model.forward`."""
     watch = Watch()
     watch.begin(model or Model(), (torch.ones(1), *args), {})
-    watch.rows += [(text, f"{HERE}:{FIRST + line}") for text, line in rows]
+    watch.add([(text, f"{HERE}:{FIRST + line}") for text, line in rows])
     return watch.as_json()
 
 
@@ -80,6 +81,16 @@ def test_a_branch_that_is_not_taken_any_more() -> None:
     assert found.guards == ("EQUALS on L['self'].deep",)
 
 
+def test_what_a_line_reads_is_what_it_is_in_the_call() -> None:
+    model, watch = Model(), Watch()
+    model.deep = True
+    watch.begin(model, (torch.ones(1),), {})
+    watch.add([("pow(mul, 3)", f"{HERE}:{FIRST + 3}")])
+    model.deep = False
+    reads = watch.as_json()["reads"][f"{HERE}:{FIRST + 2}"]
+    assert ("self.deep", "L['self'].deep", "True") in reads
+
+
 @pytest.mark.parametrize("rows", [[], [("mul(x, 2.0)", 1)]])
 def test_equal_graphs_say_nothing(rows: list[tuple[str, int]]) -> None:
     assert missing(ran(rows), ran(rows)) is None
@@ -95,3 +106,39 @@ def test_a_tensor_of_another_shape() -> None:
         graphs.append({"rows": rows_of(gm)})
     found = missing(*graphs)
     assert found is not None and found.guards == ("TENSOR on x",)
+
+
+@pytest.mark.parametrize(
+    "old, new, same",
+    [
+        ("x: tensor torch.float32[s77, 4] [4, 1]", "x: tensor torch.float32[2, 4] [4, 1]", True),
+        ("x: tensor torch.float32[s77, 4] [4, 1]", "x: tensor torch.float32[2, 5] [5, 1]", False),
+        ("x: tensor torch.float32[s77]", "x: tensor torch.float64[2]", False),
+        ("view(mul, (s77//2), 4)", "view(mul, 1, 4)", True),
+        ("expand(x, 2*s0 + 2*s1)", "expand(x, 8)", True),
+        ("sin(s1)", "cos(s1)", False),
+        ("add(mul, 1)", "add(mul, 2)", False),
+        ("x: tensor torch.float32[2, 4]", "x: tensor torch.float32[s77, 4]", False),
+    ],
+)
+def test_symbolic_sizes_are_no_difference(old: str, new: str, same: bool) -> None:
+    assert agree(old, new) == same
+
+
+def test_code_with_symbolic_sizes_is_compared_with_code_without() -> None:
+    def graph(dynamic: bool, function: Any = torch.sin) -> dict[str, Any]:
+        found: list[Any] = []
+
+        def keep(gm: fx.GraphModule, inputs: Any) -> Any:
+            found.extend(rows_of(gm))
+            return gm
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            return function(x.expand(2, -1, -1).reshape(-1, x.shape[1] * 2) * 2)
+
+        api.compile(f, backend=keep, dynamic=dynamic)(torch.ones(1, 4, 6))
+        return {"rows": found}
+
+    assert missing(graph(True), graph(False)) is None
+    found = missing(graph(True), graph(False, torch.cos))
+    assert found is not None and (found.old, found.new) == ("sin(mul)", "cos(mul)")

@@ -15,7 +15,7 @@ from tc.minifier.answer import Answer
 from tc.minifier.case import Case, Input, Step
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
-from tc.minifier.oracle import Oracle, Server
+from tc.minifier.oracle import NotRunnable, Oracle, ScriptOracle, Server
 from tc.minifier.problem import Run, compiler_of, record, recorded
 from tc.minifier.writer import with_data
 
@@ -141,6 +141,7 @@ ENDINGS = {
     "it has no streams": (f"{CALL}sys.stdout = sys.stderr = None; os.close(1)", "ok", 1, ""),
     "it leaves at once": (f"{CALL}os._exit(0)", "ok", 1, ""),
     "it fails at once": (f"{CALL}os._exit(3)", "exit", 1, "exit code 3"),
+    "it says why it ends": (f"{CALL}sys.exit('no data')", "exit", 1, "with the words: no data"),
     "a child leaves at once": (f"os.fork() or os._exit(3)\nos.wait()\n{CALL}", "ok", 1, ""),
     "an interrupt": (f"{CALL}os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)", "script", 1,
                      "KeyboardInterrupt"),
@@ -222,3 +223,88 @@ def test_a_graph_that_goes_wrong_in_a_forked_process_counts(server: Server, tmp_
     problem = recorded(server, Run(tmp_path / "script.py", seconds=60))
     assert problem.kind == "wrong" and problem.case is not None
     assert Oracle(server=server).judge(problem.case).kind == "wrong"
+
+
+STRICT = """\
+lib = torch.library.Library("strict{number}", "DEF")
+lib.define("root(Tensor x) -> Tensor")
+
+
+@torch.library.impl(lib, "root", "CPU")
+def root(x):
+    if (x < 0).any():
+        raise ValueError(f"negative: {{x.min().item():.2f}}")
+    return x.sqrt()
+
+
+@torch.library.register_fake("strict{number}::root")
+def _(x):
+    return torch.empty_like(x)
+
+
+f = tc.compile(lambda x: torch.ops.strict{number}.root(x * 2) + 1)
+f(torch.ones(3))
+"""
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    "ending, kind",
+    [
+        ("try:\n    f(-torch.ones(3))\nexcept ValueError:\n    pass\n", "ok"),
+        ("f(-torch.ones(3))\n", "script"),
+    ],
+)
+def test_what_eager_raises_too_is_the_programs_own(
+    ending: str, kind: str, server: Server, tmp_path: Path
+) -> None:
+    body = STRICT.format(number=len(kind))
+    (tmp_path / "script.py").write_text(f"{COMPILED}{body}{ending}")
+    problem = recorded(server, Run(tmp_path / "script.py", seconds=60))
+    assert problem.kind == kind, problem
+    assert problem.facts["refused"] == 1
+
+
+def test_operators_of_a_library_run_alone(server: Server, tmp_path: Path) -> None:
+    own = "def wrong(gm, inputs):\n    return lambda *a: (gm(*a)[0] * 2,)\n"
+    body = STRICT.format(number=3).replace("+ 1)", "+ 1, backend=wrong)")
+    (tmp_path / "script.py").write_text(f"{COMPILED}{own}{body}")
+    problem = recorded(server, Run(tmp_path / "script.py", seconds=60))
+    assert problem.kind == "wrong" and problem.case is not None
+    assert Oracle(server=server).judge(problem.case).kind == "wrong"
+
+
+def test_a_graph_that_does_not_run_by_itself_is_an_error_of_its_own(server: Server) -> None:
+    step = Step("y", "torch.ops.nowhere.root($0)", ("x",))
+    case = Case((Input("x", "randn", "x", (2,)),), (step,), ("y",))
+    with pytest.raises(NotRunnable, match="nowhere"):
+        Oracle(server=server).learn(case)
+
+
+SPAWNS = """\
+import multiprocessing
+import torch
+def work():
+    import tc
+    def rounds(gm, inputs):
+        return lambda *args: [one * 1.25 for one in gm(*args)]
+    assert tc.compile(torch.sin, backend=rounds)(torch.ones(1)) < 1
+if __name__ == "__main__":
+    import tc
+    tc.compile(torch.sin)
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start(); process.join()
+    raise SystemExit(process.exitcode)
+"""
+
+
+def test_nothing_is_compiled_in_programs_that_an_eager_program_starts(
+    server: Server, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SPAWNS)
+    run = Run(script, seconds=60)
+    assert recorded(server, run).kind == "exit"
+    assert recorded(server, run, calls=(0, False)).kind == "ok"
+    oracle = ScriptOracle(server=server, path=lambda: tmp_path / "own.py", place=lambda: tmp_path)
+    assert oracle.ask(SPAWNS).kind == "exit" and oracle.is_sound(SPAWNS)

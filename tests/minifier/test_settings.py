@@ -16,7 +16,9 @@ from tc.compiler import api
 from tc.minifier import settings
 from tc.minifier.case import Case, Input, Step, from_json, to_json
 from tc.minifier.graphs import copied
+from tc.minifier.oracle import Oracle, Server
 from tc.minifier.passes.context import fewer_settings
+from tc.minifier.problem import Run, recorded
 
 
 def test_what_a_script_sets_is_seen() -> None:
@@ -103,3 +105,35 @@ def test_a_backend_that_rewrites_its_graph_is_found_out(compiler: str, tmp_path:
     found = json.loads(done.stdout)
     assert (done.returncode, found["stage"]) == (1, backend)
     assert found["title"] == f"backend {backend} computes torch.relu wrong"
+
+
+DOUBLE = """\
+import torch, tc
+torch.set_default_dtype(torch.float64)
+def doubled(gm, inputs):
+    return lambda *args: [one * 2 for one in gm(*args)]
+def f(x, y):
+    steps = torch.arange(3) * 0.5
+    return steps @ x + y.sum()
+tc.compile(f, backend=doubled)(torch.randn(3, 2), torch.randn(2, dtype=torch.float32))
+"""
+
+
+def test_the_default_dtype_of_a_script_is_that_of_its_case(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(DOUBLE)
+    server = Server(tmp_path)
+    try:
+        problem = recorded(server, Run(script, seconds=60))
+        assert problem.kind == "wrong" and problem.case is not None
+        oracle = Oracle(server=server)
+        assert oracle.judge(problem.case).kind == "wrong"
+        inputs = tuple(dataclasses.replace(one, fill="randn") for one in problem.case.inputs)
+        made = dataclasses.replace(oracle.learn(problem.case), inputs=inputs)
+        assert oracle.judge(made).kind == "wrong"
+        small = [dataclasses.replace(one, fill="text", text="torch.ones(3, 2)") for one in inputs]
+        assert oracle.judge(dataclasses.replace(made, inputs=tuple(small))).kind == "wrong"
+    finally:
+        server.close()
+    assert "torch.set_default_dtype(torch.float64)" in made.program()
+    assert "torch.randn(2, dtype=torch.float32)" in made.program()

@@ -24,6 +24,12 @@ twice.register_kernel("cpu")(lambda x: x * SCALE)
 lib = torch.library.Library("yours", "DEF")
 lib.define("f(Tensor x) -> Tensor")
 
+@torch.library.impl(lib, "f", "CPU")
+def on_cpu(x):
+    return x.clone()
+
+torch.library.impl(lib, "f", "Meta")(torch.empty_like)
+
 def main():
     return tc.compile(lambda x: twice(x) + BIG[0])
 
@@ -36,6 +42,7 @@ def test_what_an_op_needs_is_taken() -> None:
     text = setup_for(SCRIPT, {"mine"})
     for part in ("custom_op('mine::twice'", "register_fake", "SCALE = m.pi", "import math as m"):
         assert part in text
+    assert "twice.register_kernel('cpu')(lambda x: x * SCALE)" in text
     for part in ("BIG", "numpy", "yours", "def main", "main()", "import torch"):
         assert part not in text
 
@@ -45,6 +52,10 @@ def test_libraries_are_taken() -> None:
     assert text.splitlines() == [
         "lib = torch.library.Library('yours', 'DEF')",
         "lib.define('f(Tensor x) -> Tensor')",
+        "@torch.library.impl(lib, 'f', 'CPU')",
+        "def on_cpu(x):",
+        "    return x.clone()",
+        "torch.library.impl(lib, 'f', 'Meta')(torch.empty_like)",
     ]
 
 

@@ -91,6 +91,43 @@ def test_what_only_notebooks_have_is_read(cell: str, printed: str | None, tmp_pa
     assert printed is None or ran(text, tmp_path).stdout == f"{printed}\n"
 
 
+PLACED = """\
+{head}import os
+x = 1
+raise KeyError(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "named, place",
+    [
+        ("-m sub.program", "sub/program.py:5"),
+        ("program.py::test_a", "program.py:5"),
+        ("notes.ipynb", "notes.ipynb, cell 2, line 6"),
+    ],
+)
+def test_lines_are_named_as_the_user_finds_them(
+    named: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = PLACED.format(head='"""About\fit."""\nfrom __future__ import annotations\n')
+    (tmp_path / "sub").mkdir()
+    for name in ("program.py", "sub/program.py"):
+        (tmp_path / name).write_text(text)
+    cells = ["%%bash\nls", "\n%%time\n" + PLACED.format(head="!ls\n"), "display(x)"]
+    rows = [{"cell_type": "code", "source": cell} for cell in cells]
+    (tmp_path / "notes.ipynb").write_text(json.dumps({"cells": rows}))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "work").mkdir()
+    subject = subject_of(named.removeprefix("-m "), (), module=named.startswith("-m"))
+    path = subject.script(tmp_path / "work")
+    lines = path.read_text().split("\n")
+    number = lines.index("raise KeyError(x)") + 1
+    for file in (path, path.name):
+        assert subject.named(f"in {file}:{number}", tmp_path / "work") == f"in {tmp_path / place}"
+    elsewhere = f"in {tmp_path / 'x' / path.name}:{number} or a-{path.name}:{number}"
+    assert subject.named(elsewhere, tmp_path / "work") == elsewhere
+
+
 @pytest.fixture
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep installed plugins out of the processes of pytest that scripts are."""
@@ -111,6 +148,7 @@ def test_a_test_becomes_a_script_that_raises_what_it_raises(
     done = ran(subject_of(f"{path}::test_a[2]", ()).text, tmp_path)
     assert done.returncode == 1 and "KeyError: 'n5'" in done.stderr
     assert ran(subject_of(f"{path}::test_a[1]", ()).text, tmp_path).returncode == 0
+    assert "finds no such test" in ran(subject_of(f"{path}::test_b", ()).text, tmp_path).stderr
 
 
 READS = """\
