@@ -29,8 +29,24 @@ def check(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     if torch.Tag.nondeterministic_seeded in func.tags:
         return
     tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-    if not _are_apart(tensors, alike=torch.Tag.pointwise in func.tags):
+    apart = _are_apart(tensors, alike=torch.Tag.pointwise in func.tags)
+    if not apart or any(map(_repeats, _written_lists(func, args))):
         _ask_eager(func, args, kwargs)
+
+
+def _written_lists(func: Any, args: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors in lists that a call writes to; of others shape functions ask as eager."""
+    pairs = zip(func._schema.arguments, args, strict=False)
+    lists = [given for one, given in pairs if one.alias_info and isinstance(given, list | tuple)]
+    return [one for one in tree_leaves(lists) if isinstance(one, torch.Tensor)]
+
+
+def _repeats(tensor: torch.Tensor) -> bool:
+    """Return whether elements of a tensor evidently lie at one place, as an expanded one's do."""
+    if tensor.layout is not torch.strided:
+        return False
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return any(hint(step) == 0 and hint(size) not in (0, 1, None) for size, step in pairs)
 
 
 def _are_apart(tensors: Iterable[torch.Tensor], alike: bool) -> bool:
