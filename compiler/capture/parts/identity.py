@@ -73,7 +73,8 @@ class Identities:
         owned = kinds if owners else set()
         of_all = _changed_dicts(t, changed)
         _refuse_shared_dicts(t, changed, of_all)
-        outside = [one for one in t.values.wrapped() if _outside(one) is not None]
+        _refuse_own_cells(t, changed)
+        outside = [one for one in t.values.wrapped() if _is_used(one)]
         alike = [
             value
             for value in outside
@@ -92,6 +93,31 @@ class Identities:
         for table, source, names in self._tables.values():
             if t.values.find(table) is None and not names.isdisjoint(keys):
                 yield source
+
+
+def _refuse_own_cells(t: Interpreter, changed: list[Value]) -> None:
+    """Skip a frame where a changed cell and one of its own may be one in a later call.
+
+    No guard sees which cell a variable of the frame lies in. Functions that share one have one name
+    for it.
+    """
+    names = {value.name for value in changed if isinstance(value, CellValue)}
+    if not names:
+        return
+    cells = [one for one in t.values.wrapped() if isinstance(one, CellValue)]
+    used = [cell for cell in cells if cell.name in names and cell.content is not None]
+    own = {cell.name for cell in used if cell.root_name is not None}
+    others = {cell.name for cell in used if cell.root_name is None}
+    for name in own & others:
+        raise SkipFrame(
+            f"variables {name} of two functions are used, and one is changed"
+        )
+
+
+def _is_used(value: Value) -> bool:
+    if isinstance(value, CellValue) and value.content is None:
+        return False
+    return _outside(value) is not None
 
 
 def _changed_modules(t: Interpreter) -> list[Value]:
@@ -207,12 +233,14 @@ def _may_share(value: Value) -> bool:
 def _outside(value: Value) -> Source | None:
     """Return the source of an object that existed before the frame; None if it has none.
 
-    Numbers and constants have none, as they are compared by value; nor have cells, whose source
-    leads to their contents. For a number from ``id()`` it is the source of the object.
+    Numbers and constants have none, as they are compared by value; nor have the frame's own cells,
+    whose source leads to their contents. For a number from ``id()`` it is the source of the object.
     """
     if isinstance(value, IdentityNumber):
         return _outside(value.obj)
-    if value.source is None or isinstance(value, ConstValue | CellValue | SymValue):
+    if value.source is None or isinstance(value, ConstValue | SymValue):
+        return None
+    if isinstance(value, CellValue) and value.root_name is not None:
         return None
     return lasting(value.source)
 

@@ -186,8 +186,11 @@ class ValueFactory:
         return known[1] if known is not None else None
 
     def wrapped(self) -> list[Value]:
-        """Return the values of all objects that were wrapped."""
-        return [value for _, value in self._values.values()]
+        """Return the values of all objects that were wrapped, and of cells."""
+        found = [value for _, value in self._values.values()]
+        for _, cell in self._cells.values():
+            found.append(cell)
+        return found
 
     def wrap_tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
         """Return the value of a tensor made from a sourced object."""
@@ -227,11 +230,11 @@ class ValueFactory:
             Lazy(item, ItemSource(source, index)) for index, item in enumerate(items)
         ]
 
-    def cell(self, cell: types.CellType, source: Source) -> CellValue:
+    def cell(self, cell: types.CellType, source: Source, name: str) -> CellValue:
         """Return the value of a real cell; one cell, one value."""
         known = self._cells.get(id(cell))
         if known is None:
-            value = CellValue(obj=cell, source=source)
+            value = CellValue(obj=cell, source=source, name=name)
             self._cells[id(cell)] = (cell, value)
             return value
         value = known[1]

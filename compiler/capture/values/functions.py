@@ -39,6 +39,7 @@ class CellValue(Value):
         content: its current content; None: read the real cell on first use.
         obj: the real cell of a sourced value.
         root_name: the name of the cell in the frame under capture, if it belongs to that frame.
+        name: of the variable, which all functions that share a cell have in common.
     """
 
     noun = "a closure cell"
@@ -49,8 +50,10 @@ class CellValue(Value):
         obj: types.CellType | None = None,
         source: Source | None = None,
         root_name: str | None = None,
+        name: str = "",
     ) -> None:
         self.content = content
+        self.name = root_name or name
         self.obj: types.CellType | None = obj
         self.source = source
         self.root_name = root_name
@@ -466,8 +469,9 @@ def wrap_function(
 ) -> FunctionValue:
     """Return the value of a real function; its defaults and cells are wrapped on first use."""
     from_source = source if source is not None else t.values.object_source(obj)
+    names, place = obj.__code__.co_freevars, AttrSource(from_source, "__closure__")
     cells = [
-        t.values.cell(cell, ItemSource(AttrSource(from_source, "__closure__"), i))
+        t.values.cell(cell, ItemSource(place, i), names[i])
         for i, cell in enumerate(obj.__closure__ or ())
     ]
     value = FunctionValue(

@@ -318,7 +318,7 @@ class ValueInterface(Protocol):
         """Return the value of an object that was wrapped before, or None."""
 
     def wrapped(self) -> list[Value]:
-        """Return the values of all objects that were wrapped."""
+        """Return the values of all objects that were wrapped, and of cells."""
 
     def function_of_class(self, raw: Any) -> Value:
         """Return the value of a function found in a class."""
@@ -329,7 +329,7 @@ class ValueInterface(Protocol):
     def keep(self, obj: Any) -> None:
         """Keep an object alive as long as the trace."""
 
-    def cell(self, cell: CellType, source: Source) -> CellValue:
+    def cell(self, cell: CellType, source: Source, name: str) -> CellValue:
         """Return the value of a real cell."""
 
     def number_is_dynamic(self, obj: float, source: Source) -> bool:

@@ -250,3 +250,92 @@ def test_an_object_behind_its_dictionary_is_found_by_later_attempts():
         got = compiled(*make(), torch.ones(2))
         assert str(got) == str(want)
         assert sorted(vars(holders[0])) == ["a", "n"]
+
+
+# -- two functions and one cell ---------------------------------------------------------------
+def counting():
+    n, numbers = 1, [1]
+
+    def count(k=1):
+        nonlocal n
+        n += k
+        numbers.append(n)
+        return n
+
+    def now():
+        return n
+
+    def all_numbers():
+        return numbers
+
+    return count, now, all_numbers
+
+
+def reads_then_writes(count, now, numbers, x):
+    before = now()
+    count(3)
+    return (now() + before) * x
+
+
+def appends(count, now, numbers, x):
+    numbers().append(9)
+    count()
+    return numbers()[-1] * x, now()
+
+
+def counts_around_a_break(count, now, numbers, x):
+    count()
+    y = x * now()
+    print(end="")
+    count()
+    return y + now(), len(numbers())
+
+
+def stores_contents(count, now, numbers, x):
+    now.__closure__[0].cell_contents = 7
+    return now() * x, count()
+
+
+CELLS = (reads_then_writes, appends, counts_around_a_break, stores_contents)
+
+
+@pytest.mark.parametrize("order", ["sasas", "asaas"])
+@pytest.mark.parametrize("program", CELLS)
+def test_functions_that_share_a_cell_or_not(program, order):
+    def make(kind):
+        first, second = counting(), counting()
+        return first[0], *(first if kind == "s" else second)[1:]
+
+    tc.reset()
+    compiled = tc.compile(program, backend="eager")
+    for kind in order:
+        wanted, args = make(kind), make(kind)
+        for _ in range(2):
+            want = program(*wanted, torch.ones(2)), wanted[0](), wanted[1]()
+            assert str((compiled(*args, torch.ones(2)), args[0](), args[1]())) == str(want), kind
+
+
+def test_a_cell_of_the_frame_itself_may_be_shared_in_a_later_call():
+    def make():
+        n = 1
+
+        def count():
+            nonlocal n
+            n += 3
+            return n
+
+        def program(count, x):
+            before = n
+            count()
+            return (n + before) * x
+
+        return program, count
+
+    def run(compiled, kind):
+        (first, own), (_, other) = make(), make()
+        return str((tc.compile(first, backend="eager") if compiled else first)(
+            own if kind == "own" else other, torch.ones(2)))  # fmt: skip
+
+    tc.reset()
+    for kind in ("other", "own", "other", "own"):
+        assert run(True, kind) == run(False, kind), kind
