@@ -264,12 +264,12 @@ class Translation:
         self.attempt = attempt
         self.t = Tracer(frame, sizes)
         self.t.stop_at = stop.step if stop is not None else None
-        with self.t.overrides.aside():
-            self.root = RootFrame(self.t, frame)
 
     def run(self) -> Captured:
         """Interpret the frame to its end or to the instruction to stop at."""
-        t, root = self.t, self.root
+        t = self.t
+        with t.overrides.aside():
+            self.root = root = RootFrame(t, self.frame)
         t.top = root
         for kind in ("GLOBAL_STATE", "DEFAULT_DEVICE", "TORCH_FUNCTION_MODES"):
             t.guards.recorded.add(kind, PROCESS)

@@ -252,6 +252,36 @@ def test_an_object_behind_its_dictionary_is_found_by_later_attempts():
         assert sorted(vars(holders[0])) == ["a", "n"]
 
 
+box = Holder()
+
+
+@pytest.mark.parametrize("order", [(True, False, True), (False, True, False)])
+def test_a_dictionary_in_a_cell_is_met_before_its_object(order):
+    def of_a_global(held, owner, x):
+        def inner():
+            box.a = 7
+            return x + held["a"]
+
+        return inner()
+
+    def of_another_cell(held, owner, x):
+        def inner():
+            held["a"] = 5
+            return owner.a * x, vars(owner) is held
+
+        return inner()
+
+    for program in (of_a_global, of_another_cell):
+        tc.reset()
+        compiled = tc.compile(program, backend="eager")
+        for same in order:
+            results = []
+            for call in (program, compiled):
+                box.a = 1
+                results.append(str(call(vars(box) if same else {"a": 1}, box, torch.ones(2))))
+            assert results[0] == results[1], same
+
+
 # -- two functions and one cell ---------------------------------------------------------------
 def counting():
     n, numbers = 1, [1]
