@@ -410,7 +410,9 @@ class Shapes:
             found = self.env.produce_guards(
                 values,
                 torch_sources,
-                guards=[one for one in self.env.guards if not self._of_kind(one)],
+                guards=[
+                    one for one in self.env.guards if not self._is_of_a_ragged_size(one)
+                ],
                 input_contexts=contexts,
             )
         except (AssertionError, IndexError) as error:  # no source at all
@@ -422,7 +424,7 @@ class Shapes:
                 raise UnreadableSize(text)
         return texts
 
-    def _of_kind(self, condition: Any) -> bool:
+    def _is_of_a_ragged_size(self, condition: Any) -> bool:
         """Return whether a condition compares one ragged size with numbers.
 
         Such a size equals none, whichever offsets it is of, so this needs no guard,

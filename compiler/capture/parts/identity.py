@@ -71,16 +71,16 @@ class Identities:
         kinds = {value.python_type() for value in changed}
         owners = [value for value in changed if _has_attributes(value)]
         owned = kinds if owners else set()
-        of_all = _changed_dicts(t, changed)
-        _refuse_shared_dicts(t, changed, of_all)
+        dicts = _changed_dicts(t, changed)
+        _refuse_shared_dicts(t, changed, dicts)
         _refuse_own_cells(t, changed)
         outside = [one for one in t.values.wrapped() if _is_used(one)]
         alike = [
             value
             for value in outside
-            if (of_all or value.python_type() in owned) and _may_share(value)
+            if (dicts or value.python_type() in owned) and _may_share(value)
         ]
-        attributes = list(self._tables_with(t, of_all))
+        attributes = list(self._tables_with(t, dicts))
         attributes += _dictionaries(t, [*owners, *alike])
         if attributes:
             kinds.add(dict)
@@ -108,9 +108,10 @@ def _refuse_own_cells(t: Interpreter, changed: list[Value]) -> None:
     used = [cell for cell in cells if cell.name in names and cell.content is not None]
     own = {cell.name for cell in used if cell.root_name is not None}
     others = {cell.name for cell in used if cell.root_name is None}
-    for name in own & others:
+    both = sorted(own & others)
+    if both:
         raise SkipFrame(
-            f"variables {name} of two functions are used, and one is changed"
+            f"variables {both[0]} of two functions are used, and one is changed"
         )
 
 
@@ -222,7 +223,7 @@ def _has_attributes(value: Value) -> bool:
 
 
 def _may_share(value: Value) -> bool:
-    """Return whether attributes were read of a value that has its ``__dict__`` from elsewhere."""
+    """Return whether an object's ``__dict__`` may be a dict that was changed by another name."""
     if not _has_attributes(value) or isinstance(value, NNModuleValue):
         return False
     if isinstance(value, FunctionValue) and value.space is not None:

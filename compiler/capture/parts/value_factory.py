@@ -133,9 +133,10 @@ class ValueFactory:
         """Return the value of a live object; one object, one value."""
         if is_constant_object(obj):
             return wrap_object(self.t, obj, source)
-        if type(obj) is dict and id(obj) in self.owners:
-            self._values[id(obj)] = (obj, self._attributes(*self.owners[id(obj)]))
         known = self._values.get(id(obj))
+        if known is None and type(obj) is dict and id(obj) in self.owners:
+            known = obj, self._vars_of(*self.owners[id(obj)])
+            self._values[id(obj)] = known
         if known is not None:
             value = known[1]
             if id(obj) in self.made_inside:
@@ -150,10 +151,10 @@ class ValueFactory:
         if type(obj) is not types.MethodType:
             self._values[id(obj)] = (obj, value)
         if isinstance(value, Attributed):
-            self._own(obj, source)
+            self._note_owner(obj, source)
         return value
 
-    def _own(self, obj: Any, source: Source) -> None:
+    def _note_owner(self, obj: Any, source: Source) -> None:
         """Note whose an instance dictionary is.
 
         Raises:
@@ -170,7 +171,7 @@ class ValueFactory:
             raise breaks.TraceAgain(owners={id(held): owner})
         self.owners.setdefault(id(held), owner)
 
-    def _attributes(self, obj: Any, source: Source | None) -> Value:
+    def _vars_of(self, obj: Any, source: Source | None) -> Value:
         owner = self.wrap_kept(obj) if source is None else self.wrap(obj, source)
         assert isinstance(owner, Attributed)
         return self.t.attributes.attributes_of(owner)

@@ -57,13 +57,13 @@ class NNModuleValue(ObjectValue):
             elif self.obj is not None and self.source is not None:
                 own = self.obj.__dict__
                 where = ItemSource(DictSource(self.source), table)
-                t.guards.identities.reads(own.get(table), where, name)
                 if table not in own:
                     t.guards.add("NOT_CONTAINS", DictSource(self.source), table)
-                elif name in own[table]:
+                    continue
+                t.guards.identities.reads(own[table], where, name)
+                if name in own[table]:
                     return t.values.wrap(own[table][name], ItemSource(where, name))
-                else:
-                    t.guards.add("NOT_CONTAINS", where, name)
+                t.guards.add("NOT_CONTAINS", where, name)
         return None
 
     def _table_now(self, t: Interpreter, name: str) -> Value | None:
