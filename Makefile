@@ -54,7 +54,7 @@ demo: $(READY)  ## a small GPT under tc.compile: checked, traced, reported
 	@$(BIN)/python examples/demo.py --out $(OUT)
 
 test: $(READY)  ## all tests but the slow ones, in two processes (TESTS=tests/trace narrows)
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --timeout 300 -m 'not slow' $(TESTS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --timeout 300 -m 'not slow' $(TESTS)
 
 test-slow: $(READY)  ## the slow tests, and all cases of tables that `make test` samples
 	@$(BIN)/pytest --every-case -m 'slow or sample' $(TESTS)
