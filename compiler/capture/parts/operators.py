@@ -62,6 +62,9 @@ HAVE_METHODS = (*OWNERS, ConstValue, ClassValue)
 SETS = (set, frozenset, collections.abc.Set)
 #: types of numbers, which know all operators of numbers
 NUMBERS = (bool, int, float, complex)
+#: types with C's operators, which classes that derive from them have, too
+CONTAINERS = (list, tuple, dict, set, frozenset)
+PLAIN = (*CONTAINERS, str, bytes, int, float)
 #: names of the operator ``~``, which symbols follow as ``-n - 1``
 INVERT = ("inv", "invert")
 #: in-place operator -> the plain one, which immutable left operands fall back to
@@ -112,6 +115,8 @@ class Operators:
         if isinstance(left, ListObjectValue) or isinstance(right, ListObjectValue):
             plain = items_for(name, left), items_for(name, right)
             if not any(isinstance(side, ListObjectValue) for side in plain):
+                if not any(side.has_own(*_methods_of(name)) for side in plain):
+                    self._raise_as_python(name, left, right)
                 result = self.binary(name, *plain)
                 return left if result is plain[0] else result
         if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
@@ -125,6 +130,7 @@ class Operators:
             left, right = self._count(left, right), self._count(right, left)
         merges, equality = name in ("or_", "ior"), name in ("eq", "ne")
         if merges and isinstance(left, DictObjectValue):
+            self._raise_as_python(name, left, right)
             method = f"__{name.rstrip('_')}__"
             return left.method(self.t, method, [right], {})
         if isinstance(left, NodeValue) or isinstance(right, NodeValue):
@@ -141,7 +147,10 @@ class Operators:
         if frozen and isinstance(right, SetValue):
             left = set_from(self.t, left, frozenset)
         merged = merges and isinstance(left, DictValue)
-        if merged or isinstance(left, SetValue):
+        method = f"__{name.rstrip('_')}__"
+        if isinstance(left, SetValue) and type_lookup(set, method) is MISSING:
+            self._raise_as_python(name, left, right)
+        elif merged or isinstance(left, SetValue):
             return self._container_operator(name, left, right)
         formats = (
             name == "mod" and isinstance(left, ConstValue) and type(left.obj) is bytes
@@ -151,6 +160,7 @@ class Operators:
                 operator.mod, left.obj, self.python.concrete(right)
             )
         if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
+            self._raise_as_python(name, left, right)
             found = self._sequence_binary(name, left, right)
             if found is not None:
                 return found
@@ -533,22 +543,32 @@ def _sample(value: Value, name: str) -> Any:
     """
     if isinstance(value, SymValue):
         return value.python_type()(1)
-    if isinstance(value, ConstValue):
-        return value.obj if value.is_literal() else MISSING
-    kind = value.python_type()
-    if kind in (list, tuple, dict, set):
-        return kind()
-    plain = name.rstrip("_")
-    if (
-        not isinstance(value, ObjectValue)
-        or type_lookup(kind, "__index__") is not MISSING
-    ):
-        return MISSING  # or what C code takes for a number
-    for base in (plain, plain.removeprefix("i")):
-        for method in (f"__{base}__", f"__r{base}__"):
-            if not only_objects(value, method) and python_method(kind, method) is None:
-                return MISSING
+    if isinstance(value, ConstValue) and value.is_literal():
+        return value.obj
+    kind, methods = value.python_type(), _methods_of(name)
+    base = next((one for one in PLAIN if issubclass(kind, one)), None)
+    if base and all(type_lookup(kind, m) is type_lookup(base, m) for m in methods):
+        if isinstance(value, ConstValue):
+            return value.obj
+        if base not in CONTAINERS:
+            return MISSING  # what is put into a text depends on it
+        return kind() if kind is base else type(kind.__name__, (base,), {})()
+    if isinstance(value, ConstValue) or not isinstance(value, ObjectValue):
+        return MISSING
+    if type_lookup(kind, "__index__") is not MISSING:
+        return MISSING  # C code takes it for a number
+    for method in methods:
+        if not only_objects(value, method) and python_method(kind, method) is None:
+            return MISSING
     return type(kind.__name__, (), {})()
+
+
+def _methods_of(name: str) -> list[str]:
+    """Return the special methods that an operator asks operands for."""
+    plain = name.rstrip("_")
+    bases = [plain, plain.removeprefix("i")]
+    other = REFLECTED.get(plain, f"r{bases[-1]}")
+    return [f"__{one}__" for one in [*bases, other]]
 
 
 def only_objects(owner: Value, method: str) -> bool:

@@ -25,7 +25,7 @@ from tc.compiler.capture.values.containers import (
     SequenceIterator,
     TupleValue,
 )
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import ITERABLE, MISSING, has_any, type_lookup
 from tc.compiler.core.sources import AttrSource, DictSource, Source, instance_dict
 
 if TYPE_CHECKING:
@@ -456,12 +456,17 @@ def _put_pairs(
     """Store pairs one by one, as they come: the first that is none ends it."""
     for place in itertools.count():
         try:
-            pair = pairs.advance(t).unpack(t)
+            item = pairs.advance(t)
         except Exhausted:
             return
+        what = f"dictionary update sequence element #{place}"
+        if not has_any(item.python_type(), ITERABLE):
+            text = f"cannot convert {what} to a sequence"
+            t.python.raise_(TypeError, text)
+        pair = item.unpack(t)
         if len(pair) != 2:
-            what = f"dictionary update sequence element #{place} has length {len(pair)}"
-            t.python.raise_(ValueError, f"{what}; 2 is required")
+            text = f"{what} has length {len(pair)}; 2 is required"
+            t.python.raise_(ValueError, text)
         put(*pair)
 
 

@@ -223,8 +223,22 @@ def _add(t: Interpreter, s: SetValue, value: Value) -> Value:
     return ConstValue(None)
 
 
+def _sought(t: Interpreter, value: Value) -> Any:
+    """Return the token of what is looked for: a set finds the frozenset of its items."""
+    if isinstance(value, SetValue):
+        return frozenset(value.items)
+    return t.python.key(value)
+
+
+def _subtract(t: Interpreter, s: SetValue, value: Value) -> Value:
+    return _drop(t, s, t.python.key(value))
+
+
 def _discard(t: Interpreter, s: SetValue, value: Value) -> Value:
-    token = t.python.key(value)
+    return _drop(t, s, _sought(t, value))
+
+
+def _drop(t: Interpreter, s: SetValue, token: Any) -> Value:
     t.effects.changed(s)
     s.table_to_change().discard(token)
     s.items.pop(token, None)
@@ -232,9 +246,10 @@ def _discard(t: Interpreter, s: SetValue, value: Value) -> Value:
 
 
 def _remove(t: Interpreter, s: SetValue, value: Value) -> Value:
-    if t.python.key(value) not in s.items:
+    token = _sought(t, value)
+    if token not in s.items:
         return t.python.raise_(KeyError, value)
-    return _discard(t, s, value)
+    return _drop(t, s, token)
 
 
 def _pop(t: Interpreter, s: SetValue) -> Value:
@@ -352,7 +367,7 @@ SET_METHODS: dict[str, Any] = {
     "clear": _clear,
     "copy": _algebra("copy"),
     "intersection_update": _in_place("intersection_update"),
-    "difference_update": _one_by_one("difference_update", _discard),
+    "difference_update": _one_by_one("difference_update", _subtract),
     "symmetric_difference_update": _in_place("symmetric_difference_update"),
     **{
         name: _algebra(method)
@@ -366,7 +381,7 @@ SET_METHODS: dict[str, Any] = {
     "issuperset": _all_items(True),
     "isdisjoint": _all_items(False),
     "__eq__": _relation("__eq__"),
-    "__contains__": lambda t, s, value: ConstValue(t.python.key(value) in s.items),
+    "__contains__": lambda t, s, value: ConstValue(_sought(t, value) in s.items),
     "__len__": lambda t, s: s.length(t),
     "__iter__": lambda t, s: s.iterate(t),
 }
