@@ -33,7 +33,10 @@ from tc.compiler.capture.values.lookup import (
 )
 from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
+from tc.compiler.capture.values.set_objects import SetObjectValue
+from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.stand_ins import call_handler
+from tc.compiler.capture.values.stored_objects import StoredObject
 from tc.compiler.capture.values.tuple_objects import tuple_of
 
 if TYPE_CHECKING:
@@ -94,7 +97,7 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
         return construct(t, cls, args, kwargs)
     if isinstance(called, type):  # as `dict`, for a TypedDict
         return t.values.known(called).call(t, args, kwargs)
-    if issubclass(kind, dict | list | tuple) and is_heap_type(kind):
+    if issubclass(kind, dict | list | tuple | set | frozenset) and is_heap_type(kind):
         return _object(t, cls, args, kwargs)
     if issubclass(kind, torch.autograd.Function):
         return ObjectValue(kind)  # the legacy way to call its apply
@@ -159,10 +162,8 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         made = t.inline_object(maker, [cls, *args], kwargs)
     elif replaced_slot(kind, "__new__") is not MISSING:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
-    elif issubclass(kind, dict):
-        made = DictObjectValue(kind)
-    elif issubclass(kind, list):
-        made = ListObjectValue(kind)
+    elif (stored := _stored(t, kind, args)) is not None:
+        made = stored
     elif maker is MISSING or maker is object.__new__:
         refuse_abstract(t, kind, args, kwargs)
         made = (NNModuleValue if issubclass(kind, torch.nn.Module) else ObjectValue)(
@@ -182,15 +183,26 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         t.python.slot_result(
             kind, "__init__", t.inline_object(start, [made, *args], kwargs)
         )
-    elif isinstance(made, DictObjectValue | ListObjectValue):
-        made.base_method("__init__").call(t, args, kwargs)
     # which ignores arguments that another `__new__` takes
     elif start is object.__init__:
         if (args or kwargs) and maker is object.__new__:
             t.python.raise_(TypeError, f"{kind.__name__}() takes no arguments")
+    elif isinstance(made, StoredObject):
+        made.base_method("__init__").call(t, args, kwargs)
     else:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
     return made
+
+
+def _stored(t: Interpreter, kind: type, args: Args) -> Value | None:
+    """Return a new object of a class that derives from a container in C; None for others."""
+    if issubclass(kind, frozenset):
+        items = set_from(t, args[0], frozenset) if args else set_of(t, [], frozenset)
+        return SetObjectValue(kind, items=items.items, table=items.table)
+    for one in (DictObjectValue, ListObjectValue, SetObjectValue):
+        if issubclass(kind, one.bases):
+            return one(kind)
+    return None
 
 
 def _namespace(t: Interpreter, attributes: Kwargs) -> Value:
@@ -227,6 +239,20 @@ def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _list_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     kind = t.python.concrete(args[0])
     return ListValue([]) if kind is list else ListObjectValue(kind)
+
+
+@builtin(set.__new__)
+def _set_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    kind = t.python.concrete(args[0])
+    return set_of(t, []) if kind is set else SetObjectValue(kind)
+
+
+@builtin(frozenset.__new__)
+def _frozenset_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    kind, *items = args
+    made = _stored(t, t.python.concrete(kind), items)
+    assert isinstance(made, SetObjectValue)
+    return made if made.cls is not frozenset else made.container()
 
 
 @builtin(dict.__new__)

@@ -27,10 +27,13 @@ from tc.compiler.capture.values.deques import DequeValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.list_objects import ListObjectValue, items_for
 from tc.compiler.capture.values.lookup import (
     MISSING,
+    REFLECTED,
     full_name,
+    has_any,
+    inherits,
+    methods_of,
     python_method,
     type_lookup,
 )
@@ -39,6 +42,7 @@ from tc.compiler.capture.values.proxies import MappingProxyValue
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
 from tc.compiler.capture.values.sets import SetValue, set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
+from tc.compiler.capture.values.stored_objects import StoredObject, items_for
 from tc.compiler.capture.values.subclasses import SubclassValue
 from tc.compiler.capture.values.tensor import (
     ARITHMETIC,
@@ -52,7 +56,6 @@ from tc.compiler.capture.values.texts import TextValue, joined, percent
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, PythonInterface
-REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 COMPARISONS = frozenset(REFLECTED)
 #: kinds of values whose classes may define operators in Python
 OWNERS = (ObjectValue, TupleValue, SubclassValue)
@@ -112,13 +115,8 @@ class Operators:
         left, right = decided(self.t, left), decided(self.t, right)
         if (text := self._text_binary(name, left, right)) is not None:
             return text
-        if isinstance(left, ListObjectValue) or isinstance(right, ListObjectValue):
-            plain = items_for(name, left), items_for(name, right)
-            if not any(isinstance(side, ListObjectValue) for side in plain):
-                if not any(side.has_own(*_methods_of(name)) for side in plain):
-                    self._raise_as_python(name, left, right)
-                result = self.binary(name, *plain)
-                return left if result is plain[0] else result
+        if (found := self._of_storages(name, left, right)) is not None:
+            return found
         if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
             return self._array_binary(name, left, right)
         if name in COMPARISONS:
@@ -129,9 +127,9 @@ class Operators:
         if name in ("mul", "imul"):
             left, right = self._count(left, right), self._count(right, left)
         merges, equality = name in ("or_", "ior"), name in ("eq", "ne")
+        method = f"__{name.rstrip('_')}__"
         if merges and isinstance(left, DictObjectValue):
             self._raise_as_python(name, left, right)
-            method = f"__{name.rstrip('_')}__"
             return left.method(self.t, method, [right], {})
         if isinstance(left, NodeValue) or isinstance(right, NodeValue):
             if not equality:
@@ -147,10 +145,7 @@ class Operators:
         if frozen and isinstance(right, SetValue):
             left = set_from(self.t, left, frozenset)
         merged = merges and isinstance(left, DictValue)
-        method = f"__{name.rstrip('_')}__"
-        if isinstance(left, SetValue) and type_lookup(set, method) is MISSING:
-            self._raise_as_python(name, left, right)
-        elif merged or isinstance(left, SetValue):
+        if merged or (isinstance(left, SetValue) and has_any(set, (method,))):
             return self._container_operator(name, left, right)
         formats = (
             name == "mod" and isinstance(left, ConstValue) and type(left.obj) is bytes
@@ -173,6 +168,22 @@ class Operators:
         self._raise_as_python(name, left, right)
         a, b = self._operand(left, name), self._operand(right, name)
         return self.python.folded(getattr(operator, name), a, b)
+
+    def _of_storages(
+        self,
+        name: str,
+        left: Value,
+        right: Value,
+    ) -> Value | None:
+        """Apply an operator that classes leave to their containers; None if one does not."""
+        plain = items_for(name, left), items_for(name, right)
+        as_given = plain == (left, right)
+        if as_given or any(isinstance(side, StoredObject) for side in plain):
+            return None
+        if not any(side.has_own(*methods_of(name)) for side in plain):
+            self._raise_as_python(name, left, right)
+        result = self.binary(name, *plain)
+        return left if result is plain[0] else result
 
     def _count(self, count: Value, repeated: Value) -> Value:
         """Return how often a sequence is repeated, or what else multiplies."""
@@ -545,9 +556,9 @@ def _sample(value: Value, name: str) -> Any:
         return value.python_type()(1)
     if isinstance(value, ConstValue) and value.is_literal():
         return value.obj
-    kind, methods = value.python_type(), _methods_of(name)
+    kind, methods = value.python_type(), methods_of(name)
     base = next((one for one in PLAIN if issubclass(kind, one)), None)
-    if base and all(type_lookup(kind, m) is type_lookup(base, m) for m in methods):
+    if base and inherits(kind, base, methods):
         if isinstance(value, ConstValue):
             return value.obj
         if base not in CONTAINERS:
@@ -561,14 +572,6 @@ def _sample(value: Value, name: str) -> Any:
         if not only_objects(value, method) and python_method(kind, method) is None:
             return MISSING
     return type(kind.__name__, (), {})()
-
-
-def _methods_of(name: str) -> list[str]:
-    """Return the special methods that an operator asks operands for."""
-    plain = name.rstrip("_")
-    bases = [plain, plain.removeprefix("i")]
-    other = REFLECTED.get(plain, f"r{bases[-1]}")
-    return [f"__{one}__" for one in [*bases, other]]
 
 
 def only_objects(owner: Value, method: str) -> bool:

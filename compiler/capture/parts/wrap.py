@@ -39,6 +39,7 @@ from tc.compiler.capture.values import (
     number_objects,
     proxies,
     records,
+    set_objects,
     triton_kernels,
 )
 from tc.compiler.capture.values.array_calls import numpy_name
@@ -147,6 +148,8 @@ def _asked_for_nothing(t: Interpreter, obj: Any, source: Source) -> Value:
         return dict_objects.wrap_dict_object(t, obj, source)
     if list_objects.accepts(obj):
         return list_objects.wrap_list_object(t, obj, source)
+    if set_objects.accepts(obj):
+        return set_objects.wrap_set_object(t, obj, source)
     if _is_plain_object(obj):
         return _object(t, obj, source)
     return OpaqueValue(obj, source)
@@ -554,6 +557,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (_kind(*DICT_KINDS), _dict),
     (dict_objects.accepts, dict_objects.wrap_dict_object),
     (list_objects.accepts, list_objects.wrap_list_object),
+    (set_objects.accepts, set_objects.wrap_set_object),
     (number_objects.accepts, number_objects.wrap_number_object),
     (proxies.accepts, proxies.wrap_proxy),
     (_kind(set, frozenset), _set),

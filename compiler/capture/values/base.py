@@ -132,6 +132,10 @@ class Value:
         result = self.call_special(t, name, args)
         return t.python.slot_result(self.python_type(), name, result)
 
+    def container(self) -> Value:
+        """Return what has its items: itself, or the storage of an object of a derived class."""
+        return self
+
     # -- what can be done ------------------------------------------------------------------
     def attr(self, t: Interpreter, name: str) -> Value:
         """Return the value of ``self.name``."""

@@ -25,11 +25,9 @@ from tc.compiler.capture.values.builtin_arguments import bound_arguments
 from tc.compiler.capture.values.const import ConstMethod, ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.deques import DequeValue
-from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
-from tc.compiler.capture.values.list_objects import ListObjectValue
 from tc.compiler.capture.values.lookup import MISSING, read_runs_python, type_lookup
 from tc.compiler.capture.values.nn_modules import NNModuleValue
 from tc.compiler.capture.values.number_objects import NumberObjectValue, base_of
@@ -37,6 +35,7 @@ from tc.compiler.capture.values.objects import Attributed, ClassValue, ObjectVal
 from tc.compiler.capture.values.sets import set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
+from tc.compiler.capture.values.stored_objects import StoredObject
 from tc.compiler.capture.values.super_calls import SuperValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import AttrSource
@@ -549,9 +548,7 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
     name = raw.__name__
     if name == "__init__" and raw is object.__init__:
         return MethodValue(owner, BuiltinValue(raw))
-    if isinstance(owner, DictObjectValue) and issubclass(raw.__objclass__, dict):
-        return owner.base_method(name)
-    if isinstance(owner, ListObjectValue) and raw.__objclass__ is list:
+    if isinstance(owner, StoredObject) and raw.__objclass__ in owner.base.__mro__[:-1]:
         return owner.base_method(name)
     if isinstance(owner, NumberObjectValue) and raw.__objclass__ is base_of(owner.obj):
         return ConstMethod(ConstValue(owner.contents()), name)

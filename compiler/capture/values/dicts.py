@@ -440,7 +440,7 @@ def items_to_merge(
     ordered = issubclass(into, collections.OrderedDict)
     asks = ordered or type_lookup(kind, "__iter__") is not dict.__iter__
     methods = [type_lookup(kind, name) for name in ("keys", "__getitem__")]
-    storage = getattr(mapping, "storage", mapping)
+    storage = mapping.container()
     if isinstance(storage, DictValue) and not (
         asks and any(isinstance(method, types.FunctionType) for method in methods)
     ):

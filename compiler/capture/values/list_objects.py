@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.guards.facts import is_heap_type
-from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Lazy, Slot, Value
+from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.containers import ListValue
 from tc.compiler.capture.values.iterators import ReversedIterator
-from tc.compiler.capture.values.lookup import type_lookup
-from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.stored_objects import StoredObject
 from tc.compiler.core.sources import CallSource, Source
 
 if TYPE_CHECKING:
@@ -22,7 +21,9 @@ class ItemList(ListValue):
     """The items of a list object; changes and replays bypass the methods of its class."""
 
     def __init__(
-        self, owner: ListObjectValue, read: Callable[[], list[Slot]] | None
+        self,
+        owner: ListObjectValue,
+        read: Callable[[], list[Slot]] | None,
     ) -> None:
         super().__init__([], owner.source, read)
         self.owner = owner
@@ -42,10 +43,11 @@ class ItemList(ListValue):
         r.e.pop_top()
 
 
-class ListObjectValue(ObjectValue):
+class ListObjectValue(StoredObject):
     """An instance of a subclass of list."""
 
     noun = "a list object"
+    bases = (list,)
 
     def __init__(
         self,
@@ -57,21 +59,16 @@ class ListObjectValue(ObjectValue):
         super().__init__(cls, obj, source)
         self.storage = ItemList(self, read)
 
-    def base_method(self, name: str) -> Value:
-        """Return the method that list itself has under a name, bound to the items."""
-
-        def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-            if name == "__reversed__":
-                return ReversedIterator(self.storage, len(self.storage.slots) - 1)
-            plain = [a.storage if isinstance(a, ListObjectValue) else a for a in args]
-            found = t.attributes.builtin_method(self.storage, name)
-            found = found.call(t, plain, kwargs)
-            return self if found is self.storage else found
-
-        return LambdaValue(run, f"{self.cls.__name__}.{name}")
-
-    def children(self, t: Interpreter) -> list[Value]:
-        return self.storage.children(t)
+    def call_base(
+        self,
+        t: Interpreter,
+        name: str,
+        args: Args,
+        kwargs: Kwargs,
+    ) -> Value:
+        if name == "__reversed__":
+            return ReversedIterator(self.storage, len(self.storage.slots) - 1)
+        return super().call_base(t, name, args, kwargs)
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(make)
@@ -81,28 +78,16 @@ class ListObjectValue(ObjectValue):
         r.e.call(2)
 
 
-#: comparisons, and those that Python asks the other operand for
-MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
-
-
-def items_for(name: str, side: Value) -> Value:
-    """Return the items of a list object whose class leaves ``operator.<name>`` to list itself."""
-    if not isinstance(side, ListObjectValue):
-        return side
-    plain = name.removeprefix("i") if name in ("iadd", "imul") else name
-    other = MIRRORED.get(plain, f"r{plain}")
-    for method in {f"__{name}__", f"__{plain}__", f"__{other}__"}:
-        if type_lookup(side.cls, method) is not type_lookup(list, method):
-            return side
-    return side.storage
-
-
 def accepts(obj: Any) -> bool:
     """Return whether an object is an instance of a user's subclass of list."""
     return issubclass(type(obj), list) and is_heap_type(type(obj))
 
 
-def wrap_list_object(t: Interpreter, obj: Any, source: Source) -> Value:
+def wrap_list_object(
+    t: Interpreter,
+    obj: Any,
+    source: Source,
+) -> Value:
     """Return the value of an existing list object; its items are read when they are asked for."""
     t.guards.add("TYPE", source, type(obj))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -89,6 +90,23 @@ def is_frozen_dataclass(cls: type) -> bool:
 def has_any(cls: type, names: tuple[str, ...]) -> bool:
     """Return whether a class defines one of several names."""
     return any(type_lookup(cls, name) is not MISSING for name in names)
+
+
+#: comparisons, and those that Python asks the other operand for
+REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def methods_of(name: str) -> list[str]:
+    """Return the special methods that ``operator.<name>`` asks two operands for."""
+    plain = name.rstrip("_")
+    bases = [plain, plain.removeprefix("i")]
+    other = REFLECTED.get(plain, f"r{bases[-1]}")
+    return [f"__{one}__" for one in [*bases, other]]
+
+
+def inherits(cls: type, base: type, names: Iterable[str]) -> bool:
+    """Return whether a class has, under some names, what one of its bases has."""
+    return all(type_lookup(cls, name) is type_lookup(base, name) for name in names)
 
 
 def full_name(cls: type) -> str:

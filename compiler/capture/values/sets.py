@@ -13,6 +13,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.dicts import SizedIterator
+from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -159,10 +160,16 @@ class SetValue(Value):
         new = [slot for token, slot in self.items.items() if token not in before]
         for name, slots in (("difference_update", gone), ("update", new)):
             if slots:
-                r.push_slots(slots)
-                r.e.build_list(len(slots))
-                temporary = r.store_new()
-                r.call_method(self, name, functools.partial(r.e.load_fast, temporary))
+                self.call_on_original(r, name, slots)
+
+    def call_on_original(
+        self, r: ResidualInterface, name: str, slots: list[Slot]
+    ) -> None:
+        """Emit a call of a method of the original with a list."""
+        r.push_slots(slots)
+        r.e.build_list(len(slots))
+        temporary = r.store_new()
+        r.call_method(self, name, functools.partial(r.e.load_fast, temporary))
 
 
 def _same_table(one: Any, other: Any) -> bool:
@@ -193,9 +200,10 @@ def set_from(t: Interpreter, iterable: Value, kind: type = set) -> SetValue:
 
 def _tokens_of(t: Interpreter, iterable: Value) -> tuple[Any, dict[Any, Slot]]:
     """Return the tokens in a container of the iterable's kind, and the items by token."""
-    if isinstance(iterable, SetValue):
-        tokens = iterable.plain()
-        return tokens, {token: iterable.items[token] for token in tokens}
+    items_of = iterable.container()
+    if isinstance(items_of, SetValue):
+        tokens = items_of.plain()
+        return tokens, {token: items_of.items[token] for token in tokens}
     items: dict[Any, Slot] = {}
     for value in iterable.each(t):
         items.setdefault(t.python.key(value), value)
@@ -225,8 +233,10 @@ def _add(t: Interpreter, s: SetValue, value: Value) -> Value:
 
 def _sought(t: Interpreter, value: Value) -> Any:
     """Return the token of what is looked for: a set finds the frozenset of its items."""
-    if isinstance(value, SetValue):
-        return frozenset(value.items)
+    items = value.container()
+    unhashable = type_lookup(value.python_type(), "__hash__") is None
+    if isinstance(items, SetValue) and unhashable:
+        return frozenset(items.items)
     return t.python.key(value)
 
 
