@@ -180,6 +180,16 @@ _argument(
     "class L(dict):\n    def __init__(self, k):\n        self.k = k\n"
     "    def __missing__(self, key):\n        return self.k",
 )
+_argument("set_subclass", "sum(c)", "S([1])", "S([1, 2])", "class S(set): pass")
+_argument("set_subclass_contains", "5 in c", "S([1])", "S([5])", "class S(set): pass")
+_argument("frozenset_subclass", "len(c)", "S([1])", "S([1, 2])", "class S(frozenset): pass")
+_argument(
+    "defaultdict_subclass_factory",
+    "c['z'] + 1",
+    "S(int)",
+    "S(lambda: 7)",
+    "import collections\nclass S(collections.defaultdict): pass",
+)
 _argument("user_list", "len(c)", "U([1])", "U([1, 2])", "U = collections.UserList")
 _argument("user_dict", "c['a']", "U({'a': 1})", "U({'a': 2})", "U = collections.UserDict")
 _argument("array", "c[0]", "U('i', [1])", "U('i', [2])", "from array import array as U")

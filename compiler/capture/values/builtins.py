@@ -350,10 +350,7 @@ def _dict_of_kind(kind: type) -> Handler:
         rest = list(args)
         made = DictValue({}, kind=kind)
         if kind is collections.defaultdict and rest:
-            factory = rest.pop(0)
-            if factory.is_constant():
-                t.python.fold(kind, factory.constant())  # Python's own error
-            made.factory = None if t.python.is_none(factory) else factory
+            made.start(t, rest.pop(0))
         made.method(t, "update", rest, kwargs)
         return made
 

@@ -81,6 +81,10 @@ class DictObjectValue(StoredObject):
             return t.python.raise_(KeyError, key)
         return self.call_special(t, "__missing__", [key])
 
+    def leaves(self, name: str) -> bool:
+        # a merge asks other methods than those of the operator
+        return name in ("eq", "ne") and super().leaves(name)
+
     def call_base(
         self,
         t: Interpreter,
@@ -97,7 +101,7 @@ class DictObjectValue(StoredObject):
                 self.cannot(breaks.UNSUPPORTED_CALL, f"{self.cls.__qualname__}.{name}")
             if name == "__init__" and args:
                 factory, *args = args
-                self.storage.set_attr(t, "default_factory", factory)
+                self.storage.start(t, factory)
         if (
             name in ("copy", "__or__")
             and type_lookup(self.cls, "__iter__") is not dict.__iter__

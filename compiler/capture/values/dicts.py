@@ -206,6 +206,13 @@ class DictValue(Value):
             super().set_attr(t, name, value)
         self.factory = None if t.python.is_none(value) else value
 
+    def start(self, t: Interpreter, factory: Value) -> None:
+        """Take the first argument of a defaultdict."""
+        absent = t.python.is_none(factory)
+        if not absent and type_lookup(factory.python_type(), "__call__") is MISSING:
+            t.python.raise_(TypeError, "first argument must be callable or None")
+        self.factory = None if absent else factory
+
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         handler = DICT_METHODS.get(name)
         if handler is None:

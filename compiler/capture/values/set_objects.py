@@ -6,14 +6,23 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.guards.facts import is_heap_type
-from tc.compiler.capture.values.base import Slot
-from tc.compiler.capture.values.const import is_constant_object
+from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.lookup import REFLECTED
 from tc.compiler.capture.values.sets import SetValue
 from tc.compiler.capture.values.stored_objects import StoredObject
 from tc.compiler.core.sources import CallSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+
+#: the methods of operators, which take sets alone
+OF_TWO_SETS = frozenset(
+    f"__{name}__"
+    for plain in ("or", "and", "sub", "xor")
+    for name in (plain, f"r{plain}", f"i{plain}")
+) | {f"__{name}__" for name in REFLECTED}
 
 
 class ItemSet(SetValue):
@@ -63,6 +72,18 @@ class SetObjectValue(StoredObject):
         if original is None and table is None:
             table = self.base()
         self.storage = ItemSet(self, items or {}, original, table)
+
+    def call_base(
+        self,
+        t: Interpreter,
+        name: str,
+        args: Args,
+        kwargs: Kwargs,
+    ) -> Value:
+        sets = (issubclass(one.python_type(), self.bases) for one in args)
+        if name in OF_TWO_SETS and not all(sets):
+            return ConstValue(NotImplemented)
+        return super().call_base(t, name, args, kwargs)
 
     def rebuild(self, r: ResidualInterface) -> None:
         slots = [self.storage.items[token] for token in self.storage.tokens()]

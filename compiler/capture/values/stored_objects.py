@@ -41,6 +41,10 @@ class StoredObject(ObjectValue):
     def container(self) -> Value:
         return self.storage  # type: ignore[no-any-return]
 
+    def leaves(self, name: str) -> bool:
+        """Return whether its class leaves ``operator.<name>`` to what it derives from."""
+        return inherits(self.cls, self.base, methods_of(name))
+
     def base_method(self, name: str) -> Value:
         """Return the method that the container itself has under a name, bound to the items."""
 
@@ -71,8 +75,5 @@ class StoredObject(ObjectValue):
 
 def items_for(name: str, side: Value) -> Value:
     """Return the items of an object whose class leaves ``operator.<name>`` to its container."""
-    if not isinstance(side, StoredObject):
-        return side
-    methods = methods_of(name)
-    as_base = inherits(side.cls, side.base, methods)
-    return side.container() if as_base else side
+    leaves = isinstance(side, StoredObject) and side.leaves(name)
+    return side.container() if leaves else side

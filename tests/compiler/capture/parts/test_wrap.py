@@ -196,6 +196,7 @@ PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
 WITHOUT = {
     "_fake_tensor": "inputs of programs that run under a fake mode",
     "wrap_wrapper": "tests/compiler/capture/torch_api/test_wrappers.py",
+    "wrap_set_object": "tests/compiler/capture/values/test_set_objects.py",
     "wrap_record": "tests/compiler/capture/values/test_library.py",
     "wrap_reorderable": "tests/compiler/test_options.py",
     "wrap_context": "tests/compiler/capture/torch_api/test_torch_compiler.py",
