@@ -22,7 +22,7 @@ from tc.trace.branches import (
     what_it_does,
 )
 from tc.trace.syntax import tree_of
-from tc.trace.words import CALL_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, LIST_INSTEAD, RANDOM_OUTSIDE
 
 _OUTSIDE: Final = (
     "return the condition with the results, and act on it after the call, outside of the compiled "
@@ -83,6 +83,10 @@ _OF_ITERATOR: Final = re.compile(r"^iteration over .*\((?:generator|\w*iterator)
 _GENERATOR: Final = "torch._C.Generator"
 #: functions of NumPy whose results are tensors while code is traced, and differ from call to call
 _RANDOM_ARRAYS: Final = re.compile(r"\b(?:np|numpy)\.random\.")
+#: code of torch's that runs the backward hooks of a module
+_RUNS_HOOKS: Final = re.compile(
+    r"[/\\]torch[/\\](?:nn[/\\]modules[/\\]_functions|utils[/\\]hooks)\.py$"
+)
 _OF_DATA: Final = (*ASKING, "TC102", "TC112")
 #: what to do about operators whose results have a size that depends on data, by their names; rows
 #: of breaks know of masks
@@ -137,6 +141,8 @@ def fixes_at(
     text = text_of(file, line, source)
     if code == "TC104" and not _is_call_alone(text):
         known = tuple(one for one in known if not one.startswith(_GUARDED))
+    if _RUNS_HOOKS.search(within):
+        return (COMPILE_BELOW,)
     if _OF_ITERATOR.search(title):
         return (LIST_INSTEAD,)
     if _GENERATOR in title:

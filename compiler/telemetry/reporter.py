@@ -12,7 +12,7 @@ from typing import Any
 
 from tc import trace
 from tc.compiler.capture.bytecode.resume_functions import traced_name
-from tc.compiler.capture.guards.guard_list import CheckedGuards, Failure
+from tc.compiler.capture.guards.guard_list import CheckedGuards, Failure, Gone
 from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
@@ -95,7 +95,7 @@ class CompileReporter:
 
     @trace.reports(trace.nothing)
     def report_recompile(
-        self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]
+        self, of: CheckedGuards | Gone, failures: Sequence[Failure], dynamic: set[str]
     ) -> None:
         """Report why code that exists does not fit this call."""
         causes = tuple(cause_of(failure, failure.source in dynamic) for failure in failures)

@@ -17,7 +17,6 @@ from tc.trace.branches import (
     is_made_before_break,
     is_spelled_out,
     is_tested,
-    is_used_as_index,
     is_with_header,
     text_of,
     what_it_does,
@@ -26,6 +25,7 @@ from tc.trace.branches import (
 )
 from tc.trace.breakfixes import FIXES, fixes_at
 from tc.trace.lines import line_of, lines_of
+from tc.trace.positions import is_used_as_index
 
 ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
 

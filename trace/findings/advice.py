@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tc.trace.compiles import LIBRARY
-from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, FROM_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,10 @@ ROWS: Final = (
     ),
     _row(
         (98, 99),
-        r"torch\.compiler\.disable|disable\(\)",
+        r"Skip (?:calling|inlining) function `?<function ([\w.<>]+)(?: at|>)"
+        r"|torch\.compiler\.disable|disable\(\)",
         "TC106",
-        "call of a function marked torch.compiler.disable",
+        "call of {}, which is marked torch.compiler.disable",
         "a disabled function always runs in eager mode, so the graph ends before it",
         "remove the mark if the function can be traced after all",
         "call it outside of the compiled function",
@@ -227,7 +228,16 @@ ROWS: Final = (
         "torch._dynamo.config.trace_numpy = True, if it was switched off",
     ),
     _row(
-        (123, 29, 83, 9186, 7054, 442),
+        (83,),
+        r"[Mm]odule-level backwards? hooks",
+        "TC113",
+        "a backward hook of a module inside the compiled function",
+        "the hook is called between the steps of the backward pass, which is compiled on its own",
+        "torch._dynamo.config.compiled_autograd = True",
+        COMPILE_BELOW,
+    ),
+    _row(
+        (123, 29, 9186, 7054, 442),
         r"backward\(\)|autograd\.grad",
         "TC113",
         "backward() inside the compiled function",
@@ -332,7 +342,9 @@ OTHER: Final = Advice(
 
 
 # What a title names where the compiler's words do not name it.
-_UNNAMED: Final = {"TC101": "item", "TC104": "a builtin", "TC131": "an exception"}
+_UNNAMED: Final = {
+    "TC101": "item", "TC104": "a builtin", "TC106": "a function", "TC131": "an exception",
+}  # fmt: skip
 _GB: Final = re.compile(r"\bgb(\d{4})\b", re.IGNORECASE)
 
 

@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from tc.trace.branches import function_at
+from tc.trace.breakfixes import fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Failure
-from tc.trace.findings.advice import INDEX, REFUSED
+from tc.trace.findings.advice import INDEX, REFUSED, advise, gb_id
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
@@ -43,6 +44,17 @@ _FIXES: Final = (
             "compute it before the call, and pass what is needed there as a bool or a string: the "
             "number it is computed from has become dynamic, and this place needs a constant",
             "torch._dynamo.config.specialize_int = True: each number has a graph of its own",
+        ),
+    ),
+    (
+        re.compile(r"Cannot generate resume function for generator"),
+        ("compile the functions that it calls, which run without `await` and `yield`",),
+    ),
+    (
+        re.compile(r"Could not guard on data-dependent expression"),
+        (
+            "if it always holds: torch._check(condition), before it is asked",
+            "compute both sides: torch.where(condition, a, b), or torch.cond",
         ),
     ),
     (
@@ -157,9 +169,18 @@ def _fix(failure: Failure, exported: bool) -> tuple[str, ...]:
         return (f"reproduce it with: {failure.command}",)
     text = f"{failure.type} {failure.reason}"
     known: tuple[str, ...] = next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
+    if _FULLGRAPH in known:
+        known = (*_ways_out(failure), *known)
     if exported:
         known = tuple(fix for fix in known if fix != _FULLGRAPH)
-    return first_of(failure.reason, known)
+    return tuple(dict.fromkeys(known)) if _FULLGRAPH in known else first_of(failure.reason, known)
+
+
+def _ways_out(failure: Failure) -> tuple[str, ...]:
+    """Return the ways out of the graph break that `fullgraph=True` makes an error of."""
+    row, title = advise(gb_id(failure.reason), failure.reason)
+    fix = first_of(failure.reason, row.fix)
+    return fixes_at(row.code, failure.file, failure.line, "", fix, title)
 
 
 def _where(failure: Failure, traceback: str) -> Where | None:
