@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Final
 
 from tc.trace.ids import is_resumed
@@ -303,6 +304,27 @@ def is_appended_to(file: str, line: int, name: str) -> bool:
     )
 
 
+def is_appended_to_in_module(file: str, name: str) -> bool:
+    """Return whether the module that a list belongs to makes it longer: `shop.metrics.rows`.
+
+    The module is looked for in the folders above a file of the program.
+    """
+    *module, last = as_written(name).split(".")
+    folders = PurePath(as_written(file)).parents[:_MOST_FOLDERS] if module else ()
+    paths = (str(one.joinpath(*module).with_suffix(".py")) for one in folders)
+    tree = next(filter(None, map(tree_at, (path for path in paths if lines_of(path)))), None)
+    return tree is not None and any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in LONGER
+        and ast.unparse(node.func.value) == last
+        for node in ast.walk(tree)
+    )
+
+
+_MOST_FOLDERS: Final = 4
+
+
 def _item(node: ast.expr) -> str:
     """Return an expression as text; what a dict is asked for by a method as an item: `d['k']`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
@@ -324,6 +346,17 @@ def is_in_block(file: str, line: int) -> bool:
 
 
 _BLOCKS: Final = (ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.GeneratorExp)
+
+
+def is_in_try(file: str, line: int) -> bool:
+    """Return whether a line is tried: what it raises is handled by the function itself."""
+    function = function_at(file, line)
+    tried = (
+        (one.body[0].lineno, one.body[-1].end_lineno or 0)
+        for one in (ast.walk(function) if function is not None else ())
+        if isinstance(one, ast.Try) and one.handlers
+    )
+    return any(first <= line <= last for first, last in tried)
 
 
 def is_with_header(file: str, line: int) -> bool:

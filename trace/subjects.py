@@ -38,7 +38,7 @@ _LEARNING_RATE: Final = re.compile(r"\bparam_groups\[\d+\]\['lr'\]$")
 _ENVIRONMENT: Final = "os.environ["
 _OF_SLICE: Final = re.compile(r"^(?!self\b).+\.(?:start|stop)$")
 _ROOT: Final = re.compile(r"^[A-Za-z_]\w*")
-_GLOBALS: Final = re.compile(r"\bG\[['\"]")
+GLOBALS: Final = re.compile(r"\bG\[['\"]")
 _SOME_TENSOR: Final = re.compile(
     r"^(?:a tensor|something|[(\[]?(?:torch\.)?Tensor\b|(?:torch\.)?nn\.parameter\."
     r"|<class 'torch\.(?!_C))"
@@ -376,7 +376,7 @@ def _place(name: str, guard: str, function: str, what: Kind) -> Place:
     if "__closure__" in name or "cell_contents" in name:
         return Place.CLOSURE
     root = _ROOT.match(name)
-    mine = root is not None and root[0] != "self" and not _GLOBALS.search(guard)
+    mine = root is not None and root[0] != "self" and not GLOBALS.search(guard)
     if name.endswith("]") and not _ARGUMENT.match(name):
         return Place.FIELD if mine else Place.ITEM
     if "." in name:
@@ -385,7 +385,7 @@ def _place(name: str, guard: str, function: str, what: Kind) -> Place:
         if in_module or _MADE_OF.search(guard):
             return Place.MODULE
         return Place.FIELD if mine else Place.ATTRIBUTE
-    if _GLOBALS.search(guard):
+    if GLOBALS.search(guard):
         return Place.GLOBAL
     # Most variables there are made inside of the function: nothing outside can mark them.
     return Place.LOCAL if plain_function(function) == function else Place.AFTER_BREAK

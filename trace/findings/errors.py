@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tc.trace.branches import function_at
-from tc.trace.breakfixes import fixes_at
+from tc.trace.branches import function_at, is_in_try
+from tc.trace.breakfixes import ASK_FIRST, fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Failure
 from tc.trace.findings.advice import INDEX, REFUSED, advise, gb_id
 from tc.trace.findings.codes import Code, Order
@@ -21,6 +21,7 @@ _USER_FRAME: Final = re.compile(
 )
 
 _FULLGRAPH: Final = "fullgraph=True refuses graph breaks: fix the break, or drop fullgraph=True"
+_OF_SHAPES: Final = "check the shapes, dtypes and devices of this call"
 _FIXES: Final = (
     (
         re.compile(r"^BackendCompilerFailed [\s\S]*GuardOnData[\s\S]*target=operator\.getitem\]"),
@@ -71,7 +72,7 @@ _FIXES: Final = (
     ),
     (
         re.compile(r"TorchRuntimeError|FakeTensor"),
-        ("check the shapes, dtypes and devices of this call",),
+        (_OF_SHAPES,),
     ),
     (
         re.compile(r"CppCompileError|InvalidCxxCompiler|CalledProcessError"),
@@ -173,6 +174,8 @@ def _fix(failure: Failure, exported: bool) -> tuple[str, ...]:
         known = (*_ways_out(failure), *known)
     if exported:
         known = tuple(fix for fix in known if fix != _FULLGRAPH)
+    if _OF_SHAPES in known and is_in_try(failure.file, failure.line):
+        known = (ASK_FIRST, *known)
     return tuple(dict.fromkeys(known)) if _FULLGRAPH in known else first_of(failure.reason, known)
 
 

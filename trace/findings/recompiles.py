@@ -354,7 +354,8 @@ def recompiled(facts: Facts) -> list[Event]:
     held, special = inputs_of(found, Kind.HELD) | static_sizes(found), inputs_of(found, Kind.ONE)
     many, holding, first = counting(found), _holding(found), first_values(found)
     compiled_here = functions_of(all_compiles(facts.session))
-    in_python = functions_of(c for c in all_compiles(facts.session) if gave_up(c))
+    given_up = [c for c in all_compiles(facts.session) if gave_up(c)]
+    in_python = functions_of(given_up)
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
@@ -368,7 +369,8 @@ def recompiled(facts: Facts) -> list[Event]:
         named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
-        called = is_called(one.compiled, compiled_here) or is_apart(one, lead, in_python)
+        called = is_called(one.compiled, compiled_here, given_up)
+        called = called or is_apart(one, lead, in_python)
         marked = marks(one, lead)
         if producer != "tc" and lead.kind == "shape":
             reason = f"branch on {lead.source}"
@@ -381,9 +383,8 @@ def recompiled(facts: Facts) -> list[Event]:
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
         fix = _of_many_values(fix, lead) if of_input(one, lead) in many else fix
-        if of_input(one, lead) in special:
-            marked = ()
-        fix = _that_can_be_made(fix, one, lead, bool(marked))
+        can_mark = bool(marked) and of_input(one, lead) not in special
+        fix = _that_can_be_made(fix, one, lead, can_mark)
         made.append(
             Event(
                 code="TC201",

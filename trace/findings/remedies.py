@@ -10,6 +10,7 @@ from typing import Final
 from tc.trace.branches import (
     containers_of_key,
     is_appended_to,
+    is_appended_to_in_module,
     is_filled,
     is_keywords,
     is_looped_over,
@@ -23,7 +24,7 @@ from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
 from tc.trace.positions import is_dimension, is_gone_through, is_used_as_index
 from tc.trace.recipes import Kind, Place, Subject, advice
-from tc.trace.subjects import OF_OPTIMIZER, is_number, subject_of
+from tc.trace.subjects import GLOBALS, OF_OPTIMIZER, is_number, subject_of
 from tc.trace.words import alike, grouped
 
 Words = tuple[str, str, tuple[str, ...]]
@@ -65,6 +66,8 @@ def remedy(
     if subject.kind in _NUMBERS and dicts & containers_of_key(*at, subject.name):
         subject = replace(subject, kind=Kind.HELD_NUMBER)
     subject = replace(subject, kind=_by_use(subject, cause, at, of_torch))
+    if subject.kind in _LISTS and is_appended_to_in_module(begins[0], subject.name):
+        subject = replace(subject, kind=Kind.APPENDED)
     if subject.kind is Kind.INTERNAL:  # of a dict of torch's, its name and not the keys
         subject = replace(subject, source=subject.name)
         cause = replace(cause, source=subject.name)
@@ -72,11 +75,7 @@ def remedy(
     if called and subject.place is not Place.PROCESS and not in_step:
         subject = replace(subject, kind=Kind.CALLED)
     subject = replace(subject, marked=marked)
-    made = is_made_before_break(function, *begins, subject.name) or (
-        is_resumed(function)
-        and subject.kind is Kind.HELD_NUMBER
-        and is_used_as_index(*begins, subject.name)
-    )
+    made = _is_made_inside(subject, cause, function, begins)
     title, why = _ROWS[subject.kind](subject, cause)
     named = [
         one
@@ -90,11 +89,21 @@ def remedy(
     return title, why, advice(subject, producer, made)
 
 
+def _is_made_inside(subject: Subject, cause: Cause, function: str, begins: tuple[str, int]) -> bool:
+    """Return whether the function itself made an input, before a graph break."""
+    is_global = GLOBALS.search(cause.guard)
+    if not is_global and is_made_before_break(function, *begins, subject.name):
+        return True
+    held = is_resumed(function) and subject.kind is Kind.HELD_NUMBER
+    return held and is_used_as_index(*begins, subject.name)
+
+
 _NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
 #: places of which no setting makes a number dynamic at once
 _OTHERS: Final = (
     Place.FIELD, Place.ITEM, Place.ATTRIBUTE, Place.MODULE, Place.GLOBAL, Place.CLOSURE,
 )  # fmt: skip
+_LISTS: Final = (Kind.LENGTH, Kind.COUNT)
 _ITEMS: Final = (Kind.LENGTH, Kind.COUNT, Kind.KEYS)
 #: a module's attribute as guards name it, which no program passes
 _OF_TORCHS_OWN: Final = re.compile(r"^torch\.[\w.]+$")
@@ -121,7 +130,7 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.DYNAMIC
     if kind is Kind.INDEXES and cause.now_dynamic:
         return Kind.INDEXED
-    if kind in (Kind.LENGTH, Kind.COUNT) and is_appended_to(*at, name):
+    if kind in _LISTS and is_appended_to(*at, name):
         return Kind.APPENDED
     if kind in _ITEMS and is_keywords(*at, name):
         return Kind.KEYS
