@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from tc.trace import cells
 from tc.trace.chains import chain_lines
 from tc.trace.places import StackFrame
 
-LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
 _OWN = os.path.join(os.path.dirname(__file__), "")
+_STANDARD = os.path.join(os.path.dirname(os.__file__), "")
+_INSTALLED = ("/site-packages/", "/dist-packages/")
 #: how the name of a file begins that a function of tc's has in the place of its own
 CALL_OF = "<call of "
 _CONTEXT = "_tc_context"  # attribute of an exception of whatever class
@@ -64,8 +66,16 @@ def user_place(stack: Sequence[StackFrame]) -> StackFrame:
 
 @functools.lru_cache(4096)
 def in_library(file: str) -> bool:
-    """Return whether a file belongs to torch, to tc or to another installed package."""
-    return any(part in file for part in LIBRARY)
+    """Return whether a file belongs to Python, torch, tc or to another installed package."""
+    return file.startswith(_folders()) or any(part in file for part in _INSTALLED)
+
+
+@functools.cache
+def _folders() -> tuple[str, ...]:
+    """The folders of tc, of Python's own library, and of torch, which may be installed anywhere."""
+    spec = importlib.util.find_spec("torch")
+    torch = [os.path.join(one, "") for one in (spec and spec.submodule_search_locations) or ()]
+    return _OWN, _STANDARD, *torch
 
 
 def is_own(file: str) -> bool:

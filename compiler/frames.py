@@ -219,11 +219,11 @@ class FrameCompiler:
                 f"{frame.code.co_qualname} would be compiled again (config.error_on_recompile): "
                 + changes(failures)
             )
-        if entries:
-            before = _seen(state)
-            reporter.report_recompile(
-                guards[nearest], failures, self._dynamic_now(before, failures)
-            )
+        if (gone := state.pop("gone", None)) is not None and not entries:
+            reporter.report_recompile(gone, gone.failures(frame.locals, frame.globals), set())
+        elif entries:
+            dynamic = self._dynamic_now(_seen(state), failures)
+            reporter.report_recompile(guards[nearest], failures, dynamic)
         reporter.restart()
         compile_id = reporter.compile_id
         with (
@@ -343,6 +343,7 @@ class FrameCompiler:
         programs.guarded(reporter.compile_id, holds, len(captured.guards.guards))
         reporter.finish(captured)
         captured.tracer.forget()
+        captured.guards.ended = partial(state.__setitem__, "gone")
         return hook.Compiled(captured.code, captured.guards, str(reporter.compile_id))
 
     def _capture(

@@ -103,6 +103,9 @@ DEMOS = (
     _demo(R.WHERE, "bool_argument",
         ("return x * 2 if flag else x + 1", "return torch.where(flag, x * 2, x + 1)"),
         ("g(x, flag)", "g(x, torch.tensor(flag))")),
+    _demo(R.SET_ALIKE, "attribute_later", (
+        "one, other = Options(), Options()\n",
+        "one, other = Options(), Options()\none.gain = 2.0\n")),
     _demo(R.BRANCHES, "string_argument",
         ('def act(x, mode):\n    if mode == "relu":\n        return torch.relu(x)\n'
          '    if mode == "tanh":\n        return torch.tanh(x)\n    return x.sigmoid()\n'
@@ -213,6 +216,7 @@ DEMOS = (
 
 #: Recipes that ask for no edit: the answer is that there is nothing to do.
 NOTHING_TO_DO = (
+    R.SURROUNDED,
     R.SMALL,
     R.FEW,
     R.SIDES,

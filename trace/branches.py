@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Final
 
 from tc.trace.ids import is_resumed
@@ -63,6 +64,11 @@ def seen_through(original: Callable[[str], str]) -> Iterator[None]:
         _original.reset(token)
 
 
+def as_written(text: str) -> str:
+    """Return a path, a name or a line as the program has it, where its trace is redacted."""
+    return _original.get()(text)
+
+
 def what_it_does(file: str, line: int, source: str = "", numbers: bool = False) -> Does | None:
     """Return what the branch at a line does; None if there is none, or its source is not known.
 
@@ -94,7 +100,8 @@ def _has_number(test: ast.AST) -> bool:
     return any(isinstance(one, ast.Call) and called_name(one) in READING for one in ast.walk(test))
 
 
-def _tree_of(file: str) -> ast.AST | None:
+def tree_at(file: str) -> ast.AST | None:
+    """Return the syntax tree of a file, None where its source is not available."""
     return _tree(file, len(lines_of(file)))
 
 
@@ -190,8 +197,8 @@ def is_tested(file: str, line: int, name: str) -> bool:
         name: as the user writes it, `self.scale`. Only where the source is available.
     """
     file, name = map(_original.get(), (file, name))
-    tree = _tree_of(file)
-    names = _names(name)
+    tree = tree_at(file)
+    names = names_of(name)
     for parents in _branches(tree) if tree is not None else ():
         test = getattr(parents[-1], "test", None)
         around = [one for one in parents if isinstance(one, ast.FunctionDef)]
@@ -205,7 +212,7 @@ def is_tested(file: str, line: int, name: str) -> bool:
 _SIZE: Final = re.compile(r"(?P<of>.+)\.shape\[(?P<index>\d+)\]")
 
 
-def _names(name: str) -> tuple[str, ...]:
+def names_of(name: str) -> tuple[str, ...]:
     """What an input may be called where it is read: an attribute is one of `self` in a method."""
     if part := _SIZE.match(name):
         of, index = part["of"], part["index"]
@@ -222,76 +229,10 @@ def reads(node: ast.AST, names: Sequence[str]) -> bool:
     return any(text in names or (begins and text.startswith(begins)) for text in texts)
 
 
-#: functions and methods that need a number itself: sizes, counts, positions
-_COUNTING: Final = frozenset((
-    "zeros", "ones", "empty", "full", "arange", "rand", "randn", "eye", "linspace", "view",
-    "reshape", "expand", "repeat", "narrow", "split", "chunk", "topk", "unflatten", "new_zeros",
-    "new_ones", "new_empty", "one_hot",
-))  # fmt: skip
-#: functions and methods that take a dimension, which is a number; what else they take may be a
-#: tensor that was computed with one
-_BY_DIMENSION: Final = frozenset((
-    "softmax", "log_softmax", "cumsum", "cumprod", "flip", "roll", "transpose", "swapaxes",
-    "permute", "movedim", "unsqueeze", "squeeze", "select", "unfold", "flatten", "argmax", "argmin",
-    "cat", "stack", "tile",
-))  # fmt: skip
-#: parameters of torch's that take numbers alone, whatever the function
-_OF_NUMBERS: Final = frozenset((
-    "dim", "dims", "axis", "k", "size", "chunk_size", "num_classes", "kernel_size", "stride",
-    "padding", "dilation", "groups", "shifts", "repeats", "output_size", "diagonal", "offset",
-))  # fmt: skip
-
-
-def is_used_as_index(file: str, line: int, name: str) -> bool:
-    """Return whether the function at a line indexes, slices or counts with an input of that name.
-
-    Where it does, a tensor in place of the number would have to be read at that point.
-    """
-    function = function_at(file, line)
-    names = _names(_original.get()(name))
-    operators = _operators(_original.get()(file))
-    for node in ast.walk(function) if function is not None else ():
-        parts: list[ast.AST] = []
-        if isinstance(node, ast.Subscript):
-            parts = [node.slice]
-        elif isinstance(node, ast.Call) and called_name(node) in _COUNTING:
-            parts = [*node.args, *(one.value for one in node.keywords)]
-        elif isinstance(node, ast.Return) and function is not None:
-            parts = [node] if function.name in ("__len__", "__index__") else []
-        if any(reads(part, names) for part in parts):
-            return True
-        plain = _numbers(node, operators) if isinstance(node, ast.Call) else ()
-        if any(ast.unparse(one) in names for one in plain):
-            return True
-    return False
-
-
-def _numbers(call: ast.Call, operators: Set[str]) -> list[ast.expr]:
-    """Return the arguments of a call that have to be numbers, where an input is passed alone.
-
-    The schema of a custom operator has the type of each: a number is no tensor there.
-    """
-    named = [one.value for one in call.keywords if one.arg in _OF_NUMBERS]
-    by_schema = ast.unparse(call.func).startswith("torch.ops.") or called_name(call) in operators
-    taken = by_schema or called_name(call) in _BY_DIMENSION
-    return [*named, *(call.args if taken else ())]
-
-
-def _operators(file: str) -> frozenset[str]:
-    """Return the names of the functions of a file that are custom operators."""
-    tree = _tree_of(file)
-    return frozenset(
-        one.name
-        for one in (ast.walk(tree) if tree is not None else ())
-        if isinstance(one, ast.FunctionDef)
-        and any("custom_op(" in ast.unparse(mark) for mark in one.decorator_list)
-    )
-
-
 def containers_of_key(file: str, line: int, name: str) -> set[str]:
     """Return the last names of what the function at a line looks an input of that name up in."""
     function = function_at(file, line)
-    names = _names(_original.get()(name))
+    names = names_of(_original.get()(name))
     return {
         ast.unparse(node.value).rpartition(".")[2]
         for node in (ast.walk(function) if function is not None else ())
@@ -309,7 +250,7 @@ def is_spelled_out(file: str, line: int, name: str) -> bool:
     Text of a tensor is another one. What only an error or a message to somebody says is no use.
     """
     function = function_at(file, line)
-    names = _names(_original.get()(name))
+    names = names_of(_original.get()(name))
     waiting: list[ast.AST] = [function] if function is not None else []
     while waiting:
         node = waiting.pop()
@@ -336,13 +277,13 @@ def is_looped_over(file: str, line: int, name: str) -> bool:
 
     A function that calls itself with what is left of the input is such a loop.
     """
-    names = _names(_original.get()(name))
+    names = names_of(_original.get()(name))
     function = function_at(file, line)
     itself = (function.name, f"self.{function.name}") if function is not None else ()
     return any(
         (called_name(one) == "range" and any(reads(part, names) for part in one.args))
         or (ast.unparse(one.func) in itself and any(_is_less(part, names) for part in one.args))
-        for one in _calls(file, line)
+        for one in calls_at(file, line)
     )
 
 
@@ -354,13 +295,34 @@ def _is_less(node: ast.AST, names: Sequence[str]) -> bool:
 
 def is_appended_to(file: str, line: int, name: str) -> bool:
     """Return whether the function at a line makes a list of that name longer."""
-    names = _names(_original.get()(name))
+    names = names_of(_original.get()(name))
     return any(
         isinstance(one.func, ast.Attribute)
         and one.func.attr in LONGER
         and _item(one.func.value) in names
-        for one in _calls(file, line)
+        for one in calls_at(file, line)
     )
+
+
+def is_appended_to_in_module(file: str, name: str) -> bool:
+    """Return whether the module that a list belongs to makes it longer: `shop.metrics.rows`.
+
+    The module is looked for in the folders above a file of the program.
+    """
+    *module, last = as_written(name).split(".")
+    folders = PurePath(as_written(file)).parents[:_MOST_FOLDERS] if module else ()
+    paths = (str(one.joinpath(*module).with_suffix(".py")) for one in folders)
+    tree = next(filter(None, map(tree_at, (path for path in paths if lines_of(path)))), None)
+    return tree is not None and any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in LONGER
+        and ast.unparse(node.func.value) == last
+        for node in ast.walk(tree)
+    )
+
+
+_MOST_FOLDERS: Final = 4
 
 
 def _item(node: ast.expr) -> str:
@@ -384,6 +346,17 @@ def is_in_block(file: str, line: int) -> bool:
 
 
 _BLOCKS: Final = (ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.GeneratorExp)
+
+
+def is_in_try(file: str, line: int) -> bool:
+    """Return whether a line is tried: what it raises is handled by the function itself."""
+    function = function_at(file, line)
+    tried = (
+        (one.body[0].lineno, one.body[-1].end_lineno or 0)
+        for one in (ast.walk(function) if function is not None else ())
+        if isinstance(one, ast.Try) and one.handlers
+    )
+    return any(first <= line <= last for first, last in tried)
 
 
 def is_with_header(file: str, line: int) -> bool:
@@ -417,7 +390,7 @@ def is_read(file: str, line: int) -> bool:
     return function_at(file, line) is not None
 
 
-def _calls(file: str, line: int) -> Iterator[ast.Call]:
+def calls_at(file: str, line: int) -> Iterator[ast.Call]:
     """Yield the calls of the function at a line; where no `def` is around it, of its lambdas."""
     function = function_at(file, line)
     for around in [function] if function is not None else _lambdas(file, line):
@@ -428,7 +401,7 @@ def _calls(file: str, line: int) -> Iterator[ast.Call]:
 
 def _lambdas(file: str, line: int) -> Iterator[ast.Lambda]:
     file = _original.get()(file)
-    tree = _tree_of(file)
+    tree = tree_at(file)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Lambda) and node.lineno <= line <= (node.end_lineno or line):
             yield node
@@ -440,11 +413,11 @@ def is_filled(file: str, line: int, name: str) -> bool:
     An attribute may be stored in by any method.
     """
     path, name = map(_original.get(), (file, name))
-    around = _tree_of(path) if "." in name else function_at(file, line)
+    around = tree_at(path) if "." in name else function_at(file, line)
     return any(
         isinstance(one, ast.Subscript)
         and isinstance(one.ctx, ast.Store)
-        and ast.unparse(one.value) in _names(name)
+        and ast.unparse(one.value) in names_of(name)
         for one in (ast.walk(around) if around is not None else ())
     )
 
@@ -492,7 +465,7 @@ def called_name(call: ast.Call) -> str:
 def function_at(file: str, line: int) -> ast.FunctionDef | None:
     """Return the innermost function around a line, None where its source is not available."""
     file = _original.get()(file)
-    tree = _tree_of(file)
+    tree = tree_at(file)
     around = [
         one
         for one in (ast.walk(tree) if tree is not None else ())
@@ -550,7 +523,7 @@ def with_argument_named(file: str, line: int, source: str) -> str:
     """
     found = _ARGUMENT.search(source)
     file = _original.get()(file)
-    tree = _tree_of(file) if found is not None else None
+    tree = tree_at(file) if found is not None else None
     passed: set[str] = set()
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or line):

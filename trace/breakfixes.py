@@ -17,12 +17,14 @@ from tc.trace.branches import (
     Does,
     called_name,
     function_at,
+    is_in_try,
+    is_with_header,
     reads,
     text_of,
     what_it_does,
 )
 from tc.trace.syntax import tree_of
-from tc.trace.words import CALL_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, LIST_INSTEAD, RANDOM_OUTSIDE
 
 _OUTSIDE: Final = (
     "return the condition with the results, and act on it after the call, outside of the compiled "
@@ -83,6 +85,24 @@ _OF_ITERATOR: Final = re.compile(r"^iteration over .*\((?:generator|\w*iterator)
 _GENERATOR: Final = "torch._C.Generator"
 #: functions of NumPy whose results are tensors while code is traced, and differ from call to call
 _RANDOM_ARRAYS: Final = re.compile(r"\b(?:np|numpy)\.random\.")
+#: where a function tries an operation, and does something else if that raises
+ASK_FIRST: Final = (
+    "ask whether it can be done (`if`, of shapes and dtypes) in place of catching what it raises"
+)
+#: code, title, reason and way out of a break in what a `with` statement calls, whoever wrote it
+CONTEXT: Final = (
+    "TC107",
+    "a context manager the tracer does not follow",
+    "what it does on enter and exit cannot be put into the graph",
+    "enter the context outside of the compiled function",
+)
+_OF_BLOCK: Final = re.compile(r"\.__a?(?:enter|exit)__\b")
+_LAZY: Final = re.compile(r"\blazy module\b")
+_CALL_FIRST: Final = "call the module once before it is compiled: that makes its parameters"
+#: code of torch's that runs the backward hooks of a module
+_RUNS_HOOKS: Final = re.compile(
+    r"[/\\]torch[/\\](?:nn[/\\]modules[/\\]_functions|utils[/\\]hooks)\.py$"
+)
 _OF_DATA: Final = (*ASKING, "TC102", "TC112")
 #: what to do about operators whose results have a size that depends on data, by their names; rows
 #: of breaks know of masks
@@ -119,6 +139,15 @@ _SLICE: Final = (
 _OF_MASKS: Final = re.compile(r"^use a (?:form of fixed shape|masked form)")
 
 
+def is_of_context(title: str, file: str, line: int, in_library: bool) -> bool:
+    """Return whether a break is in a context manager that a `with` statement at a line enters.
+
+    Args:
+        in_library: the innermost frame is code of a library, which the line calls.
+    """
+    return (in_library or _OF_BLOCK.search(title) is not None) and is_with_header(file, line)
+
+
 def fixes_at(
     code: str, file: str, line: int, source: str, known: Sequence[str], title: str = "",
     within: str = "",
@@ -137,6 +166,12 @@ def fixes_at(
     text = text_of(file, line, source)
     if code == "TC104" and not _is_call_alone(text):
         known = tuple(one for one in known if not one.startswith(_GUARDED))
+    if _LAZY.search(title):
+        return (_CALL_FIRST,)
+    if code == "TC130" and is_in_try(file, line):
+        return (ASK_FIRST,)
+    if _RUNS_HOOKS.search(within):
+        return (COMPILE_BELOW,)
     if _OF_ITERATOR.search(title):
         return (LIST_INSTEAD,)
     if _GENERATOR in title:

@@ -18,7 +18,7 @@ _RESUMED: Final = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(\d+)$")
 FRAMEWORK: Final = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]torch[/\\]|^torch[/\\]"
     r"|[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages[/\\])|^<frozen "
-    r"|^<eval_with_key>"
+    r"|^<eval_with_key>|^<call of "
 )
 
 

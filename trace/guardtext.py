@@ -50,6 +50,8 @@ _ACCESS: Final = (
     (re.compile(r"\._(?:modules|parameters)\['(\d+)'\]"), r"[\1]"),  # as containers are read
     (re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]"), r".\1"),
     (re.compile(r"\.__dict__\['([^']+)'\]"), r".\1"),
+    (re.compile(r"\bdict\(type\(([\w.\[\]'\"]+)\)\.__dict__\)\['(\w+)'\]"), r"type(\1).\2"),
+    (re.compile(r"(?<=[\w\])])(?:\.f[gs]et)?\.__code__$"), ""),  # a function is what the user names
     (re.compile(r"\.size\(\)\[(\d+)\]"), r".shape[\1]"),
     (re.compile(r"\.stride\((?:(\d+)\)|\)\[(\d+)\])"), r".stride[\1\2]"),
     (re.compile(r"\bb(['\"]\w+['\"]) in os\.environ\._data\b"), r"os.environ[\1]"),

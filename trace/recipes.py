@@ -53,6 +53,10 @@ class Kind(enum.Enum):
     TYPE = "type"
     STRUCTURE = "what a module is made of"
     OBJECT = "which object"
+    ATTACHED = "whether an attribute is set"
+    DIMENSION = "a number that names a dimension"
+    EACH_ITEM = "length of what the code goes through, which holds no tensors"
+    SURROUNDINGS = "modes or transforms around the call"
     HOOKS = "hooks of a module"
     GRAD_MODE = "grad mode"
     AUTOCAST = "autocast"
@@ -262,6 +266,14 @@ CASTS: Final = Recipe(
     "nothing to do: one graph with autocast, one without, each compiled once", "call", True
 )
 AROUND: Final = Recipe("if it repeats: enter the context once, around all calls", settles=True)
+SURROUNDED: Final = Recipe(
+    "nothing to do: one graph for each mode or transform that it is called under, compiled once",
+    "call",
+    True,
+)
+SET_ALIKE: Final = Recipe(
+    "set {source} before the first call, on every object that is passed", settles=True
+)
 BACKENDS: Final = Recipe(
     "nothing to do: one graph for each backend, each compiled once", "call", True
 )
@@ -396,6 +408,10 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.AUTOCAST, ANY): (CASTS, AROUND),
     (Kind.BACKEND, ANY): (BACKENDS, ONE_BACKEND),
     (Kind.STATE, ANY): (SET_FIRST,),
+    (Kind.SURROUNDINGS, ANY): (SURROUNDED, AROUND),
+    (Kind.ATTACHED, ANY): (SET_ALIKE,),
+    (Kind.DIMENSION, ANY): _EACH_VALUE,
+    (Kind.EACH_ITEM, ANY): (FEW,),
     (Kind.HELD, ANY): (PAD, FEW),
     (Kind.HELD_NUMBER, ANY): (COMPUTE, FEW),
     (Kind.SMALL_NUMBER, ANY): (SMALL_NUMBERS,),

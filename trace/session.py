@@ -398,11 +398,21 @@ class _Builder:
                         (c for c in self.compiles.values() if c.pid == pid and c.id == compile_id),
                         None,
                     )
+                if owner is None and step in _AROUND:
+                    owner = max(
+                        (c for c in self.compiles.values() if c.pid == pid and c.started),
+                        key=lambda c: c.order,
+                        default=None,
+                    )
                 if owner is not None:
                     owner.steps[step] = owner.steps.get(step, 0.0) + seconds
                 else:
                     known = self.session.unowned.get(step, 0.0)
                     self.session.unowned[step] = known + seconds
+
+
+#: timed steps that name no compile and have one in them
+_AROUND: Final = ("fullgraph_capture",)
 
 
 def _join(early: Compile, late: Compile) -> None:
@@ -493,7 +503,8 @@ def _stopped(compiled: Compile, graph: str) -> Failure:
     name = last.partition(":")[0].partition(" ")[0]
     places = _GRAPH_PLACE.findall(graph)
     home = (places[-1][0], int(places[-1][1])) if places else compiled.home
-    file, line = compiled.asked if compiled.asked[0] else home
+    asked = compiled.asked if not places else home  # the graph ends where the answer was needed
+    file, line = asked if compiled.asked[0] else home
     called = _CALLED.search(last)
     theirs = called is not None and called[1].partition(".")[0] not in BUILT_IN
     why = "a branch or a conversion here depends on tensor data" if compiled.asked[0] else ""

@@ -7,7 +7,7 @@ place that it returns choose the edits of `tc.trace.recipes`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from tc.trace.ids import leading_source, plain_function
@@ -28,7 +28,9 @@ _PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed
 _IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
 _SAME: Final = "the same object as "
 _THERE: Final = frozenset(("absent", "present"))
-_KEY_AT: Final = re.compile(r"^list\(dict\.keys\((?P<of>.+)\)\)\[\d+\]$")
+_KEY_AT: Final = re.compile(
+    r"^(?:list\(dict\.keys\((?P<of>.+)\)\)\[\d+\]|tuple\(dict\.keys\((?P<all>.+)\)\))$"
+)
 _KEYS: Final = re.compile(r"^(?:dispatch keys of (?P<a>.+)|(?P<b>.+)\.dispatch keys)$")
 _OF_CALL: Final = re.compile(r"^(?P<what>len|list|type)\((?P<name>.+)\)$")
 OF_OPTIMIZER: Final = re.compile(r"\bparam_groups\b")
@@ -36,8 +38,15 @@ _LEARNING_RATE: Final = re.compile(r"\bparam_groups\[\d+\]\['lr'\]$")
 _ENVIRONMENT: Final = "os.environ["
 _OF_SLICE: Final = re.compile(r"^(?!self\b).+\.(?:start|stop)$")
 _ROOT: Final = re.compile(r"^[A-Za-z_]\w*")
-_GLOBALS: Final = re.compile(r"\bG\[['\"]")
-_SOME_TENSOR: Final = re.compile(r"^(?:a tensor|something|Tensor\b|<class 'torch\.)")
+GLOBALS: Final = re.compile(r"\bG\[['\"]")
+_SOME_TENSOR: Final = re.compile(
+    r"^(?:a tensor|something|[(\[]?(?:torch\.)?Tensor\b|(?:torch\.)?nn\.parameter\."
+    r"|<class 'torch\.(?!_C))"
+)
+_SOME_FUNCTION: Final = re.compile(
+    r"<function|<bound method|^(?:function|method|builtin_function_or_method) "
+    r"|^a (?:property|partial)$"
+)
 _NUMBER: Final = re.compile(r"^-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf|nan)$")
 _STRING: Final = re.compile(r"^[bru]?['\"]")
 _HOOKS: Final = re.compile(
@@ -46,7 +55,9 @@ _HOOKS: Final = re.compile(
 #: what a hook that stays there reads is an input as any other
 _IN_HOOK: Final = re.compile(r"hooks(?:\.values\(\)\))?\[[^\]]*\]\)?[.\[]")
 _STATES: Final = {"grad_mode": Kind.GRAD_MODE, "autocast": Kind.AUTOCAST,
-                  "autocast_state": Kind.AUTOCAST, "backend": Kind.BACKEND}  # fmt: skip
+                  "autocast_state": Kind.AUTOCAST, "backend": Kind.BACKEND,
+                  "torch function modes": Kind.SURROUNDINGS,
+                  "transforms around the call": Kind.SURROUNDINGS}  # fmt: skip
 NOTHING: Final = ("None", "NoneType", "<class 'NoneType'>")
 _DEVICES: Final = frozenset(("CPU", "CUDA", "Meta", "MPS", "XPU", "HPU", "MTIA", "PrivateUse1"))
 _MODES: Final = ("ADInplaceOrView", "Autograd")
@@ -63,8 +74,10 @@ def part_of(source: str, what: str) -> tuple[str, str] | None:
 
 _SWITCHES: Final = ("grad_mode", "autocast_state", "default_dtype", "deterministic_algorithms")
 _OF_TENSORS: Final = (".dtype", ".requires_grad", ".device", ".ndim")
-_STATES_OUTSIDE: Final = ("state of torch", "state of the process")  # as tc reports them
+#: as tc reports them
+_STATES_OUTSIDE: Final = ("state of torch", "state of the process", "torch function modes")
 CONDITION: Final = "a condition on sizes"
+_PLAIN: Final = "a constant in the graph"
 
 
 def sort_of(source: str, reported: str = "") -> str:
@@ -73,6 +86,8 @@ def sort_of(source: str, reported: str = "") -> str:
         return "shape"
     if reported in _STATES_OUTSIDE or source in _SWITCHES:
         return "global"
+    if reported == _PLAIN:  # an attribute of another object may have the name of a tensor's
+        return "constant"
     if part := _PART.match(source):
         return "size" if part["what"] == "shape" else "tensor"
     if source.startswith("dispatch keys of ") or source.endswith(_OF_TENSORS):
@@ -80,6 +95,19 @@ def sort_of(source: str, reported: str = "") -> str:
     if source.startswith("len("):
         return "length"
     return "type" if source.startswith("type(") else "constant"
+
+
+def sort_of_value(source: str, tensors: Collection[str] = ()) -> str:
+    """Return what sort of input a source is whose value a guard holds.
+
+    An attribute of what is no tensor may have the name of a property of tensors: `self.dtype`.
+
+    Args:
+        tensors: the sources that are tensors.
+    """
+    sort = sort_of(source)
+    is_tensors = not source.endswith(_OF_TENSORS) or source.rpartition(".")[0] in tensors
+    return sort if sort != "tensor" or is_tensors else "constant"
 
 
 class Changed(NamedTuple):
@@ -200,7 +228,7 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
     if (key := _IN.match(source)) and _THERE.intersection((old, new)):
         return Kind.KEYS, key["of"], "0"
     if key := _KEY_AT.match(source):
-        return Kind.KEYS, key["of"], "0"
+        return Kind.KEYS, key["of"] or key["all"], "0"
     return _value(source, old, new, guard), source, "0"
 
 
@@ -225,6 +253,8 @@ def _asked(source: str, condition: str, new: str) -> tuple[Kind, str, str]:
     """What a condition on a size comes from: only some are a question of the user's."""
     part = _PART.match(source)
     name, index = (part["name"], part["i"] or part["j"]) if part else (source, "0")
+    if part is not None and part["what"] == "stride":
+        return Kind.STRIDE, name, index
     if condition == f"2 <= {source}":  # sizes of 0 and 1 have graphs of their own
         return Kind.ONE, name, index
     if MULTIPLE_OF.match(condition) and part is not None:
@@ -279,6 +309,9 @@ def _of_call(what: str, name: str, old: str, new: str, guard: str) -> Kind:
         return Kind.STRUCTURE if name.endswith(_PARTS) else Kind.KEYS
     if old in NOTHING or new in NOTHING:
         known = Kind.GONE if new in NOTHING else Kind.NONE
+        other = old if new in NOTHING else new
+        if other and other != "another object" and not _SOME_TENSOR.match(other):
+            known = Kind.NO_TENSOR
         return Kind.STRUCTURE if _MADE_OF.search(guard) else known
     return Kind.STRUCTURE if _MADE_OF.search(guard) else Kind.TYPE
 
@@ -303,9 +336,16 @@ def _value(source: str, old: str, new: str, guard: str) -> Kind:
         return Kind.STRING
     if "another object" in known or (not known and "_id(" in guard):
         return Kind.OBJECT
-    if any("<function" in one or "<bound method" in one for one in known):
+    if any(_SOME_FUNCTION.search(one) for one in known):
         return Kind.OBJECT
+    if "." in source and known and _THERE.issuperset(known):
+        return Kind.ATTACHED
     return Kind.CONSTANT if known else Kind.OTHER
+
+
+def aliased_by(value: str) -> str:
+    """Return the input that another one is the same object as, by the value that guards hold."""
+    return value.removeprefix(_SAME) if value.startswith(_SAME) else ""
 
 
 def is_number(value: str) -> bool:
@@ -323,15 +363,20 @@ def _number(known: list[str]) -> Kind:
     return Kind.ONE_NUMBER if SPECIAL.intersection(known) else Kind.NUMBER
 
 
+_OF_PROCESS: Final = (
+    Kind.GRAD_MODE, Kind.AUTOCAST, Kind.BACKEND, Kind.STATE, Kind.SURROUNDINGS, Kind.RACED,
+)  # fmt: skip
+
+
 def _place(name: str, guard: str, function: str, what: Kind) -> Place:
-    if what in (Kind.GRAD_MODE, Kind.AUTOCAST, Kind.BACKEND, Kind.STATE, Kind.RACED):
+    if what in _OF_PROCESS:
         return Place.PROCESS
     if "__defaults__" in name or "__kwdefaults__" in name:
         return Place.DEFAULT
     if "__closure__" in name or "cell_contents" in name:
         return Place.CLOSURE
     root = _ROOT.match(name)
-    mine = root is not None and root[0] != "self" and not _GLOBALS.search(guard)
+    mine = root is not None and root[0] != "self" and not GLOBALS.search(guard)
     if name.endswith("]") and not _ARGUMENT.match(name):
         return Place.FIELD if mine else Place.ITEM
     if "." in name:
@@ -340,7 +385,7 @@ def _place(name: str, guard: str, function: str, what: Kind) -> Place:
         if in_module or _MADE_OF.search(guard):
             return Place.MODULE
         return Place.FIELD if mine else Place.ATTRIBUTE
-    if _GLOBALS.search(guard):
+    if GLOBALS.search(guard):
         return Place.GLOBAL
     # Most variables there are made inside of the function: nothing outside can mark them.
     return Place.LOCAL if plain_function(function) == function else Place.AFTER_BREAK

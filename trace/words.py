@@ -13,6 +13,11 @@ FROM_OUTSIDE: Final = ("random", "Random", "time", "datetime", "uuid", "secrets"
 #: what to do about a graph break at random numbers of a generator that a program has made
 RANDOM_OUTSIDE: Final = "make the random numbers outside of the compiled function, and pass them in"
 #: what to do about a graph break at a call of one of FROM_OUTSIDE
+#: what to do about a module with a backward hook
+COMPILE_BELOW: Final = (
+    "in place of the whole, compile the forward of the module that has the backward hook, and the "
+    "modules beside it"
+)
 CALL_OUTSIDE: Final = (
     "call it outside of the compiled function, and pass in what it returns where that is needed"
 )

@@ -166,7 +166,9 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
     if filename.startswith(_STDLIB) and "site-packages" not in filename:
         return "a frame of Python's own library", False
     if frame.code.co_flags & _GENERATOR:
-        return f"{frame.code.co_qualname} is a generator or coroutine", True
+        is_coroutine = frame.code.co_flags & inspect.CO_COROUTINE
+        what = "coroutine" if is_coroutine else "generator"
+        return f"{frame.code.co_qualname} is a {what}", True
     if frame.code.co_name in ("<module>", "__del__"):
         return f"{frame.code.co_name} is run once", False
     if any(

@@ -12,7 +12,7 @@ from typing import Any
 
 from tc import trace
 from tc.compiler.capture.bytecode.resume_functions import traced_name
-from tc.compiler.capture.guards.guard_list import CheckedGuards, Failure
+from tc.compiler.capture.guards.guard_list import CheckedGuards, Failure, Gone
 from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
@@ -28,7 +28,7 @@ from tc.compiler.errors import (
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame, cells
-from tc.trace.breakfixes import fixes_at
+from tc.trace.breakfixes import CONTEXT, fixes_at, is_of_context
 from tc.trace.commands import command
 
 #: guard kind -> what the guarded input was to the compiled code
@@ -95,7 +95,7 @@ class CompileReporter:
 
     @trace.reports(trace.nothing)
     def report_recompile(
-        self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]
+        self, of: CheckedGuards | Gone, failures: Sequence[Failure], dynamic: set[str]
     ) -> None:
         """Report why code that exists does not fit this call."""
         causes = tuple(cause_of(failure, failure.source in dynamic) for failure in failures)
@@ -327,15 +327,19 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
     detail = cause.note or cause.detail
     code, source = cause.reason.code, linecache.getline(place.file, place.line).rstrip("\n")
     known, within = cause.reason.fix, record.stack[-1].file
+    title, why = cause.title, cause.reason.why
+    if is_of_context(title, place.file, place.line, in_library(within)):
+        code, title, of_all, known = *CONTEXT[:3], CONTEXT[3:]
+        why = f"{of_all}: {cause.title}"
     return trace.GraphBreak(
         code=code,
-        title=cause.title,
-        why=cause.reason.why,
+        title=title,
+        why=why,
         file=place.file,
         line=place.line,
         function=place.name,
         detail=detail,
-        fix=fixes_at(code, place.file, place.line, source, known, cause.title, within),
+        fix=fixes_at(code, place.file, place.line, source, known, title, within),
         end_line=end_line,
         col=col,
         end_col=end_col,

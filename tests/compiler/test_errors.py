@@ -377,3 +377,11 @@ def test_every_message_names_the_cell(monkeypatch, caplog):
         assert place in " ".join(text.split()), text
     assert "fine (In [3], line 8) was compiled 1 times" in " ".join(text.split())
     assert "fine (In [3], line 8) would be compiled" in text
+
+
+def test_code_of_libraries_is_no_place_of_the_users() -> None:
+    import statistics
+
+    files = (statistics.__file__, torch.nn.__file__, errors.__file__, "/x/site-packages/a/b.py")
+    assert all(map(errors.in_library, files))
+    assert not errors.in_library("/home/me/torch/train.py")

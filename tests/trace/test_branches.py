@@ -10,6 +10,7 @@ import pytest
 from tc.trace.branches import (
     Does,
     is_appended_to,
+    is_appended_to_in_module,
     is_filled,
     is_in_block,
     is_keywords,
@@ -17,7 +18,6 @@ from tc.trace.branches import (
     is_made_before_break,
     is_spelled_out,
     is_tested,
-    is_used_as_index,
     is_with_header,
     text_of,
     what_it_does,
@@ -26,6 +26,7 @@ from tc.trace.branches import (
 )
 from tc.trace.breakfixes import FIXES, fixes_at
 from tc.trace.lines import line_of, lines_of
+from tc.trace.positions import is_used_as_index
 
 ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
 
@@ -375,3 +376,13 @@ def test_a_function_that_calls_itself_is_a_loop(tmp_path: Path) -> None:
     file = tmp_path / "m.py"
     file.write_text("def f(x, n, scale):\n    return x if n == 0 else f(x * 2, n - 1, scale)\n")
     assert is_looped_over(str(file), 2, "n") and not is_looped_over(str(file), 2, "scale")
+
+
+def test_a_list_of_another_module_is_made_longer_there(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/metrics.py").write_text("rows = []\ndef record(x):\n    rows.append(x)\n")
+    file = tmp_path / "shop/layers.py"
+    file.write_text("def forward(x):\n    return x\n")
+    for name, appended in (("shop.metrics.rows", True), ("shop.metrics.names", False),
+                           ("rows", False), ("shop.other.rows", False)):  # fmt: skip
+        assert is_appended_to_in_module(str(file), name) is appended

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tc.trace.breakfixes import fixes_at
-from tc.trace.words import CALL_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
+from tc.trace.branches import is_in_try
+from tc.trace.breakfixes import ASK_FIRST, fixes_at, is_of_context
+from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, LIST_INSTEAD, RANDOM_OUTSIDE
 
 OUT = "move the conversion out of the compiled function"
 OF_NUMBERS = ("keep the value as a tensor", "tc.config.capture_scalar_outputs = True", OUT)
@@ -145,3 +146,40 @@ def test_only_a_call_whose_result_nobody_needs_can_be_left_out(line: str, alone:
     known = ("move the call out", "guard it with `if not torch.compiler.is_compiling():`")
     found = fixes_at("TC104", "", 0, line, known, "call of print() while tracing")
     assert found == (known if alone else known[:1])
+
+
+def test_backward_hooks_are_torchs_own_code() -> None:
+    within = "/x/site-packages/torch/nn/modules/_functions.py"
+    assert fixes_at("TC122", "m.py", 3, "", ("return it",), "a store", within) == (COMPILE_BELOW,)
+
+
+def test_a_lazy_module_is_called_first() -> None:
+    title = "call of lazy module LazyLinear, after stores, is not supported"
+    (fix,) = fixes_at("TC120", "m.py", 3, "", ("move the call out",), title)
+    assert fix.startswith("call the module once")
+
+
+@pytest.mark.parametrize(("line", "is_tried"), [(3, True), (5, False), (6, False)])
+def test_what_is_tried_is_asked_for_first(tmp_path: Path, line: int, is_tried: bool) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(
+        "def f(x):\n    try:\n        y = x.view(3, 3)\n    except RuntimeError:\n"
+        "        y = x.view(-1)\n    return y.view(2)\n"
+    )
+    fixes = fixes_at("TC130", str(file), line, "", ("check shapes",))
+    assert fixes == ((ASK_FIRST,) if is_tried else ("check shapes",))
+    assert is_in_try(str(file), line) is is_tried
+
+
+@pytest.mark.parametrize(
+    ("title", "in_library", "is_one"),
+    [("call of lock.__exit__ is not supported", False, True), ("print()", False, False),
+     ("call of time.perf_counter() while tracing", True, True)],
+)  # fmt: skip
+def test_a_break_in_what_a_with_statement_calls(
+    tmp_path: Path, title: str, in_library: bool, is_one: bool
+) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def f(x):\n    with lock:\n        return x * 2\n")
+    assert is_of_context(title, str(file), 2, in_library) is is_one
+    assert not is_of_context(title, str(file), 3, in_library)

@@ -86,3 +86,55 @@ def test_failures_that_another_place_causes(
                          ({"compilation_metrics": metrics, **IDS}, None)).findings  # fmt: skip
     assert found.fix[0].startswith(fix) and not any("fullgraph" in way for way in found.fix)
     assert (found.where.line, found.where.source) == (4, "with autocast(enabled=n):")
+
+
+@pytest.mark.parametrize(
+    ("text", "fixes"),
+    [
+        (
+            "Failed to trace builtin operator\n  Explanation: Dynamo does not know how to trace "
+            "builtin operator `open` with argument types ['str']\n  Hint: If you are attempting to "
+            "call a logging function (e.g. `print`), you can try adding it to "
+            "`torch._dynamo.config.reorderable_logging_functions`.\n gb0059",
+            ("move the call out of the compiled function",),
+        ),
+        (
+            "Unsupported method call\n  Explanation: Dynamo does not know how to trace method "
+            "`__new__` of class `type`\n gb0156",
+            ("replace the method by torch operations or plain Python",
+             "move the call out of the compiled function"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_fullgraph_refuses_has_the_ways_out_of_the_break(
+    tmp_path: Path, text: str, fixes: tuple[str, ...]
+) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def f(x):\n    with open(x) as g:\n        return g.read()\n")
+    metrics = {
+        "fail_type": "<class 'torch._dynamo.exc.Unsupported'>",
+        "fail_reason": text,
+        "fail_user_frame_filename": str(file),
+        "fail_user_frame_lineno": 2,
+    }
+    log = START, ({"compilation_metrics": metrics, **IDS}, None)
+    (tmp_path / "log").mkdir()
+    (found,) = torch_log(tmp_path / "log", *log).findings
+    assert found.fix[:-1] == fixes and found.fix[-1].startswith("fullgraph=True")
+
+
+def test_a_coroutine_cannot_be_left_and_entered_again(tmp_path: Path) -> None:
+    metrics = {"fail_type": "<class 'AssertionError'>",
+               "fail_reason": "Cannot generate resume function for generator, coroutine, or async "
+               "generator"}  # fmt: skip
+    broke = "Graph break in user code at /home/me/m.py:4\nMissing bytecode handler gb0082"
+    (found,) = torch_log(
+        tmp_path,
+        START,
+        artifact(0, "dynamo_graph_break_reason", broke),
+        ({"compilation_metrics": metrics, **IDS}, None),
+    ).findings
+    assert found.code == "TC900" and found.where.line == 4
+    assert found.fix == (
+        "compile the functions that it calls, which run without `await` and `yield`",
+    )

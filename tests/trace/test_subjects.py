@@ -49,3 +49,41 @@ def test_keywords_that_a_wrapper_takes_are_those_of_each_call(tmp_path: Path) ->
         cause = Cause(f"len({name})", "6", "7", "length")
         title, _, fixes = remedy(cause, "torch", "wrapped", at=(str(file), 2))
         assert fixes[0].startswith(first), title
+
+
+@pytest.mark.parametrize(
+    "line, name, first",
+    [
+        ("return x.sum(axis, keepdim=True)", "axis", "nothing to do if it takes few values"),
+        ("return vmap(f, in_dims=axis)(x)", "axis", "nothing to do if it takes few values"),
+        ("return x * axis", "axis", "tc.compile(..., dynamic=True) makes numbers dynamic"),
+    ],
+)
+def test_no_tensor_names_a_dimension(tmp_path: Path, line: str, name: str, first: str) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(x, axis):\n    {line}\n")
+    cause = Cause(name, "2", "3", "constant")
+    assert remedy(cause, "tc", "f", at=(str(file), 2))[2][0].startswith(first)
+    small = Cause(name, "2", "1", "small")
+    assert ("0-d" in "".join(remedy(small, "tc", "f", at=(str(file), 2))[2])) is False
+
+
+def test_what_is_gone_through_item_by_item_has_no_edit_before_the_call(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def f(x, tree):\n    for kid in tree.kids:\n        x = x + f(x, kid)\n")
+    cause = Cause("len(tree.kids)", "0", "1", "length", of_tensors=False)
+    _, _, fixes = remedy(cause, "torch", "f", at=(str(file), 2))
+    assert len(fixes) == 1 and fixes[0].startswith("nothing to do if it takes few values")
+
+
+def test_what_torch_keeps_for_itself_is_set_nowhere_in_the_program() -> None:
+    number = Cause("torch.nn.utils.parametrize._cache_enabled", "0", "1", "constant")
+    assert "0-d" not in "".join(remedy(number, "tc", "forward")[2])
+    keys = Cause("(140, 'weight') in torch.nn.utils.parametrize._cache", "absent", "present", "")
+    title, _, fixes = remedy(keys, "torch", "forward")
+    assert "140" not in title and fixes[0].startswith("torch.nn.utils.parametrize._cache is")
+
+
+def test_hooks_are_those_of_a_module_that_is_named() -> None:
+    cause = Cause("list(self.b._forward_pre_hooks)", "()", "(2,)", "constant")
+    assert remedy(cause, "tc", "forward")[0] == "hooks of self.b were added or removed"

@@ -47,7 +47,7 @@ def test_the_limit_is_on_levels_not_on_length() -> None:
 def test_a_branch_in_a_file_with_a_deep_line_is_not_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "deep.py"
     path.write_text(f"TABLE = {DEEP['sum'](900)}\nif TABLE:\n    print(1)\n")
-    assert branches._tree_of(str(path)) is None
+    assert branches.tree_at(str(path)) is None
 
 
 def test_programs_of_others_are_parsed_in_one_place() -> None:

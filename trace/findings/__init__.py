@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 from tc.trace.cachekeys import Miss, misses
 from tc.trace.compiles import Compile
 from tc.trace.findings.codes import CODES, Code, Order, code_of, is_timed
+from tc.trace.findings.following import behind_breaks
 from tc.trace.findings.forecast import with_forecasts
 from tc.trace.findings.limits import behind_causes
 from tc.trace.findings.merged import merged
@@ -143,7 +144,8 @@ def diagnose(session: Session) -> Diagnosis:
             listed = sorted([*causes[first:], *listed], key=lambda one: -one.total)
             del causes[first:]
         causes += listed
-    causes = with_forecasts(facts, behind_causes(facts, causes))
+    causes = behind_breaks(facts, behind_causes(facts, causes))
+    causes = with_forecasts(facts, causes)
     causes = [replace(one, trials=_trials_of(session, one.id)) for one in causes]
     return Diagnosis(
         session,

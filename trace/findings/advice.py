@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from tc.trace.breakfixes import CONTEXT as IN_BREAKS
 from tc.trace.compiles import LIBRARY
-from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, FROM_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +124,21 @@ ROWS: Final = (
     ),
     _row(
         (98, 99),
-        r"torch\.compiler\.disable|disable\(\)",
+        r"\A[\s\S]*?Skip (?:calling|inlining) function `?<function ([\w.<>]+)(?: at|>)"
+        r"|torch\.compiler\.disable|disable\(\)",
         "TC106",
-        "call of a function marked torch.compiler.disable",
+        "call of {} that is marked torch.compiler.disable",
         "a disabled function always runs in eager mode, so the graph ends before it",
         "remove the mark if the function can be traced after all",
         "call it outside of the compiled function",
     ),
     _row(
         (7, 8, 9, 147, 148, 177),
-        r"skipp(?:ed|ing)|SkipFunction|not implemented in [Pp]ython|[Uu]nsupported function call",
+        r"\A[\s\S]*?(?:that the function `([\w.<>]+)` in file"
+        r"|the builtin `(?:<[\w ]+>\.)?(\w[\w.]*\w)\.?`)"
+        r"|skipp(?:ed|ing)|SkipFunction|not implemented in [Pp]ython|[Uu]nsupported function call",
         "TC120",
-        "call of a function the tracer cannot look into",
+        "call of {} that the tracer cannot look into",
         "it is not written in Python, or is defined in a module that is never traced",
         "move the call out of the compiled function",
         "if it is pure tensor code, register it: torch.library.custom_op",
@@ -152,10 +156,7 @@ ROWS: Final = (
     _row(
         (142, 66, 262, 263, 221),
         r"context manager",
-        "TC107",
-        "a context manager the tracer does not follow",
-        "what it does on enter and exit cannot be put into the graph",
-        "enter the context outside of the compiled function",
+        *IN_BREAKS,
     ),
     _row(
         (65,),
@@ -227,12 +228,21 @@ ROWS: Final = (
         "torch._dynamo.config.trace_numpy = True, if it was switched off",
     ),
     _row(
-        (123, 29, 83, 9186, 7054, 442),
+        (123, 29, 9186, 7054, 442),
         r"backward\(\)|autograd\.grad",
         "TC113",
         "backward() inside the compiled function",
         "the gradient computation is compiled on its own, after the function returns",
         "call backward() outside of the compiled function",
+    ),
+    _row(
+        (83,),
+        r"[Mm]odule-level backwards? hooks",
+        "TC113",
+        "a backward hook of a module inside the compiled function",
+        "the hook is called between the steps of the backward pass, which is compiled on its own",
+        "torch._dynamo.config.compiled_autograd = True",
+        COMPILE_BELOW,
     ),
     _row(
         (14,),
@@ -290,6 +300,13 @@ INSTEAD: Final = (
         RANDOM_OUTSIDE,
     ),
     (
+        re.compile(
+            r"the function `(?:manual_seed|seed|initial_seed|[gs]et_rng_state)` in file "
+            r"`[^`]*[/\\]torch[/\\]"
+        ),
+        CALL_OUTSIDE,
+    ),
+    (
         re.compile(rf"builtin `[^`]*\b(?:{'|'.join(FROM_OUTSIDE)})\.[\w.]+`"),
         CALL_OUTSIDE,
     ),
@@ -321,7 +338,7 @@ OF_LIBRARY: Final = _row(
     "move the call out of the compiled function",
 )
 #: the row of context managers, also for what a library does when the user's line enters one
-CONTEXT: Final = next(row for row in ROWS if row.code == "TC107")
+CONTEXT: Final = next(row for row in ROWS if row.code == IN_BREAKS[0])
 OTHER: Final = Advice(
     (),
     re.compile(r"(?!)"),
@@ -332,7 +349,10 @@ OTHER: Final = Advice(
 
 
 # What a title names where the compiler's words do not name it.
-_UNNAMED: Final = {"TC101": "item", "TC104": "a builtin", "TC131": "an exception"}
+_UNNAMED: Final = {
+    "TC101": "item", "TC104": "a builtin", "TC106": "a function", "TC120": "a function",
+    "TC131": "an exception",
+}  # fmt: skip
 _GB: Final = re.compile(r"\bgb(\d{4})\b", re.IGNORECASE)
 
 

@@ -39,18 +39,28 @@ def calls_of(compiled: Compile) -> tuple[Frame, ...]:
     return above if len(above) < len(compiled.frames) else above[:-1]
 
 
-def is_called(compiled: Compile, known: Set[tuple[str, str]]) -> bool:
+def is_called(
+    compiled: Compile, known: Set[tuple[str, str]], in_python: Iterable[Compile] = ()
+) -> bool:
     """Whether a compile is of library code that a function which is compiled as well calls.
 
     It then is a frame of its own because its caller runs in Python at that call.
 
     Args:
         known: (file, function) of all that was compiled.
+        in_python: what was given up because of a graph break. PyTorch leaves two frames out of a
+            stack, and with them the caller: what was called from the same place is recognised.
     """
     if not LIBRARY.search(compiled.file):
         return False
     callers = functions_above(compiled)
-    return any(one in known and not LIBRARY.search(one[0]) for one in callers)
+    if any(one in known and not LIBRARY.search(one[0]) for one in callers):
+        return True
+    mine = calls_of(compiled)
+    return any(
+        one.lane == compiled.lane and one.order < compiled.order and calls_of(one) == mine
+        for one in in_python
+    )
 
 
 def is_apart(one: Recompile, lead: Cause, in_python: Set[tuple[str, str]]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tc.trace.branches import is_with_header
-from tc.trace.breakfixes import fixes_at
+from tc.trace.breakfixes import fixes_at, is_of_context
 from tc.trace.compiles import LIBRARY, Compile, Note, own
 from tc.trace.findings.advice import (
     CONTEXT,
@@ -169,10 +169,6 @@ def _restarts(compiled: Compile, notes: list[str]) -> Iterator[Event]:
         )
 
 
-#: what a `with` statement calls
-_OF_BLOCK: Final = re.compile(r"\.__a?(?:enter|exit)__\b")
-
-
 def from_tc(compiled: Compile, note: Note) -> Event:
     """Turn a tc_graph_break artifact into an event."""
     data: dict[str, Any] = note.data
@@ -197,7 +193,7 @@ def from_tc(compiled: Compile, note: Note) -> Event:
     why, fix = str(data.get("why") or ""), _texts(data.get("fix"))
     if lacks:
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(detail)
-    elif _enters(where, stack) or (_OF_BLOCK.search(title) and is_with_header(*at)):
+    elif code != CONTEXT.code and (_enters(where, stack) or is_of_context(title, *at, False)):
         code, why, fix = CONTEXT.code, f"{CONTEXT.why}: {title}", CONTEXT.fix
         reason = title = CONTEXT.title
     return Event(
@@ -238,7 +234,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title, within)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
-    if _enters(where, stack):
+    unknown = advice.code == OTHER_BREAK and is_with_header(where.file, where.line)
+    if unknown or _enters(where, stack):
         advice, fix, title = CONTEXT, CONTEXT.fix, CONTEXT.title
         why = f"{CONTEXT.why}: {_sentence(reason)}"
     if advice in (OPTIMIZER_STEP, OF_LIBRARY):  # no hint of PyTorch's knows whose code it is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -48,10 +48,21 @@ def as_guarded(one: Recompile, lead: Cause) -> Cause:
         name, index = part
         if one.values.get(f"{name}.shape[{index}]") == "1":
             return replace(lead, kind="stride of one")
+    lead = _with_types(one, lead)
     owner = one.held.get(f"type({lead.source.rpartition('.')[0]})", "")
     kind = subject_about(lead).kind
     if _KEEPER.match(owner) and kind in (*NUMBERS, Kind.NONE):
         return replace(lead, kind="internal" if kind in NUMBERS else "made")
+    return lead
+
+
+def _with_types(one: Recompile, lead: Cause) -> Cause:
+    """Return a cause with what the guards know of a value that is None on some calls."""
+    if lead.old == "None" and not lead.new:
+        return replace(lead, new=one.values.get(f"type({lead.source})", ""))
+    name = lead.source[len("type(") : -1] if lead.source.startswith("type(") else ""
+    if name and one.values.get(name) == "None":
+        return replace(lead, new="NoneType")
     return lead
 
 
@@ -138,3 +149,15 @@ def marks(one: Recompile, lead: Cause) -> tuple[tuple[str, str], ...]:
 
 
 _MOST_MARKS: Final = 4
+
+
+def dicts_in(values: Mapping[str, str]) -> set[str]:
+    """Return the last names of the inputs that guards hold to be dicts, or to have keys."""
+    typed = (one[len("type(") : -1] for one, value in values.items()
+             if one.startswith("type(") and _A_DICT.search(value))  # fmt: skip
+    keyed = (one[len("list(") : -1] for one in values if _KEYS_OF.fullmatch(one))
+    return {one.rpartition(".")[2] for one in (*typed, *keyed)}
+
+
+_A_DICT: Final = re.compile(r"[dD]ict\b")
+_KEYS_OF: Final = re.compile(r"list\([\w.\[\]']+\)")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tc.trace.branches import function_at
+from tc.trace.branches import function_at, is_in_try
+from tc.trace.breakfixes import ASK_FIRST, fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Failure
-from tc.trace.findings.advice import INDEX, REFUSED
+from tc.trace.findings.advice import INDEX, REFUSED, advise, gb_id
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
@@ -20,6 +21,7 @@ _USER_FRAME: Final = re.compile(
 )
 
 _FULLGRAPH: Final = "fullgraph=True refuses graph breaks: fix the break, or drop fullgraph=True"
+_OF_SHAPES: Final = "check the shapes, dtypes and devices of this call"
 _FIXES: Final = (
     (
         re.compile(r"^BackendCompilerFailed [\s\S]*GuardOnData[\s\S]*target=operator\.getitem\]"),
@@ -46,6 +48,17 @@ _FIXES: Final = (
         ),
     ),
     (
+        re.compile(r"Cannot generate resume function for generator"),
+        ("compile the functions that it calls, which run without `await` and `yield`",),
+    ),
+    (
+        re.compile(r"Could not guard on data-dependent expression"),
+        (
+            "if it always holds: torch._check(condition), before it is asked",
+            "compute both sides: torch.where(condition, a, b), or torch.cond",
+        ),
+    ),
+    (
         re.compile(r"functorch tracing attempt"),
         (
             "fix the graph break in the function that calls torch.func.vmap, grad or the like: "
@@ -59,7 +72,7 @@ _FIXES: Final = (
     ),
     (
         re.compile(r"TorchRuntimeError|FakeTensor"),
-        ("check the shapes, dtypes and devices of this call",),
+        (_OF_SHAPES,),
     ),
     (
         re.compile(r"CppCompileError|InvalidCxxCompiler|CalledProcessError"),
@@ -157,9 +170,20 @@ def _fix(failure: Failure, exported: bool) -> tuple[str, ...]:
         return (f"reproduce it with: {failure.command}",)
     text = f"{failure.type} {failure.reason}"
     known: tuple[str, ...] = next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
+    if _FULLGRAPH in known:
+        known = (*_ways_out(failure), *known)
     if exported:
         known = tuple(fix for fix in known if fix != _FULLGRAPH)
-    return first_of(failure.reason, known)
+    if _OF_SHAPES in known and is_in_try(failure.file, failure.line):
+        known = (ASK_FIRST, *known)
+    return tuple(dict.fromkeys(known)) if _FULLGRAPH in known else first_of(failure.reason, known)
+
+
+def _ways_out(failure: Failure) -> tuple[str, ...]:
+    """Return the ways out of the graph break that `fullgraph=True` makes an error of."""
+    row, title = advise(gb_id(failure.reason), failure.reason)
+    fix = first_of(failure.reason, row.fix)
+    return fixes_at(row.code, failure.file, failure.line, "", fix, title)
 
 
 def _where(failure: Failure, traceback: str) -> Where | None:

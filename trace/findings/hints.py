@@ -30,6 +30,10 @@ _IN_SHORT: Final = (
         "compute both sides and choose: torch.where(condition, a, b)",
     ),
     (
+        re.compile(r"^Remove the torch\.compiler\.disable call"),
+        "remove the mark if the function can be traced after all",
+    ),
+    (
         re.compile(r"attempting to call a logging function"),
         "torch._dynamo.config.reorderable_logging_functions.add(it), if it only reports something",
     ),

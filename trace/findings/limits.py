@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tc.trace.compiles import calls_in_python
+from tc.trace.compiles import LIBRARY, calls_in_python
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Finding, Recompile, Where, here
 from tc.trace.findings.rows import Facts, finding
@@ -56,7 +56,8 @@ def limits(facts: Facts) -> list[Event]:
                     title=f"{function} reached the recompile limit ({limit})",
                     why=_WHY,
                     fix=(_FIX[0], _FIX[1].format("tc.config.recompile_limit")),
-                    where=where,
+                    where=here(compiled) if LIBRARY.search(where.file) else where,
+                    named=(where.file, function),
                     reason="",
                     compiled=compiled,
                     place=note.place,

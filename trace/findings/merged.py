@@ -17,6 +17,8 @@ from tc.trace.findings.model import Event
 _REFUSED: Final = re.compile(r"Unsupported|GraphBreak")
 IN_LOOP: Final = ", in a loop; its callees are captured separately"  # tc's words
 _BEFORE_IT_RUNS: Final = "a graph break before it runs"  # tc's words
+#: PyTorch's words: the function waits, or yields, at the break
+_SUSPENDED: Final = "Cannot generate resume function for generator"
 _GIVEN_UP: Final = "TC109"
 _RAISES: Final = "TC131"  # as a skip: the break is all there is to say, and names the exception
 _FAILED: Final = "TC900"
@@ -70,7 +72,9 @@ def _with_breaks(
     found, taken = [], set()
     for one in events:
         mine = of_compile.get(id(one.compiled), ())
-        caused = one.code == _GIVEN_UP or (one.code == _FAILED and _REFUSED.search(one.title))
+        suspended = one.code == _FAILED and _SUSPENDED in one.why
+        refused = one.code == _FAILED and _REFUSED.search(one.title)
+        caused = one.code == _GIVEN_UP or refused or suspended
         of_loop = [cause for cause in mine if one.reason == f"{cause.reason}{IN_LOOP}"]
         if of_loop:  # as tc reports it: the reason has the title of the break
             fixes = dict.fromkeys((*of_loop[-1].fix, OWN_BODY, *one.fix))
@@ -79,11 +83,11 @@ def _with_breaks(
         elif mine and caused:
             cause = mine[-1]
             taken.add(id(one.compiled))
-            fixes = dict.fromkeys((*cause.fix, *one.fix))
+            fixes = dict.fromkeys(one.fix if suspended else (*cause.fix, *one.fix))
             because = f"; it breaks because {_lower(cause.title)}"
             one = replace(
                 one,
-                why=f"{cause.title}: {cause.why}" if one.code == _FAILED
+                why=f"{cause.title}: {cause.why}" if refused
                 else one.why + ("" if cause.title in one.title else because),
                 fix=tuple(fixes),
                 where=cause.where if cause.where.file else one.where,

@@ -7,7 +7,7 @@ from typing import Final
 
 from tc.trace import guardtext, torchguards
 from tc.trace.findings.model import Cause
-from tc.trace.subjects import NOTHING, sort_of
+from tc.trace.subjects import NOTHING, sort_of_value
 
 _TENSOR: Final = re.compile(
     r"tensor '(?P<source>.+?)' (?P<what>size|stride) mismatch at index (?P<index>\d+)\. "
@@ -105,7 +105,7 @@ def parse_reason(text: str) -> Cause:
         return Cause(source, guardtext.readable(guard), "", "shape", guard)
     if match := _EQUAL.match(guard) or _EQUAL_ITEM.match(guard):
         source = guardtext.readable(match["source"])
-        return Cause(source, match["old"].strip(), "", sort_of(source), guard)
+        return Cause(source, match["old"].strip(), "", sort_of_value(source), guard)
     if match := _SHAPE.search(guard):
         name = guardtext.readable(match["source"])
         return Cause(

@@ -25,6 +25,7 @@ from tc.trace.findings.changing import (
     Input,
     as_guarded,
     counting,
+    dicts_in,
     first_values,
     in_vain,
     inputs_of,
@@ -42,6 +43,7 @@ from tc.trace.ids import MODES, changed_apart, free_inputs
 from tc.trace.parsed import parse_json
 from tc.trace.recipes import (
     BRANCHES,
+    CLONED,
     COMPUTE,
     FEW,
     MARK,
@@ -56,11 +58,13 @@ from tc.trace.subjects import (
     CONDITION,
     SPECIAL,
     Changed,
+    aliased_by,
     leading,
     of_module,
     part_of,
     reason_of,
     sort_of,
+    sort_of_value,
 )
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
@@ -198,6 +202,7 @@ def _merge(
             guard=cause.guard,
             now_dynamic=now.startswith("dynamic"),
         )
+    tensors = {source for source, value in before.items() if value == guardtext.A_TENSOR}
     for source, (was, now) in changed.items():
         of_layout = part_of(source, "stride")  # the first stride has the layout of a tensor
         if of_layout and any(cause.source.startswith(f"{of_layout[0]}.stride") for cause in named):
@@ -206,7 +211,8 @@ def _merge(
             dynamic = now.startswith("dynamic")
             name = source.rpartition(".")[0]
             guard = "torch.nn.parameter.Parameter" if name + guardtext.PARAMETER in after else ""
-            causes[source] = Cause(source, was, _plain(now), sort_of(source), guard, dynamic)
+            sort = sort_of_value(source, tensors)
+            causes[source] = Cause(source, was, _plain(now), sort, guard, dynamic)
     return tuple(_with_items(cause, {**before, **after}) for cause in causes.values())
 
 
@@ -261,10 +267,11 @@ def _plain(value: str) -> str:
 
 def _tc_causes(raw: Any) -> tuple[Cause, ...]:
     """Read the causes of a tc_recompile artifact."""
-    causes = []
+    causes: list[Cause] = []
     rows = raw if isinstance(raw, list) else []
     for row in (row for row in rows if isinstance(row, dict)):
         source = guardtext.readable(str(row.get("source") or ""))
+        source = _ATTACHED.sub(r"\2.\1", source)
         guard = str(row.get("guard") or "")
         kind = str(row.get("kind"))
         if kind == CONDITION:
@@ -298,6 +305,8 @@ def advised(row: Mapping[str, Any], function: str, begins: tuple[str, int]) -> s
     return next(iter(remedy(cause, "tc", function, at=at, begins=begins)[2]), "")
 
 
+#: an attribute, as tc names it where it may be absent
+_ATTACHED: Final = re.compile(r"^'(\w+)' in vars\((.+)\)$")
 _ENUM: Final = re.compile(r"^<([A-Za-z_]\w*(?:\.\w+)+): .*>$", re.DOTALL)
 
 
@@ -345,7 +354,8 @@ def recompiled(facts: Facts) -> list[Event]:
     held, special = inputs_of(found, Kind.HELD) | static_sizes(found), inputs_of(found, Kind.ONE)
     many, holding, first = counting(found), _holding(found), first_values(found)
     compiled_here = functions_of(all_compiles(facts.session))
-    in_python = functions_of(c for c in all_compiles(facts.session) if gave_up(c))
+    given_up = [c for c in all_compiles(facts.session) if gave_up(c)]
+    in_python = functions_of(given_up)
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
@@ -359,7 +369,8 @@ def recompiled(facts: Facts) -> list[Event]:
         named_so = resumed or one.compiled.alias or one.compiled.function
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
-        called = is_called(one.compiled, compiled_here) or is_apart(one, lead, in_python)
+        called = is_called(one.compiled, compiled_here, given_up)
+        called = called or is_apart(one, lead, in_python)
         marked = marks(one, lead)
         if producer != "tc" and lead.kind == "shape":
             reason = f"branch on {lead.source}"
@@ -372,10 +383,8 @@ def recompiled(facts: Facts) -> list[Event]:
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
         fix = _of_many_values(fix, lead) if of_input(one, lead) in many else fix
-        if of_input(one, lead) in special or not marked:  # to mark a size of 0 or 1 is an error
-            fix = tuple(text for text in fix if recipe_of(text) is not MARK)
-        if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
-            fix = ()
+        can_mark = bool(marked) and of_input(one, lead) not in special
+        fix = _that_can_be_made(fix, one, lead, can_mark)
         made.append(
             Event(
                 code="TC201",
@@ -397,6 +406,21 @@ def recompiled(facts: Facts) -> list[Event]:
             )
         )
     return _of_one_switch(_at_one_place(made))
+
+
+def _that_can_be_made(
+    fix: tuple[str, ...], one: Recompile, lead: Cause, marked: bool
+) -> tuple[str, ...]:
+    """Return the fixes without those that cannot be made to an input.
+
+    Args:
+        marked: whether its size can be marked; to mark one of 0 or 1 is an error.
+    """
+    if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
+        return ()
+    objects = any(f"type({name})" in one.held for name in (lead.source, aliased_by(lead.old)))
+    no = [recipe for recipe, is_one in ((CLONED, objects), (MARK, not marked)) if is_one]
+    return tuple(text for text in fix if recipe_of(text) not in no)
 
 
 def _of_one_switch(events: Sequence[Event]) -> list[Event]:
@@ -489,18 +513,6 @@ def _as_found_later(
         file, line = holding[of_input(one, lead)]
         lead = replace(lead, file=file, line=line)
     return read_at(one, as_guarded(one, lead))
-
-
-def dicts_in(values: Mapping[str, str]) -> set[str]:
-    """Return the last names of the inputs that guards hold to be dicts, or to have keys."""
-    typed = (one[len("type(") : -1] for one, value in values.items()
-             if one.startswith("type(") and _A_DICT.search(value))  # fmt: skip
-    keyed = (one[len("list(") : -1] for one in values if _KEYS_OF.fullmatch(one))
-    return {one.rpartition(".")[2] for one in (*typed, *keyed)}
-
-
-_A_DICT: Final = re.compile(r"[dD]ict\b")
-_KEYS_OF: Final = re.compile(r"list\([\w.\[\]']+\)")
 
 
 def _of_many_values(fix: tuple[str, ...], lead: Cause) -> tuple[str, ...]:

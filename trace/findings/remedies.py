@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from tc.trace.branches import (
     containers_of_key,
     is_appended_to,
+    is_appended_to_in_module,
     is_filled,
     is_keywords,
     is_looped_over,
@@ -16,13 +18,13 @@ from tc.trace.branches import (
     is_read,
     is_spelled_out,
     is_tested,
-    is_used_as_index,
     with_cell_named,
 )
 from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
+from tc.trace.positions import is_dimension, is_gone_through, is_used_as_index
 from tc.trace.recipes import Kind, Place, Subject, advice
-from tc.trace.subjects import OF_OPTIMIZER, is_number, subject_of
+from tc.trace.subjects import GLOBALS, OF_OPTIMIZER, is_number, subject_of
 from tc.trace.words import alike, grouped
 
 Words = tuple[str, str, tuple[str, ...]]
@@ -64,15 +66,16 @@ def remedy(
     if subject.kind in _NUMBERS and dicts & containers_of_key(*at, subject.name):
         subject = replace(subject, kind=Kind.HELD_NUMBER)
     subject = replace(subject, kind=_by_use(subject, cause, at, of_torch))
+    if subject.kind in _LISTS and is_appended_to_in_module(begins[0], subject.name):
+        subject = replace(subject, kind=Kind.APPENDED)
+    if subject.kind is Kind.INTERNAL:  # of a dict of torch's, its name and not the keys
+        subject = replace(subject, source=subject.name)
+        cause = replace(cause, source=subject.name)
     in_step = OF_OPTIMIZER.search(subject.source)  # which is a graph of its own, whoever calls it
     if called and subject.place is not Place.PROCESS and not in_step:
         subject = replace(subject, kind=Kind.CALLED)
     subject = replace(subject, marked=marked)
-    made = is_made_before_break(function, *begins, subject.name) or (
-        is_resumed(function)
-        and subject.kind is Kind.HELD_NUMBER
-        and is_used_as_index(*begins, subject.name)
-    )
+    made = _is_made_inside(subject, cause, function, begins)
     title, why = _ROWS[subject.kind](subject, cause)
     named = [
         one
@@ -86,12 +89,24 @@ def remedy(
     return title, why, advice(subject, producer, made)
 
 
+def _is_made_inside(subject: Subject, cause: Cause, function: str, begins: tuple[str, int]) -> bool:
+    """Return whether the function itself made an input, before a graph break."""
+    is_global = GLOBALS.search(cause.guard)
+    if not is_global and is_made_before_break(function, *begins, subject.name):
+        return True
+    held = is_resumed(function) and subject.kind is Kind.HELD_NUMBER
+    return held and is_used_as_index(*begins, subject.name)
+
+
 _NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
 #: places of which no setting makes a number dynamic at once
 _OTHERS: Final = (
     Place.FIELD, Place.ITEM, Place.ATTRIBUTE, Place.MODULE, Place.GLOBAL, Place.CLOSURE,
 )  # fmt: skip
+_LISTS: Final = (Kind.LENGTH, Kind.COUNT)
 _ITEMS: Final = (Kind.LENGTH, Kind.COUNT, Kind.KEYS)
+#: a module's attribute as guards name it, which no program passes
+_OF_TORCHS_OWN: Final = re.compile(r"^torch\.[\w.]+$")
 
 
 def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool) -> Kind:
@@ -99,6 +114,10 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
     kind, name = subject.kind, subject.name
     if of_torch and kind in (*_NUMBERS, Kind.HELD_NUMBER):
         return Kind.SETTING
+    if subject.place is not Place.PROCESS and _OF_TORCHS_OWN.match(name):
+        return Kind.INTERNAL if kind in _ITEMS else Kind.SETTING
+    if kind in (*_NUMBERS, Kind.HELD_NUMBER, Kind.SMALL_NUMBER) and is_dimension(*at, name):
+        return Kind.DIMENSION
     if kind in _NUMBERS and is_tested(*at, name):
         return Kind.SIDES if cause.now_dynamic else Kind.TESTED
     if kind in (*_NUMBERS, Kind.HELD_NUMBER) and is_looped_over(*at, name):
@@ -111,12 +130,14 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.DYNAMIC
     if kind is Kind.INDEXES and cause.now_dynamic:
         return Kind.INDEXED
-    if kind in (Kind.LENGTH, Kind.COUNT) and is_appended_to(*at, name):
+    if kind in _LISTS and is_appended_to(*at, name):
         return Kind.APPENDED
     if kind in _ITEMS and is_keywords(*at, name):
         return Kind.KEYS
     if kind in _ITEMS and is_filled(*at, name):
         return Kind.FILLED
+    if kind is Kind.COUNT and is_gone_through(*at, name):
+        return Kind.EACH_ITEM
     if kind is Kind.CONDITION and is_read(*at) and not is_tested(*at, name):
         return Kind.IMPLIED
     return kind
@@ -147,11 +168,10 @@ def _grows(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 def _one(subject: Subject, cause: Cause) -> tuple[str, str]:
-    old = "2 or more" if cause.old.startswith("2 <= ") else cause.old
+    change = _change(cause).strip(" ()").replace("was", "it was", 1) or "it differs"
     return (
         f"{cause.source} changes",
-        f"it was {old}, then {cause.new}: sizes 0 and 1 are constants in a graph even where "
-        "other sizes are dynamic",
+        f"{change}: sizes 0 and 1 are constants in a graph even where other sizes are dynamic",
     )
 
 
@@ -198,6 +218,7 @@ def _none(subject: Subject, cause: Cause) -> tuple[str, str]:
 def _change(cause: Cause) -> str:
     """Return the two values of an input in parentheses; nothing if one is unknown."""
     old = cause.old.removeprefix(f"{cause.source} == ")  # as a condition that held
+    old = "2 or more" if old.startswith("2 <= ") else old
     return f" (was {old}, then {cause.new})" if old and cause.new else ""
 
 
@@ -227,8 +248,10 @@ def _global(subject: Subject, cause: Cause) -> tuple[str, str]:
         Kind.AUTOCAST: "with and without autocast, operations have other dtypes, so each compiles "
         "once",
         Kind.BACKEND: f"each backend compiles for itself{change}",
+        Kind.SURROUNDINGS: "what an operation does depends on them, so each compiles once",
     }.get(subject.kind, f"the graph was compiled for one setting of it{change}")
-    return f"{cause.source} was switched", why
+    verb = "were" if subject.kind is Kind.SURROUNDINGS else "was"
+    return f"{cause.source} {verb} switched", why
 
 
 def _training(subject: Subject, cause: Cause) -> tuple[str, str]:
@@ -317,8 +340,8 @@ def _groups(subject: Subject, cause: Cause) -> tuple[str, str]:
 def _internal(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source} is a constant in the graph",
-        "torch's own code, which changes it, is compiled into the graph, and reads it as a Python "
-        f"number{_change(cause)}",
+        "torch's own code, which changes it, is compiled into the graph, and reads it as plain "
+        f"Python{_change(cause)}",
     )
 
 
@@ -346,10 +369,27 @@ def _filled(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 def _keys(subject: Subject, cause: Cause) -> tuple[str, str]:
     all_of_it = f"list({subject.name})", f"len({subject.name})"
-    listed = cause.source in all_of_it or cause.source.startswith("list(dict.keys(")
+    listed = cause.source in all_of_it or cause.source.startswith(_OF_ALL_KEYS)
     return (
         f"the keys of {subject.name} change" if listed else f"{cause.source} changes",
         f"a dict is compiled for the keys that it has{_change(cause)}",
+    )
+
+
+_OF_ALL_KEYS: Final = ("list(dict.keys(", "tuple(dict.keys(")
+
+
+def _attached(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} is set on some calls only",
+        f"with and without it, code looks it up in another place{_change(cause)}",
+    )
+
+
+def _dimension(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} is a constant in the graph",
+        f"it says along which dimension, so each has its own graph{_change(cause)}",
     )
 
 
@@ -374,9 +414,13 @@ def _length(subject: Subject, cause: Cause) -> tuple[str, str]:
     return f"{cause.source} changes", "a loop over it is unrolled, so each length is its own graph"
 
 
+_HOOKED: Final = re.compile(r"([A-Za-z_][\w.\[\]'\"]*)\._\w*hooks\b")
+
+
 def _hooks(subject: Subject, cause: Cause) -> tuple[str, str]:
+    found = _HOOKED.search(cause.source)
     return (
-        "hooks of a module were added or removed",
+        f"hooks of {found[1] if found else 'a module'} were added or removed",
         "hooks are compiled into the graph, so it holds for those that were there",
     )
 
@@ -429,7 +473,8 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.TYPE: _type, Kind.STRUCTURE: _type,
     Kind.OBJECT: _type, Kind.HOOKS: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.BACKEND: _global,
-    Kind.STATE: _global,
+    Kind.STATE: _global, Kind.SURROUNDINGS: _global, Kind.ATTACHED: _attached,
+    Kind.DIMENSION: _dimension, Kind.EACH_ITEM: _length,
     Kind.FROZEN: _parameter, Kind.CAST: _parameter, Kind.APPENDED: _appended,
     Kind.SMALL_NUMBER: _small, Kind.TURNS: _turns, Kind.SETTING: _setting,
     Kind.INTERNAL: _internal, Kind.MADE: _none,

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from tc.trace.branches import is_context_manager, is_in_block
-from tc.trace.compiles import Calls, Compile, Failure, calls_in_python
+from tc.trace.compiles import LIBRARY, Calls, Compile, Failure, calls_in_python
 from tc.trace.findings.advice import REFUSED, ROWS, advise, gb_id, row_of
 from tc.trace.findings.codes import Code
 from tc.trace.findings.hints import named_in
@@ -161,11 +161,10 @@ def _of(compiled: Compile) -> list[Event]:
                 title=_TITLE.format(function),
                 why=reason,
                 fix=(fix,) if fix else known,
-                where=Where(
-                    file=str(note.data.get("file") or compiled.file),
-                    line=line if isinstance(line, int) else compiled.line,
-                    function=function,
-                ),
+                where=here(compiled)
+                if LIBRARY.search(at[0]) and compiled.file
+                else Where(at[0], at[1] or compiled.line, function=function),
+                named=(at[0], function),
                 reason=reason,
                 compiled=compiled,
                 place=note.place,

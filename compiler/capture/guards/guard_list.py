@@ -13,7 +13,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import CodeType
 from typing import Any, Final
 
@@ -154,6 +154,36 @@ class Failure:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Compiled code that ended with an object that it referred to by identity.
+
+    Attributes:
+        compile_id: of the code.
+        guards: those on the object.
+        label: what the object was.
+    """
+
+    compile_id: str
+    guards: tuple[Guard, ...]
+    label: str
+
+    def failures(
+        self, locals: dict[str, Any], globals: dict[str, Any]
+    ) -> list[Failure]:
+        """Return what a frame has in the place of the object. Never raises.
+
+        Only variables are read: an attribute may be a property of the user's now.
+        """
+        scope = Scope(locals, globals, {})
+        plain = (guard for guard in self.guards if guard.source.pretty.isidentifier())
+        found = [f for guard in plain for f in _failures(guard, scope)]
+        return found or [
+            Failure(g, g.source.name, g.text, self.label, "another object", g.user_line)
+            for g in self.guards[:1]
+        ]
+
+
 @dataclass(eq=False)
 class CheckedGuards:
     """Guards installed in C++.
@@ -163,6 +193,7 @@ class CheckedGuards:
         root: the C++ tree.
         drop: set by the frame hook; removes the code behind these guards from its cache.
         alive: False once an object that the code refers to by identity has died.
+        ended: is called then.
         failing: names of the sources whose guards failed in refused calls.
         event: records these guards, if an event sink is attached.
     """
@@ -174,6 +205,7 @@ class CheckedGuards:
     root: Any
     drop: Callable[[], None] | None = None
     alive: bool = True
+    ended: Callable[[Gone], None] | None = None
     failing: set[str] = field(default_factory=set)
     event: trace.Guards | None = None
     _watched: list[Any] = field(default_factory=list, repr=False)
@@ -277,16 +309,19 @@ class CheckedGuards:
         """
         own = weakref.ref(self)
 
-        def died(_: Any) -> None:
+        def died(ref: ObjectRef, _: Any) -> None:
             if (guards := own()) is not None:
                 guards.alive = False
+                if guards.ended is not None:
+                    on_it = tuple(g for g in guards.guards if ref in _refs(g.expected))
+                    guards.ended(Gone(guards.compile_id, on_it, ref.label))
                 if guards.drop is not None:
                     guards.drop()
 
         refs = {ref.id: ref for guard in self.guards for ref in _refs(guard.expected)}
         for ref in refs.values():
             if ref.is_weak:
-                self._watched.append(weakref.ref(ref.get(), died))
+                self._watched.append(weakref.ref(ref.get(), partial(died, ref)))
 
 
 def refusals(

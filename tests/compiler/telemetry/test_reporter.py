@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 import tc
 from tc.trace import CompileId, Reset
 from tc.trace.emit import capture_events
-from tc.trace.events import FrameStart
+from tc.trace.events import FrameStart, Recompile
 from tc.trace.ids import Numbering
 
 
@@ -76,3 +77,44 @@ def test_what_the_trace_lacks_costs_the_program_nothing(
             given, wanted = (torch.autograd.grad(y.sum(), x) for y in (result, f(x, scale)))
             torch.testing.assert_close(given, wanted)
     assert lost
+
+
+def _reasons(run: Callable[[], None]) -> list[tuple[str, str, str]]:
+    """Return (input, old, new) of each reason to compile again that a run reports."""
+    with capture_events() as events:
+        run()
+    again = [one for one in events if isinstance(one, Recompile)]
+    return [(cause.source, cause.old, cause.new) for one in again for cause in one.causes]
+
+
+def test_code_that_ended_with_an_object_is_compiled_again_for_a_reason() -> None:
+    """A function that is defined again takes the old one with it, and the code made for that."""
+    space = {"torch": torch}
+    exec("def act(x):\n    return x.relu()\ndef f(x):\n    return act(x) + 1\n", space)
+    run = tc.compile(space["f"], backend="eager")
+    x = torch.ones(3)
+
+    def program() -> None:
+        run(x)
+        exec("def act(x):\n    return x * 3\n", space)
+        assert torch.equal(run(x), x * 3 + 1)
+        space["act"] = torch.tanh
+        assert torch.equal(run(x), torch.tanh(x) + 1)
+        run(x)
+
+    assert [source for source, _, _ in _reasons(program)] == ["act", "act"]
+
+
+def test_what_ended_long_ago_is_no_reason() -> None:
+    def make(k: float) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda x: x * k
+
+    run = tc.compile(lambda x, f: f(x) + 1, backend="eager")
+    x, kept = torch.ones(3), make(2.0)
+
+    def program() -> None:
+        run(x, make(3.0))
+        run(x, kept)
+
+    found = _reasons(program)
+    assert len(found) <= 1 and all("gone" not in old + new for _, old, new in found)

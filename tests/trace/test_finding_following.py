@@ -1,0 +1,59 @@
+"""A recompile that only follows from a graph break stands behind the break, and names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch_log import artifact, ids, torch_log
+
+FILE = "/home/me/model.py"
+BREAK = f"""Graph break in user code at {FILE}:7
+Graph Break Reason: Unsupported Tensor.item() call
+  Explanation: Dynamo does not support tracing `Tensor.item()`
+
+  Developer debug context: call_method TensorVariable() item () {{}}
+
+ For more details: https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0124.html
+
+User code traceback:
+  File "{FILE}", line 7, in f
+    n = x.sum().item()
+"""
+
+
+def _resumed(number: int) -> tuple[dict[str, object], None]:
+    name = "torch_dynamo_resume_in_f_at_7"
+    frame = {"line": 3, "name": name, "filename": FILE}
+    return {"dynamo_start": {"stack": [frame]}, **ids(1, number)}, None
+
+
+def test_the_break_comes_first_and_is_named(tmp_path: Path) -> None:
+    first = {"line": 3, "name": "f", "filename": FILE}
+    reason = "1/0: ___stack0 == 2  # return x * n  # model.py:8 in f"
+    found = torch_log(
+        tmp_path,
+        ({"dynamo_start": {"stack": [first]}, **ids(0)}, None),
+        artifact(0, "dynamo_graph_break_reason", BREAK),
+        _resumed(0),
+        _resumed(1),
+        artifact(1, "recompile_reasons", reason, 1),
+    ).findings
+    assert [one.code for one in found] == ["TC101", "TC201"]
+    broke, again = found
+    assert again.fix == (
+        f"fix the graph break before it, {broke.id}: then no value is passed across it",
+    )
+
+
+def test_a_break_of_another_function_is_not_named(tmp_path: Path) -> None:
+    other = {"line": 3, "name": "g", "filename": FILE}
+    found = torch_log(
+        tmp_path,
+        ({"dynamo_start": {"stack": [other]}, **ids(0)}, None),
+        artifact(0, "dynamo_graph_break_reason", BREAK.replace("in f", "in g")),
+        _resumed(0),
+        _resumed(1),
+        artifact(1, "recompile_reasons", "1/0: ___stack0 == 2", 1),
+    ).findings
+    (again,) = (one for one in found if one.code == "TC201")
+    assert again.fix == ("fix the graph break before it: then no value is passed across it",)

@@ -1,0 +1,67 @@
+"""Findings go in; recompiles that only follow from a graph break come out behind it, naming it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tc.trace.compiles import Compile
+from tc.trace.findings.model import Finding
+from tc.trace.findings.rows import Facts
+from tc.trace.ids import plain_function
+from tc.trace.recipes import MEND_BREAK
+from tc.trace.session import all_compiles
+
+_BREAK: Final = "break"
+_BEFORE: Final = "before it"
+Place = tuple[int, str, str, int]
+"""(rank, file, function, line) where a compiled function continues, or is left."""
+
+
+def behind_breaks(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings, each recompile that a break alone leads to behind that break.
+
+    Its only way out is to fix the break, whose id the fix names.
+    """
+    compiles = {one.slug: one for one in all_compiles(facts.session)}
+    left: dict[Place, Finding] = {}
+    for one in findings:
+        if one.kind.mark == _BREAK:
+            left.update(dict.fromkeys(_left_at(one, compiles), one))
+    named: dict[str, Finding] = {}
+    for one in findings:
+        if MEND_BREAK.text in one.fix:
+            causes = (left.get(place) for place in _resumed_at(one, compiles))
+            named.update((one.id, cause) for cause in causes if cause is not None)
+    listed: dict[str, Finding] = {}
+    for one in findings:
+        cause = named.get(one.id)
+        if cause is not None:
+            said = MEND_BREAK.text.replace(_BEFORE, f"{_BEFORE}, {cause.id}", 1)
+            if one.fix[0] == MEND_BREAK.text:
+                listed.setdefault(cause.id, cause)
+            one = replace(one, fix=tuple(said if x == MEND_BREAK.text else x for x in one.fix))
+        listed.setdefault(one.id, one)
+    return list(listed.values())
+
+
+def _left_at(one: Finding, compiles: Mapping[str, Compile]) -> Iterator[Place]:
+    """Yield where a break leaves compiled functions."""
+    for of in _compiles_of(one, compiles):
+        name = plain_function(of.function)
+        for at in one.stack or (one.where,):
+            if plain_function(at.function).rpartition(".")[2] == name:
+                yield of.lane.index, at.file, name, at.line
+
+
+def _resumed_at(one: Finding, compiles: Mapping[str, Compile]) -> Iterator[Place]:
+    """Yield where the functions of a recompile continue after a break."""
+    for of in _compiles_of(one, compiles):
+        if of.line_of_resume:
+            yield of.lane.index, of.file, plain_function(of.function), of.line_of_resume
+
+
+def _compiles_of(one: Finding, compiles: Mapping[str, Compile]) -> Iterator[Compile]:
+    found = (compiles.get(seen.compile) for seen in one.occurrences)
+    return (of for of in found if of is not None)

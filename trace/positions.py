@@ -1,0 +1,119 @@
+"""An input of a program goes in; whether its code counts, indexes or goes along dimensions with it
+comes out.
+
+Where it does, a tensor in place of the number would have to be read at that point, and which edit
+is advised depends on that. The source is read where the program's files are available.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Set
+from typing import Final
+
+from tc.trace.branches import (
+    as_written,
+    called_name,
+    calls_at,
+    function_at,
+    names_of,
+    reads,
+    tree_at,
+)
+
+#: functions and methods that need a number itself: sizes, counts, positions
+_COUNTING: Final = frozenset((
+    "zeros", "ones", "empty", "full", "arange", "rand", "randn", "eye", "linspace", "view",
+    "reshape", "expand", "repeat", "narrow", "split", "chunk", "topk", "unflatten", "new_zeros",
+    "new_ones", "new_empty", "one_hot",
+))  # fmt: skip
+#: functions and methods that take a dimension, which is a number; what else they take may be a
+#: tensor that was computed with one
+_BY_DIMENSION: Final = frozenset((
+    "softmax", "log_softmax", "cumsum", "cumprod", "flip", "roll", "transpose", "swapaxes",
+    "permute", "movedim", "unsqueeze", "squeeze", "select", "unfold", "flatten", "argmax", "argmin",
+    "cat", "stack", "tile",
+))  # fmt: skip
+#: parameters of torch's that take numbers alone, whatever the function
+_OF_NUMBERS: Final = frozenset((
+    "dim", "dims", "axis", "k", "size", "chunk_size", "num_classes", "kernel_size", "stride",
+    "padding", "dilation", "groups", "shifts", "repeats", "output_size", "diagonal", "offset",
+))  # fmt: skip
+
+
+def is_used_as_index(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line indexes, slices or counts with an input of that name.
+
+    Where it does, a tensor in place of the number would have to be read at that point.
+    """
+    function = function_at(file, line)
+    names = names_of(as_written(name))
+    operators = _operators(as_written(file))
+    for node in ast.walk(function) if function is not None else ():
+        parts: list[ast.AST] = []
+        if isinstance(node, ast.Subscript):
+            parts = [node.slice]
+        elif isinstance(node, ast.Call) and called_name(node) in _COUNTING:
+            parts = [*node.args, *(one.value for one in node.keywords)]
+        elif isinstance(node, ast.Return) and function is not None:
+            parts = [node] if function.name in ("__len__", "__index__") else []
+        if any(reads(part, names) for part in parts):
+            return True
+        plain = _numbers(node, operators) if isinstance(node, ast.Call) else ()
+        if any(ast.unparse(one) in names for one in plain):
+            return True
+    return False
+
+
+#: functions and methods that take a dimension by its place; parameters that do by their name
+_ALONG: Final = frozenset((
+    "softmax", "log_softmax", "cumsum", "cumprod", "flip", "transpose", "swapaxes", "permute",
+    "movedim", "unsqueeze", "squeeze", "argmax", "argmin", "cat", "stack", "sum", "mean", "amax",
+    "amin", "prod", "std", "var", "any", "all", "logsumexp", "median", "sort", "argsort", "unbind",
+))  # fmt: skip
+_DIMENSIONS: Final = frozenset(("dim", "dims", "axis", "in_dims", "out_dims"))
+
+
+def is_dimension(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line passes an input of that name as a dimension."""
+    names = names_of(as_written(name))
+    for call in calls_at(file, line):
+        taken = [one.value for one in call.keywords if one.arg in _DIMENSIONS]
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _ALONG:
+            taken += call.args
+        if any(ast.unparse(one) in names for one in taken):
+            return True
+    return False
+
+
+def is_gone_through(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line loops over an input of that name, item by item."""
+    function = function_at(file, line)
+    names = names_of(as_written(name))
+    return any(
+        ast.unparse(node.iter) in names
+        for node in (ast.walk(function) if function is not None else ())
+        if isinstance(node, ast.For | ast.comprehension)
+    )
+
+
+def _numbers(call: ast.Call, operators: Set[str]) -> list[ast.expr]:
+    """Return the arguments of a call that have to be numbers, where an input is passed alone.
+
+    The schema of a custom operator has the type of each: a number is no tensor there.
+    """
+    named = [one.value for one in call.keywords if one.arg in _OF_NUMBERS]
+    by_schema = ast.unparse(call.func).startswith("torch.ops.") or called_name(call) in operators
+    taken = by_schema or called_name(call) in _BY_DIMENSION
+    return [*named, *(call.args if taken else ())]
+
+
+def _operators(file: str) -> frozenset[str]:
+    """Return the names of the functions of a file that are custom operators."""
+    tree = tree_at(file)
+    return frozenset(
+        one.name
+        for one in (ast.walk(tree) if tree is not None else ())
+        if isinstance(one, ast.FunctionDef)
+        and any("custom_op(" in ast.unparse(mark) for mark in one.decorator_list)
+    )
