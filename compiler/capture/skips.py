@@ -86,6 +86,10 @@ READING = frozenset(
             f"warnings.{name}"
             for name in ("simplefilter", "filterwarnings", "_add_filter")
         ),
+        *(
+            f"random.Random.{name}"
+            for name in ("shuffle", "choice", "choices", "sample")
+        ),
     )
 )
 #: torch packages whose own frames are the user's model code

@@ -461,6 +461,7 @@ class Translation:
         r.need_effects(at_break)
         r.e.prologue(self.frame.code.co_cellvars, self.frame.code.co_freevars)
         self._close_graph(r)
+        r.draw(t.output.drawn)
         if self.module is not None:
             inputs = [i.value.source for i in t.output.inputs if i.value.source]
             memo = self.in_c.memo() if len(inputs) >= WORTHWHILE else None

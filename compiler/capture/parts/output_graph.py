@@ -43,6 +43,7 @@ from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
 from tc.compiler.core.modes import SETS_MODES
+from tc.compiler.core.sources import DrawnSource
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class OutputGraph:
         asks_if_compiling: whether the program does; then it is compiled, without a graph too.
         region: the call of a marked function that is traced, if any.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
+        drawn: the random numbers of Python that residual code draws before the graph runs.
     """
 
     def __init__(self, t: Interpreter) -> None:
@@ -135,6 +137,7 @@ class OutputGraph:
         self.distribution_checks: list[CodeType] = []
         self.asks_if_compiling = False
         self.exits: list[Value] = []
+        self.drawn: list[DrawnSource] = []
         self.region: RegionCall | None = None
         self._regions = 0
         self._names: set[str] = set()  # of inputs

@@ -38,6 +38,7 @@ from tc.compiler.capture.values import (
     list_objects,
     number_objects,
     proxies,
+    random_numbers,
     records,
     triton_kernels,
 )
@@ -567,6 +568,8 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (is_generic, wrap_generic),
     (lambda obj: type(obj) in DESCRIPTORS, wrap_descriptor),
     (_kind(types.FunctionType), _function),
+    (random_numbers.accepts, random_numbers.wrap_generator),
+    (random_numbers.is_method, random_numbers.wrap_method),
     (_kind(types.MethodType), _method),
     (_kind(functools.partial), wrap_partial),
     (_kind(functools._lru_cache_wrapper), _function_wrapper("__wrapped__")),
