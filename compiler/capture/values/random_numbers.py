@@ -64,7 +64,11 @@ class GivenGenerator(OpaqueValue):
 
     source: Source
 
-    def attr(self, t: Interpreter, name: str) -> Value:
+    def attr(
+        self,
+        t: Interpreter,
+        name: str,
+    ) -> Value:
         function = inspect.getattr_static(random.Random, name, None)
         if not inspect.isroutine(function) or name.startswith("__"):
             return super().attr(t, name)
@@ -91,7 +95,11 @@ class MadeGenerator(KnownObject):
     def truth(self, t: Interpreter) -> bool:
         return True
 
-    def attr(self, t: Interpreter, name: str) -> Value:
+    def attr(
+        self,
+        t: Interpreter,
+        name: str,
+    ) -> Value:
         function = inspect.getattr_static(random.Random, name, None)
         if not inspect.isroutine(function) or name.startswith("__"):
             return super().attr(t, name)
@@ -100,7 +108,13 @@ class MadeGenerator(KnownObject):
             method, f"Random.{name}", lambda r: _read(r, self, name), [self]
         )
 
-    def _call(self, name: str, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    def _call(
+        self,
+        name: str,
+        t: Interpreter,
+        args: Args,
+        kwargs: Kwargs,
+    ) -> Value:
         t.effects.changed(self)
         given = [*args, *kwargs.values()]
         function = inspect.getattr_static(random.Random, name)
@@ -128,7 +142,11 @@ def _with_state(state: Any) -> random.Random:
 
 
 @handles(random.Random)
-def _make(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+def _make(
+    t: Interpreter,
+    args: Args,
+    kwargs: Kwargs,
+) -> Value:
     (seed,) = t.python.concrete_list([*args, *kwargs.values()]) or [None]
     if not isinstance(seed, SEEDS):
         raise breaks.GraphBreak(breaks.OUTSIDE_VALUE, "random.Random()")
@@ -145,7 +163,11 @@ def _refuse(
     owner.cannot(breaks.of_call("random"), f"random.Random.{name}()")
 
 
-def _read(r: ResidualInterface, owner: Value, name: str) -> None:
+def _read(
+    r: ResidualInterface,
+    owner: Value,
+    name: str,
+) -> None:
     """Push a method of a generator."""
     r.push(owner)
     r.e.load_attr(name)
@@ -179,7 +201,11 @@ def _draw(
         return t.output.call_torch("item", [drawn], {}, method=True)
 
 
-def _fits(name: str, sample: Any, given: list[Any]) -> bool:
+def _fits(
+    name: str,
+    sample: Any,
+    given: list[Any],
+) -> bool:
     """Return whether each number that a call may draw fits into a tensor."""
     if type(sample) is float:
         return True
@@ -206,7 +232,11 @@ def accepts(obj: Any) -> bool:
     return type(obj) is random.Random
 
 
-def wrap_generator(t: Interpreter, obj: random.Random, source: Source) -> Value:
+def wrap_generator(
+    t: Interpreter,
+    obj: random.Random,
+    source: Source,
+) -> Value:
     """Return the value of a generator that is older than the frame."""
     t.guards.add("TYPE", source, random.Random)
     return GivenGenerator(obj, source)
@@ -220,7 +250,11 @@ def is_method(obj: Any) -> bool:
     return function is not None and getattr(obj, "__func__", function) is function
 
 
-def wrap_method(t: Interpreter, obj: Any, source: Source) -> Value:
+def wrap_method(
+    t: Interpreter,
+    obj: Any,
+    source: Source,
+) -> Value:
     """Return the value of a generator's method, by the generator and the function."""
     owner = t.values.wrap(obj.__self__, AttrSource(source, "__self__"))
     t.guards.add("TYPE", source, type(obj))

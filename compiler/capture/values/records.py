@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
+from tc.compiler.core.memory import takes_data
 from tc.compiler.core.sources import AttrSource, CallSource, Source
 
 if TYPE_CHECKING:
@@ -38,7 +40,11 @@ class RecordValue(Value):
 
     noun = "a record"
 
-    def __init__(self, kind: type, args: list[Value]) -> None:
+    def __init__(
+        self,
+        kind: type,
+        args: list[Value],
+    ) -> None:
         self.kind = kind
         self.args = args
 
@@ -48,7 +54,11 @@ class RecordValue(Value):
     def truth(self, t: Interpreter) -> bool:
         return True
 
-    def attr(self, t: Interpreter, name: str) -> Value:
+    def attr(
+        self,
+        t: Interpreter,
+        name: str,
+    ) -> Value:
         if name in FIELDS[self.kind]:
             return self.args[FIELDS[self.kind].index(name)]
         return t.attributes.builtin_method(self, name)
@@ -63,7 +73,11 @@ class RecordValue(Value):
 
 
 def _record(kind: type) -> Any:
-    def make(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    def make(
+        t: Interpreter,
+        args: Args,
+        kwargs: Kwargs,
+    ) -> Value:
         if kwargs or len(args) != len(FIELDS[kind]):
             raise breaks.GraphBreak(
                 breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}"
@@ -82,20 +96,32 @@ class SourcedRecord(Value):
 
     noun = "a record"
 
-    def __init__(self, obj: Any, source: Source) -> None:
+    def __init__(
+        self,
+        obj: Any,
+        source: Source,
+    ) -> None:
         self.obj = obj
         self.source: Source = source
 
     def python_type(self) -> type:
         return type(self.obj)
 
-    def attr(self, t: Interpreter, name: str) -> Value:
+    def attr(
+        self,
+        t: Interpreter,
+        name: str,
+    ) -> Value:
         if name in FIELDS[type(self.obj)]:
             return t.values.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         return t.attributes.builtin_method(self, name)
 
 
-def wrap_record(t: Interpreter, obj: Any, source: Source) -> Value:
+def wrap_record(
+    t: Interpreter,
+    obj: Any,
+    source: Source,
+) -> Value:
     """Return the value of an existing record."""
     t.guards.add("TYPE", source, type(obj))
     return SourcedRecord(obj, source)
@@ -107,7 +133,11 @@ class WeakReference(Value):
 
     noun = "a weak reference"
 
-    def __init__(self, target: Value, source: Source | None = None) -> None:
+    def __init__(
+        self,
+        target: Value,
+        source: Source | None = None,
+    ) -> None:
         self.target = target
         self.source = source
 
@@ -117,7 +147,12 @@ class WeakReference(Value):
     def truth(self, t: Interpreter) -> bool:
         return True
 
-    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    def call(
+        self,
+        t: Interpreter,
+        args: Args,
+        kwargs: Kwargs,
+    ) -> Value:
         return self.target
 
     def children(self, t: Interpreter) -> list[Value]:
@@ -134,7 +169,11 @@ class WeakReference(Value):
 
 
 @builtin(weakref.ref)
-def _ref(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+def _ref(
+    t: Interpreter,
+    args: Args,
+    kwargs: Kwargs,
+) -> Value:
     if len(args) != 1 or kwargs:
         raise breaks.GraphBreak(
             breaks.UNSUPPORTED_CALL, "weakref.ref() with a callback"
@@ -142,7 +181,11 @@ def _ref(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return WeakReference(args[0])
 
 
-def wrap_weak_reference(t: Interpreter, obj: Any, source: Source) -> Value:
+def wrap_weak_reference(
+    t: Interpreter,
+    obj: Any,
+    source: Source,
+) -> Value:
     """Return the value of an existing weak reference and of its referent."""
     t.guards.add("TYPE", source, type(obj))
     return WeakReference(
@@ -166,13 +209,23 @@ class StorageValue(Value):
     def python_type(self) -> type:
         return torch.UntypedStorage
 
-    def attr(self, t: Interpreter, name: str) -> Value:
+    def attr(
+        self,
+        t: Interpreter,
+        name: str,
+    ) -> Value:
         return t.attributes.builtin_method(self, name)
 
     def length(self, t: Interpreter) -> Value:
         return self._size(t)
 
-    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(
+        self,
+        t: Interpreter,
+        name: str,
+        args: Args,
+        kwargs: Kwargs,
+    ) -> Value:
         if name in ("size", "nbytes", "__len__") and not args:
             return self._size(t)
         if name == "resize_" and len(args) == 1:
@@ -207,4 +260,91 @@ def resize_storage(tensor: torch.Tensor, size: int) -> None:
         tensor.untyped_storage().resize_(size)
 
 
-METHODS["untyped_storage"] = lambda t, tensor, args, kwargs: StorageValue(tensor)
+def _set(
+    t: Interpreter,
+    tensor: TensorValue,
+    args: Args,
+    kwargs: Kwargs,
+) -> Value:
+    """Give a tensor that traced code made the memory of another: ``tensor.set_(source, …)``."""
+    given = _Given(*args, **kwargs)
+    if tensor.source is not None or not _takes(tensor, given.source):
+        tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.set_")
+    if len(t.output.scopes) > 1 or t.overrides.modes:
+        tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.set_")
+    node = tensor.node(t)
+    users = [user.meta.get("example_value") for user in node.users]
+    # autograd would notice that what it saved is another tensor now
+    if any(isinstance(one, torch.Tensor) and one.requires_grad for one in users):
+        tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.set_ of a tensor with gradients")
+    memory = _memory(t, tensor, given)
+    assert isinstance(memory, TensorValue)
+    tensor.take(t, memory)
+    return tensor
+
+
+class _Given:
+    """The arguments of ``Tensor.set_``."""
+
+    def __init__(
+        self,
+        source: Value | None = None,
+        storage_offset: Value = ConstValue(0),  # noqa: B008
+        size: Value | None = None,
+        stride: Value | None = None,
+    ) -> None:
+        self.source = source
+        self.offset = storage_offset
+        self.size = size
+        self.stride = stride
+
+
+def _takes(tensor: TensorValue, source: Value | None) -> bool:
+    """Return whether a tensor may get the memory of another tensor, or of a storage."""
+    other = source.tensor if isinstance(source, StorageValue) else source
+    if other is None:
+        other = tensor
+    if not isinstance(other, TensorValue) or {tensor.kind, other.kind} != {
+        torch.Tensor
+    }:
+        return False
+    pair = (tensor.example, other.example)
+    return takes_data(*pair) and not any(one.requires_grad for one in pair)
+
+
+def _memory(
+    t: Interpreter,
+    tensor: TensorValue,
+    given: _Given,
+) -> Value:
+    """Return a tensor that is in the memory which ``set_`` gives, and has the sizes it gives."""
+    source = given.source
+    if source is None:
+        like = {"dtype": tensor.attr(t, "dtype"), "device": tensor.attr(t, "device")}
+        return t.output.call_torch(torch.empty, [ConstValue(0)], like)
+    owner = source.tensor if isinstance(source, StorageValue) else source
+    plain = owner.attr(t, "data")  # which does not share its count of writes
+    if given.size is None and owner is source:
+        return plain
+    size, stride = given.size, given.stride
+    if size is None or stride is None:
+        tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.set_")
+    return t.output.call_torch(
+        torch.as_strided, [plain, size, stride, given.offset], {}
+    )
+
+
+METHODS["set_"] = _set
+
+
+def _storage(
+    t: Interpreter,
+    tensor: TensorValue,
+    args: Args,
+    kwargs: Kwargs,
+) -> Value:
+    """Return the storage of a tensor, whatever a ``set_`` gives the tensor later."""
+    return StorageValue(tensor if tensor.source is not None else copy.copy(tensor))
+
+
+METHODS["untyped_storage"] = _storage
