@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts.folding import name_of, without_user_code
 from tc.compiler.capture.parts.operators import Operators, only_objects
+from tc.compiler.capture.values.array_folds import text_of
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import (
     Exhausted,
@@ -377,7 +378,7 @@ class PythonSemantics:
             )
         if isinstance(value, SymValue):
             return written(self.t, function, value)
-        found = self._text_of_items(value)
+        found = text_of(self.t, function, value) or self._text_of_items(value)
         if found is None:
             return self.folded(function, self.concrete(value))
         return self.folded(_ascii, found.constant()) if function is ascii else found
@@ -446,6 +447,8 @@ class PythonSemantics:
             value, ObjectValue | ExceptionValue | SequenceValue | DictValue
         ):
             return self.convert_text(str, value)
+        if not spec and (text := text_of(self.t, str, value)) is not None:
+            return text
         return self.folded(format, self.concrete(value), spec)
 
     # -- iteration -----------------------------------------------------------------------------

@@ -43,6 +43,7 @@ from tc.compiler.capture.values import (
     triton_kernels,
 )
 from tc.compiler.capture.values.array_calls import numpy_name
+from tc.compiler.capture.values.array_folds import FoldedFunctionValue, is_foldable
 from tc.compiler.capture.values.arrays import NumpyFunctionValue
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
@@ -227,6 +228,11 @@ def _numpy_function(t: Interpreter, obj: Any, source: Source) -> Value:
     assert name is not None
     t.guards.add("ID", source, obj)
     return NumpyFunctionValue(obj, name, source)
+
+
+def _numpy_folded(t: Interpreter, obj: Any, source: Source) -> Value:
+    t.guards.add("ID", source, obj)
+    return FoldedFunctionValue(obj, obj.__name__, source)
 
 
 def _numpy_dtype(t: Interpreter, obj: Any, source: Source) -> Value:
@@ -548,6 +554,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (is_array, _array),
     (_subclass(np.dtype), _numpy_dtype),
     (lambda obj: numpy_name(obj) is not None, _numpy_function),
+    (is_foldable, _numpy_folded),
     (_kind(list, collections.deque), _list),
     (_kind(tuple, torch.Size), _tuple),
     (lambda obj: issubclass(type(obj), tuple) and is_heap_type(type(obj)), _tuple),
