@@ -30,7 +30,8 @@ _OF_FILES = ("load", "save", "from", "gen", "mem")
 
 def is_foldable(obj: Any) -> bool:
     """Return whether an object is a function of numpy without effects, but on arrays."""
-    if type(obj) not in (_DISPATCHER, np.ufunc):
+    kind: Any = type(obj)
+    if kind not in (_DISPATCHER, np.ufunc):
         return False
     return getattr(np, obj.__name__, None) is obj and not obj.__name__.startswith(
         _OF_FILES
