@@ -33,9 +33,8 @@ def is_foldable(obj: Any) -> bool:
     kind: Any = type(obj)
     if kind not in (_DISPATCHER, np.ufunc):
         return False
-    return getattr(np, obj.__name__, None) is obj and not obj.__name__.startswith(
-        _OF_FILES
-    )
+    name = str(obj.__name__)
+    return not name.startswith(_OF_FILES) and getattr(np, name, None) is obj
 
 
 class FoldedFunctionValue(NumpyFunctionValue):
