@@ -506,6 +506,7 @@ class Interpreter(Protocol):
 
     strict: bool | None
     leave_classes: bool
+    calling: Value | None  # what was called last
     item_of_tensor: Callable[[Interpreter, Value, Value], Value | None] | None
 
     @property
