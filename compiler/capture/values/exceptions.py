@@ -138,15 +138,16 @@ class ExceptionValue(Value):
         Raises:
             NotConstant: an argument, or an attribute, is unknown while tracing.
         """
-        values = [a.constant() for a in self.args]
+        given = self.extra.get("args")
+        values = (
+            [a.constant() for a in self.args] if given is None else given.constant()
+        )
         if self._is_initialised_in_python:
             made = self.cls.__new__(self.cls, *values)
         else:
             made = self.cls(*values)
         for name, value in self.extra.items():
-            if name == "args":
-                made.args = value.constant()
-            elif not name.startswith("__"):
+            if name != "args" and not name.startswith("__"):
                 vars(made)[name] = value.constant()
         return made
 
