@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -474,6 +475,8 @@ class OutputGraph:
             callable_or_object = callable(constant) and not isinstance(constant, type)
         if isinstance(constant, type):
             constant = PYTHON_DTYPES.get(constant, constant)
+        if isinstance(constant, enum.IntFlag) and not _is_member(constant):
+            constant = int(constant)  # printed graphs name members alone
         if callable_or_object:
             what = f"{text} with {value.describe()} as an argument"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
@@ -516,6 +519,11 @@ class OutputGraph:
             f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}'
             for p in places
         )
+
+
+def _is_member(flag: enum.IntFlag) -> bool:
+    """Return whether a value of flags is one of them, or has a name of its own."""
+    return flag.name in type(flag).__members__
 
 
 def _without_default_generator(kwargs: Kwargs) -> Kwargs:

@@ -439,6 +439,11 @@ class LambdaValue(Value):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.function(t, args, kwargs)
 
+    def attr(self, t: Interpreter, name: str) -> Value:
+        if name == "__self__" and self.calls_method_of is not None:
+            return self.calls_method_of
+        return super().attr(t, name)
+
     def children(self, t: Interpreter) -> list[Value]:
         return list(self.parts)
 
