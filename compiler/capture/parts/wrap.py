@@ -31,6 +31,7 @@ from tc.compiler.capture.torch_api import (
 )
 from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.values import (
+    array_folds,
     context_vars,
     deferred_calls,
     dict_objects,
@@ -43,7 +44,6 @@ from tc.compiler.capture.values import (
     triton_kernels,
 )
 from tc.compiler.capture.values.array_calls import numpy_name
-from tc.compiler.capture.values.array_folds import FoldedFunctionValue, is_foldable
 from tc.compiler.capture.values.arrays import NumpyFunctionValue
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
@@ -230,11 +230,6 @@ def _numpy_function(t: Interpreter, obj: Any, source: Source) -> Value:
     return NumpyFunctionValue(obj, name, source)
 
 
-def _numpy_folded(t: Interpreter, obj: Any, source: Source) -> Value:
-    t.guards.add("ID", source, obj)
-    return FoldedFunctionValue(obj, obj.__name__, source)
-
-
 def _numpy_dtype(t: Interpreter, obj: Any, source: Source) -> Value:
     t.guards.add("ID", source, obj)
     return ConstValue(obj, source)
@@ -321,13 +316,19 @@ def _set(t: Interpreter, obj: Any, source: Source) -> Value:
     if all(is_constant_object(item) for item in obj):
         t.guards.add("EQUALS_SET", source, obj)
         return SetValue({item: ConstValue(item) for item in obj}, source, original=obj)
-    if not all(isinstance(item, _LASTING) or is_constant_object(item) for item in obj):
+    if not all(map(_is_lasting, obj)):
         return OpaqueValue(obj, source)
     t.guards.add("TYPE", source, type(obj))
     t.guards.add("ITEMS", source, obj)
     made = set_of(t, (t.values.known(item) for item in obj), type(obj))
     made.source, made.original, made.table = source, obj, None
     return made
+
+
+def _is_lasting(item: Any) -> bool:
+    """Return whether an item of a set is a constant, of `_LASTING`, or a weak reference."""
+    alive = type(item) is weakref.ref and item() is not None
+    return alive or isinstance(item, _LASTING) or is_constant_object(item)
 
 
 def _function(t: Interpreter, obj: types.FunctionType, source: Source) -> Value:
@@ -554,7 +555,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (is_array, _array),
     (_subclass(np.dtype), _numpy_dtype),
     (lambda obj: numpy_name(obj) is not None, _numpy_function),
-    (is_foldable, _numpy_folded),
+    (array_folds.is_foldable, array_folds.wrap_foldable),
     (_kind(list, collections.deque), _list),
     (_kind(tuple, torch.Size), _tuple),
     (lambda obj: issubclass(type(obj), tuple) and is_heap_type(type(obj)), _tuple),

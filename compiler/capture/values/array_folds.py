@@ -18,6 +18,7 @@ from tc.compiler.capture.values.arrays import (
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.known_arrays import KnownScalar
+from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -80,6 +81,12 @@ class FoldedFunctionValue(NumpyFunctionValue):
         if views(result) or type(result) is not np.ndarray:
             self.cannot(breaks.BUILTIN_CALL, f"numpy.{self.name}(), a view")
         return constant_array(t, result)
+
+
+def wrap_foldable(t: Interpreter, obj: Any, source: Source) -> Value:
+    """Return the value of a function that `is_foldable` accepts."""
+    t.guards.add("ID", source, obj)
+    return FoldedFunctionValue(obj, obj.__name__, source)
 
 
 def _given(result: Any) -> Any:

@@ -12,6 +12,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 from tc.compiler.core.memory import takes_data
 from tc.compiler.core.sources import AttrSource, CallSource, Source
@@ -129,7 +130,11 @@ def wrap_record(
 
 # -- weak references -------------------------------------------------------------------------
 class WeakReference(Value):
-    """A ``weakref.ref`` without a callback; the tracer keeps its referent alive."""
+    """A ``weakref.ref``; the tracer keeps its referent alive, so that no callback is called.
+
+    Attributes:
+        callback: of a reference that traced code made; None: it has none.
+    """
 
     noun = "a weak reference"
 
@@ -137,9 +142,11 @@ class WeakReference(Value):
         self,
         target: Value,
         source: Source | None = None,
+        callback: Value | None = None,
     ) -> None:
         self.target = target
         self.source = source
+        self.callback = callback
 
     def python_type(self) -> type:
         return weakref.ref
@@ -147,16 +154,15 @@ class WeakReference(Value):
     def truth(self, t: Interpreter) -> bool:
         return True
 
-    def call(
-        self,
-        t: Interpreter,
-        args: Args,
-        kwargs: Kwargs,
-    ) -> Value:
+    def is_dead(self, t: Interpreter) -> bool:
+        """Return whether its referent was gone before the frame."""
+        return t.python.is_none(self.target)
+
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.target
 
     def children(self, t: Interpreter) -> list[Value]:
-        return [self.target]
+        return [self.target] if self.callback is None else [self.target, self.callback]
 
     def rebuild(self, r: ResidualInterface) -> None:
         if self.target.source is None:
@@ -164,33 +170,42 @@ class WeakReference(Value):
                 breaks.UNSUPPORTED_VALUE, "a weak reference to what traced code made"
             )
         r.load_callable(weakref.ref)
-        r.push(self.target)
-        r.e.call(1)
+        parts = self.children(r.t)
+        for part in parts:
+            r.push(part)
+        r.e.call(len(parts))
 
 
 @builtin(weakref.ref)
-def _ref(
-    t: Interpreter,
-    args: Args,
-    kwargs: Kwargs,
-) -> Value:
-    if len(args) != 1 or kwargs:
-        raise breaks.GraphBreak(
-            breaks.UNSUPPORTED_CALL, "weakref.ref() with a callback"
-        )
-    return WeakReference(args[0])
+def _ref(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) not in (1, 2) or kwargs:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "weakref.ref()")
+    target, *callback = args
+    if type_lookup(target.python_type(), "__weakref__") is MISSING:
+        kind = target.python_type().__qualname__
+        t.python.raise_(TypeError, f"cannot create weak reference to '{kind}' object")
+    if callback and not t.python.is_none(callback[0]):
+        return WeakReference(target, None, callback[0])
+    if target.reference is None:
+        target.reference = WeakReference(target)
+    return target.reference
 
 
-def wrap_weak_reference(
-    t: Interpreter,
-    obj: Any,
-    source: Source,
-) -> Value:
-    """Return the value of an existing weak reference and of its referent."""
+def wrap_weak_reference(t: Interpreter, obj: Any, source: Source) -> Value:
+    """Return the value of an existing weak reference and of its referent.
+
+    An object has one reference without a callback, which each call of ``ref`` returns.
+    """
     t.guards.add("TYPE", source, type(obj))
-    return WeakReference(
-        t.values.wrap(obj(), CallSource(source, _followed, "{}()")), source
-    )
+    target = t.values.wrap(obj(), CallSource(source, _followed, "{}()"))
+    found = WeakReference(target, source)
+    if obj.__callback__ is not None or obj() is None:
+        return found
+    if isinstance(target.reference, WeakReference):
+        found = target.reference
+        found.source = source
+    target.reference = found
+    return found
 
 
 def _followed(reference: Any) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -128,3 +131,61 @@ def test_writes_before_the_call_are_counted():
     for _ in range(4):
         assert compiled(x).equal(scaled(x))
         x.add_(1)
+
+
+class Held:
+    def __init__(self, value):
+        self.value = value
+
+
+def made_here(x):
+    a, b = Held(1), Held(2)
+    by_key = weakref.WeakKeyDictionary({a: x})
+    by_key[b] = 5
+    items = weakref.WeakSet([a, b])
+    total = by_key[a] + by_key.get(b) + len(items)
+    return total, a in items, by_key.pop(b), b in by_key, [one.value for one in by_key]
+
+
+def references(x):
+    first, second = Held(1), Held(1)
+    one, other = weakref.ref(first), weakref.ref(first)
+    called = weakref.ref(first, lambda ref: None)
+    try:
+        weakref.ref(3)
+    except TypeError as error:
+        text = str(error)
+    same = one is other, one == called, one is called, one == weakref.ref(second)
+    return x + one().value, same, {one: 4}[called], text, called() is first
+
+
+@pytest.mark.parametrize("function", [made_here, references])
+def test_weak_references_to_what_the_function_makes(function):
+    compiled = tc.compile(function, fullgraph=True, backend="eager")
+    assert str(compiled(torch.ones(2))) == str(function(torch.ones(2)))
+
+
+def test_weak_containers_from_outside():
+    def reads(x, by_key, items, key, ref):
+        found = by_key.get(key, 3), len(by_key), key in items, sum(one.value for one in items)
+        same = ref is weakref.ref(key), ref == weakref.ref(key), ref() is key
+        seen = sum(value for _, value in by_key.items())
+        by_key[key] = found[0] + 1
+        items.add(key)
+        return x * by_key[key] + seen, found, same
+
+    compiled = tc.compile(reads, fullgraph=True, backend="eager")
+    worlds = []
+    for function in (compiled, reads):
+        held = [Held(i) for i in range(3)]
+        by_key, items = weakref.WeakKeyDictionary({held[0]: 7}), weakref.WeakSet(held[:1])
+        found = []
+        for step in (0, 1, 2, 0, 2):
+            key = held[step]
+            found.append(str(function(torch.ones(2), by_key, items, key, weakref.ref(held[0]))))
+        held[1] = None
+        del key
+        gc.collect()  # what compiled the calls held it
+        found.append(str(function(torch.ones(2), by_key, items, held[2], weakref.ref(held[2]))))
+        worlds.append((found, len(by_key), sorted(one.value for one in items)))
+    assert worlds[0] == worlds[1]
