@@ -29,7 +29,7 @@ from tc.compiler.aot.layouts import elements_apart, extent, holds, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.aot.reshaped import as_view, put_in_place
 from tc.compiler.core import levels, modes
-from tc.compiler.core.memory import storage_id
+from tc.compiler.core.memory import count_writes_to_list, storage_id
 from tc.compiler.core.origins import line_in
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed, scalars_allowed
 from tc.compiler.errors import TcError
@@ -285,21 +285,6 @@ class Made:
     value: torch.Tensor
     node: fx.Node
     item: int | None
-
-
-def count_writes_to_list(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Increment the versions of the tensors that a call of ``_foreach_*_`` has written to.
-
-    Autograd leaves that to the kernels, which do not run under a dispatch mode. Without it, a write
-    to a value that backward needs would pass, where eager refuses it, with wrong gradients.
-    """
-    if isinstance(target, torch._ops.OpOverload):
-        target = target.overloadpacket
-    name = getattr(target, "__name__", "")
-    if name.startswith("_foreach_") and name.endswith("_"):
-        written = args[0] if args else kwargs["self"]
-        counted = [one for one in written if not one.is_inference()]
-        torch.autograd.graph.increment_version(counted)
 
 
 class Runner(fx.Interpreter):

@@ -18,6 +18,11 @@ from tc.compiler.capture.bytecode.liveness import live_at
 from tc.compiler.capture.bytecode.opcode_table import OPCODES
 from tc.compiler.capture.bytecode.resume_functions import open_blocks, traced_name
 from tc.compiler.capture.bytecode.tracebacks import pass_by
+from tc.compiler.capture.parts.dropped_generators import (
+    close_dropped,
+    note_lost,
+    release,
+)
 from tc.compiler.capture.values.base import (
     NULL,
     Exhausted,
@@ -226,6 +231,8 @@ class Frame:
             callee = "" if calling is None else calling.describe()
             attach_context(error, ErrorContext(one.opname, callee, self.spots()))
             raise
+        if self.t.effects.generators:
+            close_dropped(self)
 
     def unwind(self, one: Instruction, raised: Raised) -> None:
         """Continue at the handler that covers an instruction, or raise to the caller."""
@@ -235,6 +242,8 @@ class Frame:
             raised.value.came_while(self.t.handled[-1].error, is_raised)
         handler = one.handler
         if handler is None:
+            if self.t.effects.generators:
+                note_lost(self)
             raise raised
         del self.stack[handler.depth :]
         if handler.lasti:
@@ -271,6 +280,8 @@ class Frame:
         self.note_open_blocks()
         while self.returned is None:
             self.step()
+        if self.t.effects.generators:
+            release(self)
         return self.returned
 
     def run_to_yield(self, sent: Value | None, error: Value | None = None) -> Value:
@@ -296,6 +307,8 @@ class Frame:
                 if self.yielded is not None:
                     value, self.yielded = self.yielded, None
                     return value
+            if self.t.effects.generators:
+                release(self)
         raise Exhausted(self.returned)
 
     @contextmanager

@@ -9,6 +9,7 @@ import os
 import sys
 import sysconfig
 import types
+import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,14 @@ READING = frozenset(
         *(
             f"warnings.{name}"
             for name in ("simplefilter", "filterwarnings", "_add_filter")
+        ),
+        *(
+            f"weakref.WeakKeyDictionary.{name}"
+            for name in vars(weakref.WeakKeyDictionary)
+        ),
+        *(
+            f"random.Random.{name}"
+            for name in ("shuffle", "choice", "choices", "sample")
         ),
     )
 )

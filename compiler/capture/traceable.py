@@ -367,3 +367,54 @@ def checkpoint_without_gradients(function: Callable[..., Any], *args: Any) -> An
     torch.utils.checkpoint.check_backward_validity(args)
     with torch.no_grad():
         return function(*args)
+
+
+def substitute(
+    pattern: Any,
+    repl: Callable[[Any], Any],
+    string: Any,
+    count: int = 0,
+) -> tuple[Any, int]:
+    """Do what ``pattern.subn`` does with a function that is called with each match."""
+    parts, end, done = [], 0, 0
+    for match in pattern.finditer(string):
+        if count and done == count:
+            break
+        parts.append(string[end : match.start()])
+        found = repl(match)
+        if found is not None:
+            parts.append(found)
+        end = match.end()
+        done += 1
+    parts.append(string[end:])
+    return string[:0].join(parts), done
+
+
+class Compared:
+    """A key that ``functools.cmp_to_key`` makes: it is compared by a function."""
+
+    def __init__(self, compare: Callable[[Any, Any], Any], obj: Any) -> None:
+        self.compare = compare
+        self.obj = obj
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __lt__(self, other: Any) -> Any:
+        return self.compare(self.obj, other.obj) < 0
+
+    def __gt__(self, other: Any) -> Any:
+        return self.compare(self.obj, other.obj) > 0
+
+    def __eq__(self, other: Any) -> Any:
+        return self.compare(self.obj, other.obj) == 0
+
+    def __le__(self, other: Any) -> Any:
+        return self.compare(self.obj, other.obj) <= 0
+
+    def __ge__(self, other: Any) -> Any:
+        return self.compare(self.obj, other.obj) >= 0
+
+
+def key_by_comparison(mycmp: Callable[[Any, Any], Any]) -> Any:
+    """Do what ``functools.cmp_to_key`` does."""
+    return functools.partial(Compared, mycmp)

@@ -112,7 +112,7 @@ class Tracer:
             Callable[[Interpreter, Value, Value], Value | None] | None
         ) = None
         self._tail_codes: tuple[types.CodeType, ...] = ()
-        self._calling: Value | None = None
+        self.calling: Value | None = None
         self.overrides = overrides.Overrides.now(self)
         self.shapes.derived |= bool(self.overrides.outer_modes)
 
@@ -157,13 +157,8 @@ class Tracer:
             if isinstance(function, FunctionValue) and begins_with_break(function.code):
                 raise breaks.Aftermath(breaks.UNSUPPORTED_CALL, function.name)
         self._tail_codes = function.tail_call_codes()
-        self._calling = function
+        self.calling = function
         return function.call(self, args, kwargs)
-
-    @property
-    def calling(self) -> Value | None:
-        """What was called last."""
-        return self._calling
 
     def _zero_argument_super(self, f: Frame) -> Value:
         if not f.code.co_argcount:
@@ -224,7 +219,7 @@ class Tracer:
         if function.code.co_flags & inspect.CO_GENERATOR:
             return GeneratorValue(frame, function, args, kwargs)
         frame.is_tail_call = is_tail_call
-        frame.leaves_out = isinstance(self._calling, NNModuleValue)
+        frame.leaves_out = isinstance(self.calling, NNModuleValue)
         caller = self.top
         try:
             return frame.run()

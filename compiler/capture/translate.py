@@ -30,6 +30,7 @@ from tc.compiler.capture.guards.guard_list import CheckedGuards, build
 from tc.compiler.capture.guards.in_c import InC
 from tc.compiler.capture.guards.memo import WORTHWHILE
 from tc.compiler.capture.guards.shape_guards import ShapeGuards
+from tc.compiler.capture.parts.dropped_generators import release
 from tc.compiler.capture.parts.identity import lasting
 from tc.compiler.capture.parts.repeatable import may_run_again
 from tc.compiler.capture.resume.breaking import breakable, finish_at_break, looks_back
@@ -291,6 +292,8 @@ class Translation:
                     root.step()
                 except Raised as raised:
                     self._leave(raised)
+            if self.t.effects.generators:
+                release(root)
         except Reached as reached:
             return self._finish_at_break(reached.frame)
         return self._finish_at_return(root.returned)
@@ -461,6 +464,7 @@ class Translation:
         r.need_effects(at_break)
         r.e.prologue(self.frame.code.co_cellvars, self.frame.code.co_freevars)
         self._close_graph(r)
+        r.draw(t.output.drawn)
         if self.module is not None:
             inputs = [i.value.source for i in t.output.inputs if i.value.source]
             memo = self.in_c.memo() if len(inputs) >= WORTHWHILE else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import torch
 from torch import fx
 
@@ -55,3 +58,18 @@ def note_replaced(node: fx.Node | None) -> bool:
     node.meta[REPLACED] = True
     made = [user.meta["example_value"] for user in node.users]
     return not all(isinstance(one, torch.Tensor) and not one.requires_grad for one in made)
+
+
+def count_writes_to_list(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Increment the versions of the tensors that a call of ``_foreach_*_`` has written to.
+
+    Autograd leaves that to the kernels, which do not run under a dispatch mode. Without it, a write
+    to a value that backward needs would pass, where eager refuses it, with wrong gradients.
+    """
+    if isinstance(target, torch._ops.OpOverload):
+        target = target.overloadpacket
+    name = getattr(target, "__name__", "")
+    if name.startswith("_foreach_") and name.endswith("_"):
+        written = args[0] if args else kwargs["self"]
+        counted = [one for one in written if not one.is_inference()]
+        torch.autograd.graph.increment_version(counted)

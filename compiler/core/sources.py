@@ -303,3 +303,29 @@ class CallSource(Source):
 
     def code(self, hold: Callable[[Any], str]) -> str:
         return f"{hold(self.function)}({self.base.code(hold)})"
+
+
+@dataclass(frozen=True)
+class DrawnSource(Source):
+    """A number that residual code draws before the graph runs, as a tensor.
+
+    Attributes:
+        number: of the drawn numbers of its frame, in order.
+        owner: the generator.
+        call: what is drawn.
+        sample: such a tensor. No guard depends on what is drawn.
+    """
+
+    number: int
+    owner: Source
+    call: tuple[Any, ...]
+    sample: Any
+
+    def _name(self) -> str:
+        return f"drawn({self.number})"
+
+    def _pretty(self) -> str:
+        return f"{self.call[0]}()"
+
+    def _evaluate(self, scope: Scope) -> Any:
+        return self.sample

@@ -55,6 +55,18 @@ _read("random_state", "random.random()", "random.seed(5)", "random.seed(1)")
 _read("random_object", "R.random()", "R.seed(5)", "R = random.Random(1)")
 _read("random_object_replaced", "R.random()", "R = random.Random(5)", "R = random.Random(1)")
 _read("random_choice", "random.choice([1, 2, 3, 4, 5, 6, 7])", "random.seed(9)", "random.seed(1)")
+_read(
+    "random_between",
+    "random.uniform(1, 9) + random.randint(1, 9)",
+    "random.seed(5)",
+    "random.seed(1)",
+)
+_read(
+    "numpy_print_options",
+    "len(str(np.linspace(0, 1, 4)))",
+    "enter(np.printoptions(precision=3))",
+    "import numpy as np",
+)
 _read("numpy_random", "float(np.random.rand())", "np.random.seed(5)", "np.random.seed(1)")
 _read(
     "numpy_generator",

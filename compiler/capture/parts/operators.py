@@ -39,6 +39,7 @@ from tc.compiler.capture.values.lookup import (
 )
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
+from tc.compiler.capture.values.records import WeakReference
 from tc.compiler.capture.values.sets import IN_PLACE as IN_PLACE_ON_SETS
 from tc.compiler.capture.values.sets import SetValue, set_from, set_of
 from tc.compiler.capture.values.slices import SliceValue
@@ -516,6 +517,14 @@ class Operators:
         if isinstance(left, MethodValue) and isinstance(right, MethodValue):
             same = self.python.identical(left.owner, right.owner)
             same = same and self.python.equal(left.function, right.function)
+            return ConstValue(same == (name == "eq"))
+        references = isinstance(left, WeakReference), isinstance(right, WeakReference)
+        if all(references) and isinstance(left, WeakReference):
+            assert isinstance(right, WeakReference)
+            if left.is_dead(self.t) or right.is_dead(self.t):
+                same = left is right
+            else:
+                same = self.python.equal(left.target, right.target)
             return ConstValue(same == (name == "eq"))
         dicts = DictValue | DictObjectValue
         kinds = isinstance(left, dicts) and isinstance(right, dicts)

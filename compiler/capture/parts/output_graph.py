@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -43,6 +44,7 @@ from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
 from tc.compiler.core.modes import SETS_MODES
+from tc.compiler.core.sources import DrawnSource
 from tc.compiler.core.symbolic import SYMBOLIC, as_computed
 
 if TYPE_CHECKING:
@@ -119,6 +121,7 @@ class OutputGraph:
         asks_if_compiling: whether the program does; then it is compiled, without a graph too.
         region: the call of a marked function that is traced, if any.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
+        drawn: the random numbers of Python that residual code draws before the graph runs.
     """
 
     def __init__(self, t: Interpreter) -> None:
@@ -135,6 +138,7 @@ class OutputGraph:
         self.distribution_checks: list[CodeType] = []
         self.asks_if_compiling = False
         self.exits: list[Value] = []
+        self.drawn: list[DrawnSource] = []
         self.region: RegionCall | None = None
         self._regions = 0
         self._names: set[str] = set()  # of inputs
@@ -471,6 +475,8 @@ class OutputGraph:
             callable_or_object = callable(constant) and not isinstance(constant, type)
         if isinstance(constant, type):
             constant = PYTHON_DTYPES.get(constant, constant)
+        if isinstance(constant, enum.IntFlag) and not _is_member(constant):
+            constant = int(constant)  # printed graphs name members alone
         if callable_or_object:
             what = f"{text} with {value.describe()} as an argument"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
@@ -513,6 +519,11 @@ class OutputGraph:
             f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}'
             for p in places
         )
+
+
+def _is_member(flag: enum.IntFlag) -> bool:
+    """Return whether a value of flags is one of them, or has a name of its own."""
+    return flag.name in type(flag).__members__
 
 
 def _without_default_generator(kwargs: Kwargs) -> Kwargs:

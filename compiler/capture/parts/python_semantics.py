@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tc.compiler.capture import breaks
 from tc.compiler.capture.parts.folding import name_of, without_user_code
 from tc.compiler.capture.parts.operators import Operators, only_objects
+from tc.compiler.capture.values.array_folds import text_of
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import (
     Exhausted,
@@ -44,6 +45,7 @@ from tc.compiler.capture.values.lookup import (
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import ClassValue, ObjectValue
 from tc.compiler.capture.values.proxies import MappingProxyValue
+from tc.compiler.capture.values.records import WeakReference
 from tc.compiler.capture.values.sets import SetValue
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.slot_results import slot_result
@@ -185,6 +187,8 @@ class PythonSemantics:
             return self.key(value.mapping)
         if isinstance(value, ArrayValue):
             return value.key(self.t)
+        if isinstance(value, WeakReference) and not value.is_dead(self.t):
+            return ReferenceKey(self.key(value.target))
         if isinstance(value, MethodValue):
             return MethodKey(self._identity_key(value.owner), self.key(value.function))
         if (
@@ -217,6 +221,8 @@ class PythonSemantics:
             if isinstance(found, SymValue):
                 found = found.specialise(self.t)
             return self.slot_result(value.python_type(), "__hash__", found)
+        if isinstance(value, WeakReference) and not value.is_dead(self.t):
+            return self.hashed(value.target)
         if isinstance(value, TupleValue) and value.python_type() is tuple:
             items = value.values(self.t)
             hashes = [self.hashed(item).constant() for item in items]
@@ -377,7 +383,7 @@ class PythonSemantics:
             )
         if isinstance(value, SymValue):
             return written(self.t, function, value)
-        found = self._text_of_items(value)
+        found = text_of(self.t, function, value) or self._text_of_items(value)
         if found is None:
             return self.folded(function, self.concrete(value))
         return self.folded(_ascii, found.constant()) if function is ascii else found
@@ -446,6 +452,8 @@ class PythonSemantics:
             value, ObjectValue | ExceptionValue | SequenceValue | DictValue
         ):
             return self.convert_text(str, value)
+        if not spec and (text := text_of(self.t, str, value)) is not None:
+            return text
         return self.folded(format, self.concrete(value), spec)
 
     # -- iteration -----------------------------------------------------------------------------
@@ -526,6 +534,13 @@ class HashedKey:
         else:
             return False  # hashed by identity, or a tuple of such
         return self._python.equal(self.value, one)
+
+
+@dataclass(frozen=True)
+class ReferenceKey:
+    """A weak reference as a dictionary key: it is compared as its referent is."""
+
+    target: Any
 
 
 class IdentityKey:

@@ -38,6 +38,7 @@ def may_run_again(output: OutputGraph, code: CodeType) -> bool:
     mode = output.t.shapes.mode
     if (
         output.derived.below
+        or output.drawn
         or mode.runs_once
         or not all(map(_is_of_torch, output.graph.nodes))
     ):

@@ -31,6 +31,7 @@ from tc.compiler.capture.torch_api import (
 )
 from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.values import (
+    array_folds,
     context_vars,
     deferred_calls,
     dict_objects,
@@ -38,6 +39,7 @@ from tc.compiler.capture.values import (
     list_objects,
     number_objects,
     proxies,
+    random_numbers,
     records,
     set_objects,
     triton_kernels,
@@ -317,13 +319,19 @@ def _set(t: Interpreter, obj: Any, source: Source) -> Value:
     if all(is_constant_object(item) for item in obj):
         t.guards.add("EQUALS_SET", source, obj)
         return SetValue({item: ConstValue(item) for item in obj}, source, original=obj)
-    if not all(isinstance(item, _LASTING) or is_constant_object(item) for item in obj):
+    if not all(map(_is_lasting, obj)):
         return OpaqueValue(obj, source)
     t.guards.add("TYPE", source, type(obj))
     t.guards.add("ITEMS", source, obj)
     made = set_of(t, (t.values.known(item) for item in obj), type(obj))
     made.source, made.original, made.table = source, obj, None
     return made
+
+
+def _is_lasting(item: Any) -> bool:
+    """Return whether an item of a set is a constant, of `_LASTING`, or a weak reference."""
+    alive = type(item) is weakref.ref and item() is not None
+    return alive or isinstance(item, _LASTING) or is_constant_object(item)
 
 
 def _function(t: Interpreter, obj: types.FunctionType, source: Source) -> Value:
@@ -550,6 +558,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (is_array, _array),
     (_subclass(np.dtype), _numpy_dtype),
     (lambda obj: numpy_name(obj) is not None, _numpy_function),
+    (array_folds.is_foldable, array_folds.wrap_foldable),
     (_kind(list, collections.deque), _list),
     (_kind(tuple, torch.Size), _tuple),
     (lambda obj: issubclass(type(obj), tuple) and is_heap_type(type(obj)), _tuple),
@@ -571,6 +580,8 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (is_generic, wrap_generic),
     (lambda obj: type(obj) in DESCRIPTORS, wrap_descriptor),
     (_kind(types.FunctionType), _function),
+    (random_numbers.accepts, random_numbers.wrap_generator),
+    (random_numbers.is_method, random_numbers.wrap_method),
     (_kind(types.MethodType), _method),
     (_kind(functools.partial), wrap_partial),
     (_kind(functools._lru_cache_wrapper), _function_wrapper("__wrapped__")),

@@ -32,11 +32,13 @@ from tc.compiler.capture.values.dicts import DictView
 from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.capture.values.lookup import MISSING, replaced_slot, type_lookup
 from tc.compiler.capture.values.objects import Attributed
+from tc.compiler.capture.values.random_numbers import draw
 from tc.compiler.capture.values.tensor import NodeValue
 from tc.compiler.core.sources import (
     AttrSource,
     CallSource,
     DictSource,
+    DrawnSource,
     GlobalSource,
     ItemSource,
     LocalSource,
@@ -151,6 +153,15 @@ class Residual:
         return {key: value for key, value in found.items() if key in self._made}
 
     # -- the graph -------------------------------------------------------------------------
+    def draw(self, numbers: Iterable[DrawnSource]) -> None:
+        """Emit calls that draw random numbers, which are kept in locals."""
+        for one in numbers:
+            self.load_callable(draw)
+            self.load_source(one.owner)
+            self.load_object(one.call)
+            self.e.call(2)
+            self._shared_sources[one.name] = self.store_new()
+
     def call_graph(
         self,
         name: str,

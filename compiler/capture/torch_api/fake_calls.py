@@ -19,6 +19,7 @@ from torch.fx.node import _get_qualified_name
 from tc.compiler.capture import breaks
 from tc.compiler.core import refusals
 from tc.compiler.core.composites import COMPOSITES
+from tc.compiler.core.memory import count_writes_to_list
 from tc.compiler.core.symbolic import SYMBOLIC
 
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ def run_fake(
                 _called_with(target, sized[0], sized[1], method)
             try:
                 with _dispatching(text, [*fakes, *named.values()]):
-                    return _called_with(target, fakes, named, method)
+                    found = _called_with(target, fakes, named, method)
+                count_writes_to_list(target, fakes, named)
+                return found
             except DataDependentOutputException:
                 with enable_python_dispatcher():  # decompositions may need no data
                     return _called_with(target, fakes, named, method)

@@ -16,7 +16,6 @@ import torch
 #: functions whose results differ from numpy's in shape or type
 DIFFERENT = frozenset(
     (
-        "median",
         "percentile",
         "quantile",
         "corrcoef",
@@ -106,6 +105,8 @@ def numpy_call(name: str, args: Any, kwargs: Any) -> Any:
         found = getattr(found, part)
     if name in STACKING and args and isinstance(args[0], list | tuple):
         args = (_stacked(args[0]), *args[1:])
+    if name == "median":
+        return _median(*args, **kwargs)
     ufunc = getattr(np, name, None)
     if isinstance(ufunc, np.ufunc):
         return _universal(found, ufunc, args, kwargs)
@@ -122,6 +123,42 @@ def _stacked(items: Any) -> Any:
     if len({part.dtype for part in parts}) != 1:
         return items  # numpy's type promotion differs from torch's
     return torch.stack(parts)
+
+
+def _median(
+    array: Any,
+    axis: Any = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> torch.Tensor:
+    """Return the medians along some axes: of two middle elements the mean, as numpy has it."""
+    if out is not None or overwrite_input:
+        raise TypeError("median into an array")
+    given = _number(_as_tensor(array))
+    if given.dtype.is_complex:
+        raise TypeError("median of complex numbers")
+    axes = range(given.dim()) if axis is None else axis
+    axes = [
+        one % max(given.dim(), 1) for one in ([axes] if isinstance(axes, int) else axes)
+    ]
+    kept = [one for one in range(given.dim()) if one not in axes]
+    rows = (
+        given.permute(*kept, *axes).flatten(len(kept)) if axes else given.unsqueeze(-1)
+    )
+    if not given.dtype.is_floating_point:
+        rows = rows.double()
+    ordered, count = rows.sort(-1).values, rows.shape[-1]
+    low, high = ordered[..., (count - 1) // 2], ordered[..., count // 2]
+    wide = torch.float32 if given.dtype is torch.float16 else low.dtype
+    mean = ((low.to(wide) + high.to(wide)) / 2).to(low.dtype) if count % 2 == 0 else low
+    last = ordered[..., -1]  # NaNs come last
+    found = torch.where(last.isnan(), last, mean)
+    if keepdims:
+        found = found.reshape(
+            [1 if i in axes else n for i, n in enumerate(given.shape)]
+        )
+    return found
 
 
 def numpy_method(name: str, owner: Any, args: Any, kwargs: Any) -> Any:

@@ -500,16 +500,9 @@ class _Results:
         found.writeable = scalar or bool(result.flags.writeable)
         if self.fixed and result.size <= FEW:
             if free_unbacked_symbols(value.example):
-                found = ArrayValue(self._constant(result))
+                return constant_array(self.t, result)
             found.elements = np.array(result)
         return found
-
-    def _constant(self, result: np.ndarray[Any, Any] | np.generic) -> TensorValue:
-        """Return a tensor of elements that are known, in place of one of unknown size."""
-        dtype: dict[str, Value] = {"dtype": ConstValue(as_tensor(result).dtype)}
-        made = self.t.output.call_torch(torch.tensor, [_listed(result.tolist())], dtype)
-        assert isinstance(made, TensorValue)
-        return made
 
     def _with_memory(self, value: TensorValue, result: Any) -> TensorValue:
         """Return a tensor that shares memory with what numpy's result does, and no other."""
@@ -529,6 +522,16 @@ class _Results:
 
     def _refuse(self, why: str) -> NoReturn:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{self.text}() ({why})")
+
+
+def constant_array(t: Interpreter, result: Any) -> ArrayValue:
+    """Return a new array of elements that are known."""
+    dtype: dict[str, Value] = {"dtype": ConstValue(as_tensor(result).dtype)}
+    made = t.output.call_torch(torch.tensor, [_listed(result.tolist())], dtype)
+    assert isinstance(made, TensorValue)
+    found = ArrayValue(made)
+    found.elements = np.array(result)
+    return found
 
 
 def _listed(obj: Any) -> Value:

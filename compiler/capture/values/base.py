@@ -80,6 +80,8 @@ class Value:
     creation_index = 0
     #: whether its class's ``__hash__`` was called: a key must have its attributes before it is one
     is_hashed = False
+    #: the weak reference to it without a callback, which there is one of
+    reference: Value | None = None
 
     @staticmethod
     def next_creation_index() -> int:
@@ -442,6 +444,11 @@ class LambdaValue(Value):
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.function(t, args, kwargs)
+
+    def attr(self, t: Interpreter, name: str) -> Value:
+        if name == "__self__" and self.calls_method_of is not None:
+            return self.calls_method_of
+        return super().attr(t, name)
 
     def children(self, t: Interpreter) -> list[Value]:
         return list(self.parts)

@@ -58,6 +58,7 @@ PARAMETERS: dict[Any, str] = {
     collections.defaultdict: "a=0, b=0, /, **rest",
     collections.OrderedDict: "a=0, /, **rest",
     functools.reduce: "a, b, c=0, /",
+    functools.cmp_to_key: "mycmp",
     functools.partial: "a, /, *rest, **named",
 }
 

@@ -8,6 +8,7 @@ metaclasses may define ``__instancecheck__`` and ``__subclasscheck__``, which ar
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from tc.compiler.capture.guards.rows import Predicate
 from tc.compiler.capture.values.base import Args, Kwargs, Raised, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.handlers import BY_NAME
 from tc.compiler.capture.values.lookup import MISSING, type_lookup, users_slot
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import TensorValue
@@ -183,3 +185,28 @@ def _plain_subclass_check(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Trace ``type.__subclasscheck__``, which asks no metaclass."""
     classes = t.python.concrete_list(args)
     return t.python.folded(PLAIN_SUBCLASS_CHECK, *classes)
+
+
+# -- generic functions -----------------------------------------------------------------------
+def _dispatched(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Return the implementation that a generic function has for a class, and guard which it is.
+
+    That is ``dispatch`` of ``functools.singledispatch``, which keeps what it has found.
+    """
+    called = t.calling
+    function: Any = None if called is None else called.obj
+    kind = t.python.concrete(args[0]) if len(args) == 1 and not kwargs else None
+    if (
+        function is None
+        or not isinstance(kind, type)
+        or id(kind) in t.values.made_inside
+    ):
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "functools.singledispatch()")
+    found = t.python.fold(function, kind)
+    answer = functools.partial(function, kind)
+    name = f"dispatch_{id(function):x}_{id(kind):x}"
+    t.guards.ask_process_again(answer, name, found)
+    return t.values.known(found)
+
+
+BY_NAME.add("functools.singledispatch.<locals>.dispatch", _dispatched)

@@ -130,6 +130,13 @@ def _prod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return total
 
 
+@builtin(math.fsum)
+def _fsum(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Add numbers, which may be those of an iterator."""
+    items = args[0].unpack(t)
+    return t.python.folded(math.fsum, t.python.concrete_list(items))
+
+
 @builtin(divmod)
 def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Return quotient and rest."""

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class DequeValue(ListValue):
-    """A collections.deque; items beyond its maximum length are dropped from the other end."""
+    """A collections.deque; items beyond its maximum length are dropped from the other end.
+
+    Attributes:
+        moves: changes that end iteration: all but those that put other items in the same places.
+    """
 
     noun = "a deque"
     kind = collections.deque
@@ -31,10 +35,12 @@ class DequeValue(ListValue):
     ) -> None:
         super().__init__(slots, source)
         self.maxlen = maxlen
+        self.moves = 0
         self._trim(at_end=False)
 
     def add(self, t: Interpreter, items: list[Value]) -> None:
         super().add(t, items)
+        self.moves += bool(items)
         self._trim(at_end=False)
 
     def _trim(self, at_end: bool) -> None:
@@ -63,13 +69,33 @@ class DequeValue(ListValue):
         r.e.call(2)
 
     def replay(self, r: ResidualInterface) -> None:
-        """Emit ``original.clear(); original.extend(items)``."""
+        """Emit ``original.clear(); original.extend(items)``, or stores to the same places.
+
+        An iterator from outside may continue after the stores alone.
+        """
         ListValue.rebuild(self, r)
         temporary = r.store_new()
+        if not self.moves:
+            r.load_callable(put_items)
+            r.push(self)
+            r.e.load_fast(temporary)
+            r.e.call(2)
+            r.e.pop_top()
+            return
         r.call_method(self, "clear")
         r.call_method(self, "extend", lambda: r.e.load_fast(temporary))
 
+    def del_item(self, t: Interpreter, key: Value) -> None:
+        super().del_item(t, key)
+        self.moves += 1
+
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        before = len(self.slots)
+        found = self._method(t, name, args, kwargs)
+        self.moves += len(self.slots) != before
+        return found
+
+    def _method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "popleft":
             if not self.slots:
                 raise_as_python(t, self, name, args, kwargs)
@@ -78,6 +104,7 @@ class DequeValue(ListValue):
             items = args if name == "appendleft" else items_to_add(t, self, args[0])
             for item in items:
                 super().method(t, "insert", [ConstValue(0), item], {})
+                self.moves += 1
                 self._trim(at_end=True)
             return ConstValue(None)
         if name == "rotate":
@@ -92,20 +119,34 @@ class DequeValue(ListValue):
 
     def _rotate(self, t: Interpreter, count: int) -> Value:
         t.effects.changed(self)
+        self.moves += 1
         rotated = collections.deque(self.slots)
         rotated.rotate(count)
         self.slots[:] = rotated
         return ConstValue(None)
 
 
+def put_items(held: collections.deque[Any], items: list[Any]) -> None:
+    """Store other items in the places of a deque; for residual code."""
+    for place, item in enumerate(items):
+        if held[place] is not item:
+            held[place] = item
+
+
 class DequeIterator(SequenceIterator):
-    """An iterator over a deque: it has no place to set, and refuses to go past a change of size."""
+    """An iterator over a deque: it has no place to set, and does not go past a move of items."""
+
+    sequence: DequeValue
+
+    def __init__(self, sequence: DequeValue) -> None:
+        super().__init__(sequence)
+        self.moves = sequence.moves
 
     def python_type(self) -> type:
         return type(iter(collections.deque()))
 
     def is_invalid(self, t: Interpreter) -> bool:
-        return not self.has_ended and len(self.sequence.slots) != self.size
+        return not self.has_ended and self.sequence.moves != self.moves
 
     def rebuild(self, r: ResidualInterface) -> None:
         rest = self.sequence.slots[self.index :]

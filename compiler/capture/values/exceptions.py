@@ -62,8 +62,9 @@ class ExceptionValue(Value):
             return TracebackValue(self)
         if name in self.extra:
             return self.extra[name]
-        if name == "args":
-            return t.values.new_tuple(self.args)
+        if name == "args":  # each read gives the same tuple
+            self.extra[name] = t.values.new_tuple(self.args)
+            return self.extra[name]
         if name == "__class__":
             return t.values.known(self.cls)
         if name == "__context__":  # none was being handled here: a caller's may be
@@ -120,6 +121,8 @@ class ExceptionValue(Value):
         if self.has_own("__setattr__"):
             self.call_special(t, "__setattr__", [ConstValue(name), value])
             return
+        if name == "args" and value.python_type() is not tuple:
+            value = t.values.new_tuple(value.unpack(t))
         self.extra[name] = value
         if name == "__traceback__":
             self.trail = ()
@@ -135,13 +138,16 @@ class ExceptionValue(Value):
         Raises:
             NotConstant: an argument, or an attribute, is unknown while tracing.
         """
-        values = [a.constant() for a in self.args]
+        given = self.extra.get("args")
+        values = (
+            [a.constant() for a in self.args] if given is None else given.constant()
+        )
         if self._is_initialised_in_python:
             made = self.cls.__new__(self.cls, *values)
         else:
             made = self.cls(*values)
         for name, value in self.extra.items():
-            if not name.startswith("__"):
+            if name != "args" and not name.startswith("__"):
                 vars(made)[name] = value.constant()
         return made
 

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 
 class GeneratorValue(Value):
-    """A generator made by traced code: a frame that is interpreted from yield to yield."""
+    """A generator made by traced code: a frame that is interpreted from yield to yield.
+
+    Attributes:
+        owner: the frame that made it, or that a frame returned it to.
+        borrower: another frame that holds it.
+        is_late: whether it may be seen to be dropped later than it is; see `dropped_generators`.
+    """
 
     noun = "a generator"
 
@@ -33,6 +39,9 @@ class GeneratorValue(Value):
     ) -> None:
         self.frame = frame
         self.has_ended = False
+        self.owner: Any = frame.parent
+        self.borrower: Any = None
+        self.is_late = False
         self._is_running = False
         self._function = function
         self._args = list(args)

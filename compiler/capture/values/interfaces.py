@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.objects import Attributed, ClassValue, ObjectValue
     from tc.compiler.capture.values.subclasses import DerivedTensors
     from tc.compiler.capture.values.tensor import NodeValue, TensorValue
-    from tc.compiler.core.sources import Source
+    from tc.compiler.core.sources import DrawnSource, Source
     from tc.trace.places import StackFrame
 
 
@@ -151,6 +151,7 @@ class GraphInterface(Protocol):
     may_assume: bool
     distribution_checks: list[CodeType]
     asks_if_compiling: bool
+    drawn: list[DrawnSource]
 
     @property
     def scopes(self) -> list[Scope]:
@@ -505,6 +506,7 @@ class Interpreter(Protocol):
 
     strict: bool | None
     leave_classes: bool
+    calling: Value | None  # what was called last
     item_of_tensor: Callable[[Interpreter, Value, Value], Value | None] | None
 
     @property

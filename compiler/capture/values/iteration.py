@@ -272,7 +272,12 @@ def _materialised(function: Callable[..., Any]) -> Handler:
     return run
 
 
-for _function in (itertools.product, itertools.permutations, itertools.combinations):
+for _function in (
+    itertools.product,
+    itertools.permutations,
+    itertools.combinations,
+    itertools.combinations_with_replacement,
+):
     BUILTINS.add(id(_function), _materialised(_function))
 
 

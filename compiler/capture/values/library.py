@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import is_library
+from tc.compiler.capture.traceable import substitute
 from tc.compiler.capture.values.base import Args, Kwargs, Value
-from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.const import (
+    METHODS_OF_CONSTANTS,
+    ConstValue,
+    is_constant_object,
+)
 from tc.compiler.capture.values.handlers import Handler, handles
 from tc.compiler.capture.values.lookup import type_lookup
 from tc.compiler.core.sources import Source
@@ -68,13 +73,50 @@ def _folded(function: Any) -> Handler:
     return run
 
 
+def _substituted(
+    t: Interpreter,
+    name: str,
+    pattern: Any,
+    args: Args,
+    kwargs: Kwargs,
+) -> Value:
+    """Return ``pattern.sub(…)`` or ``pattern.subn(…)``; a function in place of a text is traced."""
+    given = {**dict(zip(("repl", "string", "count"), args, strict=False)), **kwargs}
+    by = given.get("repl")
+    if by is None or (by.is_constant() and not callable(by.constant())):
+        plain = t.python.concrete_list(args)
+        named = t.python.concrete_dict(kwargs)
+        return t.python.folded(getattr(pattern, name), *plain, **named)
+    found = t.inline_object(substitute, [ConstValue(pattern)], given)
+    return found if name == "subn" else found.item(t, ConstValue(0))
+
+
+def _method_of_pattern(name: str) -> Any:
+    return lambda t, obj, args, kwargs: _substituted(t, name, obj, args, kwargs)
+
+
+def _function_of_pattern(name: str) -> Handler:
+    def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        names = ("pattern", "repl", "string", "count", "flags")
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        flags = given.pop("flags", ConstValue(0))
+        compiled = [given.pop("pattern", ConstValue("")), flags]
+        pattern = t.python.fold(re.compile, *t.python.concrete_list(compiled))
+        return _substituted(t, name, pattern, [], given)
+
+    return run
+
+
+for _name, _substitute in (("sub", re.sub), ("subn", re.subn)):
+    METHODS_OF_CONSTANTS[re.Pattern, _name] = _method_of_pattern(_name)
+    handles(_substitute)(_function_of_pattern(_name))
+
+
 for _function in (
     re.compile,
     re.match,
     re.fullmatch,
     re.search,
-    re.sub,
-    re.subn,
     re.split,
     re.findall,
     re.escape,

@@ -13,7 +13,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture.traceable import count_elements
+from tc.compiler.capture.traceable import count_elements, key_by_comparison
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
 
@@ -58,6 +58,11 @@ for _accelerator in (_heapq, _bisect, _operator):
 @builtin(collections._count_elements)  # type: ignore[attr-defined]
 def _count(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return t.inline_object(count_elements, args, kwargs)
+
+
+@builtin(functools.cmp_to_key)
+def _key(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return t.inline_object(key_by_comparison, args, kwargs)
 
 
 @builtin(os.fspath)

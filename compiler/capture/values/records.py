@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
+from tc.compiler.core.memory import takes_data
 from tc.compiler.core.sources import AttrSource, CallSource, Source
 
 if TYPE_CHECKING:
@@ -38,7 +41,11 @@ class RecordValue(Value):
 
     noun = "a record"
 
-    def __init__(self, kind: type, args: list[Value]) -> None:
+    def __init__(
+        self,
+        kind: type,
+        args: list[Value],
+    ) -> None:
         self.kind = kind
         self.args = args
 
@@ -48,7 +55,11 @@ class RecordValue(Value):
     def truth(self, t: Interpreter) -> bool:
         return True
 
-    def attr(self, t: Interpreter, name: str) -> Value:
+    def attr(
+        self,
+        t: Interpreter,
+        name: str,
+    ) -> Value:
         if name in FIELDS[self.kind]:
             return self.args[FIELDS[self.kind].index(name)]
         return t.attributes.builtin_method(self, name)
@@ -63,7 +74,11 @@ class RecordValue(Value):
 
 
 def _record(kind: type) -> Any:
-    def make(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    def make(
+        t: Interpreter,
+        args: Args,
+        kwargs: Kwargs,
+    ) -> Value:
         if kwargs or len(args) != len(FIELDS[kind]):
             raise breaks.GraphBreak(
                 breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}"
@@ -82,20 +97,32 @@ class SourcedRecord(Value):
 
     noun = "a record"
 
-    def __init__(self, obj: Any, source: Source) -> None:
+    def __init__(
+        self,
+        obj: Any,
+        source: Source,
+    ) -> None:
         self.obj = obj
         self.source: Source = source
 
     def python_type(self) -> type:
         return type(self.obj)
 
-    def attr(self, t: Interpreter, name: str) -> Value:
+    def attr(
+        self,
+        t: Interpreter,
+        name: str,
+    ) -> Value:
         if name in FIELDS[type(self.obj)]:
             return t.values.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         return t.attributes.builtin_method(self, name)
 
 
-def wrap_record(t: Interpreter, obj: Any, source: Source) -> Value:
+def wrap_record(
+    t: Interpreter,
+    obj: Any,
+    source: Source,
+) -> Value:
     """Return the value of an existing record."""
     t.guards.add("TYPE", source, type(obj))
     return SourcedRecord(obj, source)
@@ -103,13 +130,23 @@ def wrap_record(t: Interpreter, obj: Any, source: Source) -> Value:
 
 # -- weak references -------------------------------------------------------------------------
 class WeakReference(Value):
-    """A ``weakref.ref`` without a callback; the tracer keeps its referent alive."""
+    """A ``weakref.ref``; the tracer keeps its referent alive, so that no callback is called.
+
+    Attributes:
+        callback: of a reference that traced code made; None: it has none.
+    """
 
     noun = "a weak reference"
 
-    def __init__(self, target: Value, source: Source | None = None) -> None:
+    def __init__(
+        self,
+        target: Value,
+        source: Source | None = None,
+        callback: Value | None = None,
+    ) -> None:
         self.target = target
         self.source = source
+        self.callback = callback
 
     def python_type(self) -> type:
         return weakref.ref
@@ -117,11 +154,15 @@ class WeakReference(Value):
     def truth(self, t: Interpreter) -> bool:
         return True
 
+    def is_dead(self, t: Interpreter) -> bool:
+        """Return whether its referent was gone before the frame."""
+        return t.python.is_none(self.target)
+
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.target
 
     def children(self, t: Interpreter) -> list[Value]:
-        return [self.target]
+        return [self.target] if self.callback is None else [self.target, self.callback]
 
     def rebuild(self, r: ResidualInterface) -> None:
         if self.target.source is None:
@@ -129,25 +170,42 @@ class WeakReference(Value):
                 breaks.UNSUPPORTED_VALUE, "a weak reference to what traced code made"
             )
         r.load_callable(weakref.ref)
-        r.push(self.target)
-        r.e.call(1)
+        parts = self.children(r.t)
+        for part in parts:
+            r.push(part)
+        r.e.call(len(parts))
 
 
 @builtin(weakref.ref)
 def _ref(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) != 1 or kwargs:
-        raise breaks.GraphBreak(
-            breaks.UNSUPPORTED_CALL, "weakref.ref() with a callback"
-        )
-    return WeakReference(args[0])
+    if len(args) not in (1, 2) or kwargs:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "weakref.ref()")
+    target, *callback = args
+    if type_lookup(target.python_type(), "__weakref__") is MISSING:
+        kind = target.python_type().__qualname__
+        t.python.raise_(TypeError, f"cannot create weak reference to '{kind}' object")
+    if callback and not t.python.is_none(callback[0]):
+        return WeakReference(target, None, callback[0])
+    if target.reference is None:
+        target.reference = WeakReference(target)
+    return target.reference
 
 
 def wrap_weak_reference(t: Interpreter, obj: Any, source: Source) -> Value:
-    """Return the value of an existing weak reference and of its referent."""
+    """Return the value of an existing weak reference and of its referent.
+
+    An object has one reference without a callback, which each call of ``ref`` returns.
+    """
     t.guards.add("TYPE", source, type(obj))
-    return WeakReference(
-        t.values.wrap(obj(), CallSource(source, _followed, "{}()")), source
-    )
+    target = t.values.wrap(obj(), CallSource(source, _followed, "{}()"))
+    found = WeakReference(target, source)
+    if obj.__callback__ is not None or obj() is None:
+        return found
+    if isinstance(target.reference, WeakReference):
+        found = target.reference
+        found.source = source
+    target.reference = found
+    return found
 
 
 def _followed(reference: Any) -> Any:
@@ -166,13 +224,23 @@ class StorageValue(Value):
     def python_type(self) -> type:
         return torch.UntypedStorage
 
-    def attr(self, t: Interpreter, name: str) -> Value:
+    def attr(
+        self,
+        t: Interpreter,
+        name: str,
+    ) -> Value:
         return t.attributes.builtin_method(self, name)
 
     def length(self, t: Interpreter) -> Value:
         return self._size(t)
 
-    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(
+        self,
+        t: Interpreter,
+        name: str,
+        args: Args,
+        kwargs: Kwargs,
+    ) -> Value:
         if name in ("size", "nbytes", "__len__") and not args:
             return self._size(t)
         if name == "resize_" and len(args) == 1:
@@ -207,4 +275,91 @@ def resize_storage(tensor: torch.Tensor, size: int) -> None:
         tensor.untyped_storage().resize_(size)
 
 
-METHODS["untyped_storage"] = lambda t, tensor, args, kwargs: StorageValue(tensor)
+def _set(
+    t: Interpreter,
+    tensor: TensorValue,
+    args: Args,
+    kwargs: Kwargs,
+) -> Value:
+    """Give a tensor that traced code made the memory of another: ``tensor.set_(source, …)``."""
+    given = _Given(*args, **kwargs)
+    if tensor.source is not None or not _takes(tensor, given.source):
+        tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.set_")
+    if len(t.output.scopes) > 1 or t.overrides.modes:
+        tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.set_")
+    node = tensor.node(t)
+    users = [user.meta.get("example_value") for user in node.users]
+    # autograd would notice that what it saved is another tensor now
+    if any(isinstance(one, torch.Tensor) and one.requires_grad for one in users):
+        tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.set_ of a tensor with gradients")
+    memory = _memory(t, tensor, given)
+    assert isinstance(memory, TensorValue)
+    tensor.take(t, memory)
+    return tensor
+
+
+class _Given:
+    """The arguments of ``Tensor.set_``."""
+
+    def __init__(
+        self,
+        source: Value | None = None,
+        storage_offset: Value = ConstValue(0),  # noqa: B008
+        size: Value | None = None,
+        stride: Value | None = None,
+    ) -> None:
+        self.source = source
+        self.offset = storage_offset
+        self.size = size
+        self.stride = stride
+
+
+def _takes(tensor: TensorValue, source: Value | None) -> bool:
+    """Return whether a tensor may get the memory of another tensor, or of a storage."""
+    other = source.tensor if isinstance(source, StorageValue) else source
+    if other is None:
+        other = tensor
+    if not isinstance(other, TensorValue) or {tensor.kind, other.kind} != {
+        torch.Tensor
+    }:
+        return False
+    pair = (tensor.example, other.example)
+    return takes_data(*pair) and not any(one.requires_grad for one in pair)
+
+
+def _memory(
+    t: Interpreter,
+    tensor: TensorValue,
+    given: _Given,
+) -> Value:
+    """Return a tensor that is in the memory which ``set_`` gives, and has the sizes it gives."""
+    source = given.source
+    if source is None:
+        like = {"dtype": tensor.attr(t, "dtype"), "device": tensor.attr(t, "device")}
+        return t.output.call_torch(torch.empty, [ConstValue(0)], like)
+    owner = source.tensor if isinstance(source, StorageValue) else source
+    plain = owner.attr(t, "data")  # which does not share its count of writes
+    if given.size is None and owner is source:
+        return plain
+    size, stride = given.size, given.stride
+    if size is None or stride is None:
+        tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.set_")
+    return t.output.call_torch(
+        torch.as_strided, [plain, size, stride, given.offset], {}
+    )
+
+
+METHODS["set_"] = _set
+
+
+def _storage(
+    t: Interpreter,
+    tensor: TensorValue,
+    args: Args,
+    kwargs: Kwargs,
+) -> Value:
+    """Return the storage of a tensor, whatever a ``set_`` gives the tensor later."""
+    return StorageValue(tensor if tensor.source is not None else copy.copy(tensor))
+
+
+METHODS["untyped_storage"] = _storage

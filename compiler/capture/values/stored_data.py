@@ -29,7 +29,12 @@ class StoredData:
     def __init__(self) -> None:
         self._stores: list[_Store] = []
 
-    def add(self, name: str, fake: torch.Tensor, of_data: bool) -> None:
+    def add(
+        self,
+        name: str,
+        fake: torch.Tensor,
+        of_data: bool,
+    ) -> None:
         """Record a store to a tensor.
 
         Args:
@@ -39,7 +44,12 @@ class StoredData:
         """
         self._stores.append(_Store(name, fake, facts_of(fake), of_data))
 
-    def check(self, operands: Sequence[Any], result: Any, text: str) -> None:
+    def check(
+        self,
+        operands: Sequence[Any],
+        result: Any,
+        text: str,
+    ) -> None:
         """Break the graph before a call that a store cannot follow.
 
         A gradient has to fit the tensor as it is at the store. In the graph, what was stored as

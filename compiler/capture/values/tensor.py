@@ -72,7 +72,6 @@ REFUSED = frozenset(
         "__format__",
         "untyped_storage",
         "storage",
-        "set_",
         "resize_",
         "share_memory_",
         "retain_grad",
@@ -152,6 +151,8 @@ class TensorValue(NodeValue):
         self.obj: torch.Tensor | None = obj
         #: the tensor before a store to its ``.data``, if it is differentiable
         self.before: TensorValue | None = None
+        #: whether `take` gave it other memory
+        self.was_set = False
 
     def python_type(self) -> type:
         return self.kind
@@ -196,6 +197,8 @@ class TensorValue(NodeValue):
             return t.values.known(self.kind)
         if name in ("grad", "grad_fn", "_base"):
             return self._foreign_attr(t, name)
+        if name == "_version":
+            return self._writes(t)
         if self.obj is not None and name in getattr(self.obj, "__dict__", {}):
             return self._foreign_attr(t, name)
         member = getattr(torch.Tensor, name, None)
@@ -209,6 +212,18 @@ class TensorValue(NodeValue):
                 f"'{self.kind.__name__}' object has no attribute '{name}'",
             )
         self.cannot(breaks.UNSUPPORTED_ATTR, f"Tensor.{name}")
+
+    def _writes(self, t: Interpreter) -> Value:
+        """Return how often the tensor's memory was written to: before the frame, and by it."""
+        stored = t.effects.attribute(self, "data") is not None
+        if stored or self.was_set or t.modes.inference or self.example.is_inference():
+            self.cannot(breaks.UNSUPPORTED_ATTR, "Tensor._version")
+        inside = ConstValue(self.example._version)  # that of a new fake is 0
+        if self.obj is None or self.source is None:
+            return inside
+        source = AttrSource(self.source, "_version")
+        before = t.values.wrap(self.obj._version, source)
+        return t.python.binary("add", before, inside) if inside.obj else before
 
     def _foreign_attr(self, t: Interpreter, name: str) -> Value:
         if self.obj is None or self.source is None:
@@ -255,6 +270,12 @@ class TensorValue(NodeValue):
         self.example = other
         t.effects.stored_data.add(f"{self.describe()}.data", other, of_data=True)
         return False
+
+    def take(self, t: Interpreter, other: TensorValue) -> None:
+        """Have the memory and the sizes of another tensor, as after ``set_``."""
+        self._node = other.node(t)
+        self.example = other.example
+        self.was_set = True
 
     def _takes_data_of(self, t: Interpreter, value: Value) -> bool:
         """Return whether a plain tensor accepts another's data, whatever its shape."""

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import bisect
 import collections
+import enum
+import functools
 import heapq
 import itertools
+import math
 import os
 import pathlib
+import re
+import statistics
+import string
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -81,6 +87,53 @@ def of_cells(x: torch.Tensor) -> tuple[torch.Tensor, list[str]]:
         return x * locals()["more"] * scale, sorted(locals())
 
     return inner(x)
+
+
+PATTERN = re.compile(r"(\w)(\d*)")
+
+
+def substituted(x: torch.Tensor) -> tuple[Any, ...]:
+    seen: list[str] = []
+
+    def doubled(match: re.Match[str]) -> str:
+        seen.append(match.group())
+        return match.group(2) * x.shape[0]
+
+    once = re.sub(r"\d", lambda m: str(int(m.group()) * 2), "a1b2", count=1)
+    texts = once, PATTERN.sub(doubled, "a1b"), PATTERN.sub("", "a1", 1)
+    empty = re.sub("x*", lambda m: "-", "abxd"), re.sub("x*", "-", "abxd")
+    template = string.Template("$a ${b} $$").safe_substitute(a=3)
+    return x + 1, texts, seen, PATTERN.subn(doubled, "c2", 1), empty, template
+
+
+def compared(x: torch.Tensor) -> tuple[Any, ...]:
+    key = functools.cmp_to_key(lambda a, b: b - a)
+    largest = max([2, 5, 3], key=functools.cmp_to_key(lambda a, b: b - a))
+    return x + largest, sorted([1, 3, 2], key=key), key(1) == key(1), key(2) < key(1)
+
+
+def summarised(x: torch.Tensor) -> tuple[Any, ...]:
+    means = statistics.fmean([1, 2.5]), statistics.geometric_mean([1, 2, 4])
+    more = statistics.correlation([1, 2, 3], [1, 2, 4]), math.fsum(v / 10 for v in range(10))
+    merged = list(heapq.merge([1, 4], [2, 3])), list(heapq.merge(["aa"], ["b"], key=len))
+    pairs = list(itertools.combinations_with_replacement("ab", r=2))
+    return x * statistics.mean([1, 2]), means, more, merged, pairs
+
+
+def flagged(x: torch.Tensor) -> tuple[Any, ...]:
+    return x + (Flags.R | Flags.W) + Flags.X, Flags(7), x.sum(Flags(0)), Flags.R | 8
+
+
+class Flags(enum.IntFlag):
+    R = 4
+    W = 2
+    X = 1
+
+
+@pytest.mark.parametrize("fn", [substituted, compared, summarised, flagged])
+def test_functions_that_are_traced_in_the_place_of_others(fn: Callable[..., Any]) -> None:
+    found, wanted = tc.compile(fn, fullgraph=True, backend="eager")(x), fn(x)
+    assert repr(found) == repr(wanted)
 
 
 @pytest.mark.sample(3)

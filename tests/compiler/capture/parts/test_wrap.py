@@ -7,6 +7,7 @@ import contextvars
 import functools
 import itertools
 import operator
+import random
 import re
 import threading
 import types
@@ -131,6 +132,7 @@ PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
     (lambda: (np.dtype("f4"), np.dtype("f8")), lambda x, o: x + o.itemsize),
     (lambda: (np.mean, np.sum), lambda x, o: x + torch.from_numpy(np.asarray(o(np.ones(3))))),
     (lambda: (np.sin, np.cos), lambda x, o: x + torch.from_numpy(o(np.ones(3)))),
+    (lambda: (np.percentile, np.quantile), lambda x, o: x + float(o([1.0, 2.0], 0.5))),
     (lambda: ([2, 3], [2, 4]), _summed),
     (lambda: (collections.deque([2]), collections.deque([3])), _summed),
     (lambda: ((2, 3), (2, 4)), _summed),
@@ -159,6 +161,8 @@ PAIRS: tuple[tuple[Callable[[], tuple[Any, Any]], Callable[..., Any]], ...] = (
     (lambda: (Own.third, Own.fourth), lambda x, o: x + o.__get__(A)),
     (lambda: (sin_twice, cos_twice), _called),
     (lambda: (A.plus, B.plus), _called),
+    (lambda: (random.Random(1), random.Random(2)), lambda x, o: x + o.randint(1, 9)),
+    (lambda: (random.Random(1).gauss, random.Random(2).uniform), lambda x, o: x + o(1, 2)),
     (lambda: (A.plus, A.minus), _called),
     (lambda: (functools.partial(operator.add, 2), functools.partial(operator.add, 3)), _called),
     (lambda: (functools.partial(torch.add, other=2), functools.partial(torch.mul, other=2)),

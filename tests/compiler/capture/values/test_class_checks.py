@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import abc
+import functools
+import numbers
 from typing import Any, ClassVar
 
 import pytest
@@ -138,3 +141,91 @@ def test_data_descriptors_of_the_metaclass_come_before_what_a_class_defines() ->
         Measured.width = property(lambda cls, width=width: width)  # type: ignore[assignment]
         expected, found = reads(x, cls, Inherits()), compiled(x, cls, Inherits())
         assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+
+
+def test_generic_functions():
+    @functools.singledispatch
+    def shown(value):
+        return value
+
+    @shown.register
+    def _(value: int):
+        return value + 1
+
+    @shown.register(torch.Tensor)
+    def _(value):
+        return value * 2
+
+    @shown.register(numbers.Number)
+    def _(value):
+        return value * 3
+
+    class Holder:
+        @functools.singledispatchmethod
+        def scaled(self, value):
+            return value
+
+        @scaled.register(torch.Tensor)
+        def _(self, value):
+            return value * 5
+
+        @functools.singledispatchmethod
+        @classmethod
+        def made(cls, value):
+            return value
+
+        @made.register
+        @classmethod
+        def _(cls, value: float):
+            return value + 5
+
+    def dispatches(x, value):
+        y = shown(x) + shown(value) + Holder().scaled(x) + Holder().scaled(2.5)
+        return y + Holder.made(value), shown.dispatch(bool) is shown.dispatch(int)
+
+    compiled = tc.compile(dispatches, fullgraph=True, backend="eager")
+    x = torch.ones(2)
+
+    def agree():
+        for value in (2, 2.5, True, 3, 2.5):
+            assert str(compiled(x, value)) == str(dispatches(x, value))
+
+    agree()
+    shown.register(float, lambda value: value - 100)
+    agree()
+    numbers.Integral.register(_Own)
+    shown.register(numbers.Integral, lambda value: 11)
+    own = _Own()
+    assert str(compiled(x, own)) == str(dispatches(x, own))
+
+
+class _Own:
+    def __radd__(self, other):
+        return other + 1
+
+    def __add__(self, other):
+        return other + 2
+
+
+def test_an_abstract_class_that_gets_another_subclass():
+    class Shape(abc.ABC):  # noqa: B024
+        pass
+
+    class Square:
+        pass
+
+    @functools.singledispatch
+    def corners(value):
+        return 0
+
+    @corners.register(Shape)
+    def _(value):
+        return 4
+
+    def counted(x, value):
+        return x + corners(value)
+
+    compiled = tc.compile(counted, fullgraph=True, backend="eager")
+    assert compiled(torch.zeros(1), Square()) == 0
+    Shape.register(Square)
+    assert compiled(torch.zeros(1), Square()) == 4

@@ -222,3 +222,33 @@ def test_the_context_is_a_callers_where_it_handles_an_error():
             raise KeyError("k")
         except KeyError:
             assert compiled(torch.ones(2))[1] == "KeyError('k')"
+
+
+def the_arguments(x):
+    error = ValueError(1, 2)
+    held = error.args
+    try:
+        raise KeyError("a")
+    except KeyError as other:
+        same = other.args is other.args
+    return x + 1, held is error.args, same, error.args == (1, 2)
+
+
+def other_arguments(x):
+    error = KeyError(1, x)
+    before = error.args
+    error.args = [3, "b"]
+    return x + 1, before is error.args, error.args, str(error), repr(error)
+
+
+def given_back(x):
+    error = ValueError(x.shape[0], 2)
+    return x + 1, error.args, error, f"{error}"
+
+
+@pytest.mark.parametrize("f", [the_arguments, other_arguments, given_back])
+def test_arguments_are_one_tuple(f: Any) -> None:
+    x = torch.ones(2)
+    assert repr(tc.compile(f, fullgraph=True, backend="eager")(x)) == repr(f(x))
+    found = tc.compile(given_back, backend="eager")(x)
+    assert found[1] is found[2].args

@@ -22,6 +22,7 @@ Function = Callable[[Any], Any]
 NAMES = (
     "requires_grad", "is_leaf", "retains_grad", "output_nr", "layout", "dtype", "nbytes",
     "itemsize", "ndim", "shape", "device", "is_sparse", "is_cpu", "is_meta", "is_quantized",
+    "_version",
 )  # fmt: skip
 PROPERTIES: dict[str, Function] = {
     **{name: lambda a, name=name: getattr(a, name) for name in NAMES},  # type: ignore[misc]
