@@ -97,7 +97,7 @@ class SetObjectValue(StoredObject):
 def accepts(obj: Any) -> bool:
     """Return whether an object is of a user's subclass of set or frozenset, with plain items.
 
-    Its order has to be that of a copy, which stands for it.
+    Its order has to be that of a copy, which replaces it.
     """
     kind = type(obj)
     base = next((one for one in SetObjectValue.bases if issubclass(kind, one)), None)

@@ -211,7 +211,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 
 
 def shown(value: Any) -> Any:
-    """Return what tells a value from others: its class, what it holds in its order, attributes."""
+    """Return the class of a value, what is in it in its order, and its attributes."""
     if isinstance(value, list | tuple):
         return [shown(one) for one in value]
     own = vars(value) if hasattr(value, "__dict__") and not callable(value) else None
