@@ -131,7 +131,7 @@ class Operators:
         method = f"__{name.rstrip('_')}__"
         if merges and isinstance(left, DictObjectValue):
             self._raise_as_python(name, left, right)
-            return left.method(self.t, method, [right], {})
+            return left.special(self.t, method, [right], "")
         if isinstance(left, NodeValue) or isinstance(right, NodeValue):
             if not equality:
                 self._raise_as_python(name, left, right)

@@ -123,7 +123,7 @@ def wrap_set_object(
 
 def items_of(obj: Any) -> tuple[Any, ...]:
     """Return the items in their order, bypassing methods of the class."""
-    base = set if isinstance(obj, set) else frozenset
+    base = set if issubclass(type(obj), set) else frozenset
     return tuple(base.__iter__(obj))
 
 

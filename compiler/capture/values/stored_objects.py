@@ -64,9 +64,10 @@ class StoredObject(ObjectValue):
         args: Args,
         kwargs: Kwargs,
     ) -> Value:
-        """Call a method of the container on the items; other objects give theirs, too."""
+        """Call a method of the container on the items; others of its kind give theirs."""
         found = t.attributes.builtin_method(self.storage, name)
-        found = found.call(t, [argument.container() for argument in args], kwargs)
+        alike = [a.container() if isinstance(a, type(self)) else a for a in args]
+        found = found.call(t, alike, kwargs)
         return self if found is self.storage else found
 
     def children(self, t: Interpreter) -> list[Value]:
