@@ -80,8 +80,6 @@ class Value:
     creation_index = 0
     #: whether its class's ``__hash__`` was called: a key must have its attributes before it is one
     is_hashed = False
-    #: the weak reference to it without a callback, which there is one of
-    reference: Value | None = None
 
     @staticmethod
     def next_creation_index() -> int:

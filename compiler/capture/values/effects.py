@@ -37,13 +37,15 @@ class Effects:
     objects and globals, of which the last store to each name counts. `writes` counts all changes,
     `outer_writes` those to objects older than the frame, `body_writes` those to objects older than
     the body of a higher-order operation (`body`). `demanded` are values that must be made even if
-    nothing uses them, `generators` those that traced code has started.
+    nothing uses them, `generators` those that traced code has started. `references` are the weak
+    references without a callback, by the ids of their referents' values: an object has one.
     """
 
     def __init__(self) -> None:
         self.writes = 0
         self.demanded: list[Value] = []
         self.generators: list[Value] = []
+        self.references: dict[int, Value] = {}
         self.stored_data = StoredData()
         self.outer_writes = 0
         self.body_start = 0

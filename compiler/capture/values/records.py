@@ -186,9 +186,7 @@ def _ref(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         t.python.raise_(TypeError, f"cannot create weak reference to '{kind}' object")
     if callback and not t.python.is_none(callback[0]):
         return WeakReference(target, None, callback[0])
-    if target.reference is None:
-        target.reference = WeakReference(target)
-    return target.reference
+    return t.effects.references.setdefault(id(target), WeakReference(target))
 
 
 def wrap_weak_reference(t: Interpreter, obj: Any, source: Source) -> Value:
@@ -201,11 +199,9 @@ def wrap_weak_reference(t: Interpreter, obj: Any, source: Source) -> Value:
     found = WeakReference(target, source)
     if obj.__callback__ is not None or obj() is None:
         return found
-    if isinstance(target.reference, WeakReference):
-        found = target.reference
-        found.source = source
-    target.reference = found
-    return found
+    known = t.effects.references.setdefault(id(target), found)
+    known.source = source
+    return known
 
 
 def _followed(reference: Any) -> Any:
