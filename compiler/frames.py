@@ -219,7 +219,8 @@ class FrameCompiler:
                 f"{frame.code.co_qualname} would be compiled again (config.error_on_recompile): "
                 + changes(failures)
             )
-        if (gone := state.pop("gone", None)) is not None and not entries:
+        gone = state.pop("gone", None)
+        if gone is not None and not entries and reporter.compile_id.compile:  # not since a reset
             reporter.report_recompile(gone, gone.failures(frame.locals, frame.globals), set())
         elif entries:
             dynamic = self._dynamic_now(_seen(state), failures)
@@ -278,9 +279,8 @@ class FrameCompiler:
         return sizes | numbers
 
     def _limit(self, reporter: CompileReporter, failures: Sequence[Failure]) -> hook.Outcome:
-        limit = self.recompile_limit
+        limit, code = self.recompile_limit, reporter.code
         reporter.report_limit(limit, failures)
-        code = reporter.code
         strict = self.options.fullgraph and self.options.recompile_limit is not None
         if strict or self.config.fail_on_recompile_limit_hit:
             raise FailOnRecompileLimitHit(

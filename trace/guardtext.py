@@ -54,6 +54,7 @@ _ACCESS: Final = (
     (re.compile(r"(?<=[\w\])])(?:\.f[gs]et)?\.__code__$"), ""),  # a function is what the user names
     (re.compile(r"\.size\(\)\[(\d+)\]"), r".shape[\1]"),
     (re.compile(r"\.stride\((?:(\d+)\)|\)\[(\d+)\])"), r".stride[\1\2]"),
+    (re.compile(r"^'(\w+)' in vars\((.+)\)$"), r"\2.\1"),  # an attribute that may be absent
     (re.compile(r"\bb(['\"]\w+['\"]) in os\.environ\._data\b"), r"os.environ[\1]"),
     (re.compile(r"\bos\.environ\._data\[b(['\"]\w+['\"])\]"), r"os.environ[\1]"),
     # of an object of a class derived from dict

@@ -245,7 +245,7 @@ STRUCTURES: Final = Recipe(
     "call",
     True,
 )
-HOOKS_FIRST: Final = Recipe("add hooks before the first call", settles=True)
+HOOKS_FIRST: Final = Recipe("add hooks before the first call, and leave them there", settles=True)
 MODES: Final = Recipe(
     "nothing to do: one graph with gradients, one without, each compiled once", "call", True
 )

@@ -348,6 +348,11 @@ def aliased_by(value: str) -> str:
     return value.removeprefix(_SAME) if value.startswith(_SAME) else ""
 
 
+def is_of_presence(old: str, new: str) -> bool:
+    """Return whether two values say that an attribute or a key is there, and not what it is."""
+    return bool(_THERE.intersection((old, new)))
+
+
 def is_number(value: str) -> bool:
     """Return whether a value, as guards print it, is an int or a float."""
     return _NUMBER.match(value) is not None

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from torch_log import IDS, START, artifact, ids, start, torch_log
 
+from tc.trace.findings.advice import advise
+
 
 @pytest.mark.parametrize(
     ("lines", "fix"),
@@ -164,3 +166,27 @@ def test_a_frame_that_only_leads_to_a_break_is_not_at_fault(tmp_path: Path) -> N
     (found,) = [one for one in torch_log(tmp_path, START, record).findings
                 if one.code.startswith("TC1")]  # fmt: skip
     assert not any("compile the module inside" in fix for fix in found.fix)
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "title"),
+    [
+        (98, "Skip calling `torch.compiler.disable()`d function\n  Explanation: Skip calling "
+         "function `<function slow at 0x7ff3>` since it was wrapped",
+         "call of slow that is marked torch.compiler.disable"),
+        (99, "Skip inlining `torch.compiler.disable()`d function\n  Explanation: Skip inlining "
+         "function <function Layer.helper at 0x7ff3> since it was wrapped",
+         "call of Layer.helper that is marked torch.compiler.disable"),
+        (98, "Skip calling `torch.compiler.disable()`d function",
+         "call of a function that is marked torch.compiler.disable"),
+        (7, "Explanation: Dynamo developers have intentionally marked that the function "
+         "`get_rng_state` in file `/x/site-packages/torch/random.py` should not be traced.",
+         "call of get_rng_state that the tracer cannot look into"),
+        (7, "Explanation: Dynamo does not know how to trace the Python builtin `_warnings.warn`.",
+         "call of _warnings.warn that the tracer cannot look into"),
+        (7, "Dynamo does not know how to trace the builtin `<unknown module>.Random.random.`",
+         "call of Random.random that the tracer cannot look into"),
+    ],
+)  # fmt: skip
+def test_a_break_names_the_function_that_it_is_about(number: int, text: str, title: str) -> None:
+    assert advise(number, text)[1] == title

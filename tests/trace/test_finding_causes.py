@@ -189,3 +189,17 @@ def test_values_passed_on_by_one_line_are_one_cause(tmp_path: Path) -> None:
     assert [(one.title, one.count) for one in found] == [
         ("a value from before a graph break changes", 2)
     ]
+
+
+def test_an_attribute_that_is_set_to_another_value_is_reported_as_the_value(
+    tmp_path: Path,
+) -> None:
+    there = ev.RecompileCause("'unit' in vars(x)", "", "absent", "present", "fixed keys")
+    value = ev.RecompileCause("x.unit", "", "'m'", "'km'", "a constant in the graph")
+    of = CompileId(0, 0)
+    for name, causes, title in (
+        ("both", (there, value), "x.unit is a constant in the graph"),
+        ("one", (there,), "x.unit is set on some calls only"),
+    ):
+        (found,) = findings(tmp_path / name, ev.Recompile("f", "m.py", 3, of, causes))
+        assert (found.title, found.reason) == (title, "x.unit")

@@ -135,7 +135,7 @@ ROWS: Final = (
     _row(
         (7, 8, 9, 147, 148, 177),
         r"\A[\s\S]*?(?:that the function `([\w.<>]+)` in file"
-        r"|the builtin `(?:<[\w ]+>\.)?(\w[\w.]*\w)\.?`)"
+        r"|the (?:Python )?builtin `(?:<[\w ]+>\.)?(\w[\w.]*\w)\.?`)"
         r"|skipp(?:ed|ing)|SkipFunction|not implemented in [Pp]ython|[Uu]nsupported function call",
         "TC120",
         "call of {} that the tracer cannot look into",

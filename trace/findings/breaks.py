@@ -229,7 +229,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         where = Where(place[1], int(place[2]), function=compiled.original)
     explained = _EXPLAIN.search(text)
     why = advice.why
-    fix = first_of(text.partition("\nTraceback (most recent")[0], advice.fix)
+    ways = _for_torchs(advice.fix) if _OF_TORCH.search(text) else advice.fix
+    fix = first_of(text.partition("\nTraceback (most recent")[0], ways)
     within = stack[-1].file if stack else ""
     fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title, within)
     if lacks := without_fake(text):
@@ -264,6 +265,15 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         stack=tuple(stack),
         named=(stack[-1].file, stack[-1].function) if stack else None,
     )
+
+
+#: a function of torch's that PyTorch itself does not trace: no program can register it
+_OF_TORCH: Final = re.compile(r"that the function `[^`]*` in file `[^`]*[/\\]torch[/\\]")
+_REGISTERS: Final = re.compile(r"custom_op|allow_in_graph")
+
+
+def _for_torchs(ways: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(one for one in ways if not _REGISTERS.search(one))
 
 
 #: code that is compiled where the program compiles an optimizer's step

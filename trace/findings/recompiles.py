@@ -59,6 +59,7 @@ from tc.trace.subjects import (
     SPECIAL,
     Changed,
     aliased_by,
+    is_of_presence,
     leading,
     of_module,
     part_of,
@@ -271,7 +272,6 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
     rows = raw if isinstance(raw, list) else []
     for row in (row for row in rows if isinstance(row, dict)):
         source = guardtext.readable(str(row.get("source") or ""))
-        source = _ATTACHED.sub(r"\2.\1", source)
         guard = str(row.get("guard") or "")
         kind = str(row.get("kind"))
         if kind == CONDITION:
@@ -291,7 +291,10 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
                 line=_place(row)[1],
             )
         )
-    return tuple(causes)
+    valued = {one.source for one in causes if not is_of_presence(one.old, one.new)}
+    return tuple(
+        one for one in causes if one.source not in valued or not is_of_presence(one.old, one.new)
+    )
 
 
 def advised(row: Mapping[str, Any], function: str, begins: tuple[str, int]) -> str:
@@ -305,8 +308,6 @@ def advised(row: Mapping[str, Any], function: str, begins: tuple[str, int]) -> s
     return next(iter(remedy(cause, "tc", function, at=at, begins=begins)[2]), "")
 
 
-#: an attribute, as tc names it where it may be absent
-_ATTACHED: Final = re.compile(r"^'(\w+)' in vars\((.+)\)$")
 _ENUM: Final = re.compile(r"^<([A-Za-z_]\w*(?:\.\w+)+): .*>$", re.DOTALL)
 
 

@@ -118,3 +118,21 @@ def test_what_ended_long_ago_is_no_reason() -> None:
 
     found = _reasons(program)
     assert len(found) <= 1 and all("gone" not in old + new for _, old, new in found)
+
+
+def test_what_ended_with_a_reset_is_no_reason() -> None:
+    space = {"torch": torch}
+    exec("def act(x):\n    return x.relu()\ndef f(x):\n    return act(x) + 1\n", space)
+    run = tc.compile(space["f"], backend="eager")
+    x = torch.ones(3)
+    run(x)
+
+    def program() -> None:
+        tc.reset()
+        exec("def act(x):\n    return x * 3\n", space)
+        run(x)
+        exec("def act(x):\n    return x * 4\n", space)
+        tc.reset()
+        assert torch.equal(run(x), x * 4 + 1)
+
+    assert not _reasons(program)
