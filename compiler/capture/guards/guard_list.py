@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -308,9 +309,10 @@ class CheckedGuards:
         The object's address may be used again.
         """
         own = weakref.ref(self)
+        process_ends = sys.is_finalizing  # modules have lost their names by then
 
         def died(ref: ObjectRef, _: Any) -> None:
-            if (guards := own()) is not None:
+            if (guards := own()) is not None and not process_ends():
                 guards.alive = False
                 if guards.ended is not None:
                     on_it = tuple(g for g in guards.guards if ref in _refs(g.expected))
