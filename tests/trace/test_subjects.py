@@ -87,3 +87,5 @@ def test_what_torch_keeps_for_itself_is_set_nowhere_in_the_program() -> None:
 def test_hooks_are_those_of_a_module_that_is_named() -> None:
     cause = Cause("list(self.b._forward_pre_hooks)", "()", "(2,)", "constant")
     assert remedy(cause, "tc", "forward")[0] == "hooks of self.b were added or removed"
+    unnamed = Cause("len(___stack0._forward_hooks)", "0", "1", "length")
+    assert remedy(unnamed, "tc", "forward")[0] == "hooks of a module were added or removed"

@@ -419,8 +419,9 @@ _HOOKED: Final = re.compile(r"([A-Za-z_][\w.\[\]'\"]*)\._\w*hooks\b")
 
 def _hooks(subject: Subject, cause: Cause) -> tuple[str, str]:
     found = _HOOKED.search(cause.source)
+    name = found[1] if found and not found[1].startswith("___") else "a module"
     return (
-        f"hooks of {found[1] if found else 'a module'} were added or removed",
+        f"hooks of {name} were added or removed",
         "hooks are compiled into the graph, so it holds for those that were there",
     )
 
