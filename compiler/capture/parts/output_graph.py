@@ -121,6 +121,8 @@ class OutputGraph:
         asks_if_compiling: whether the program does; then it is compiled, without a graph too.
         region: the call of a marked function that is traced, if any.
         exits: what leaves the ``with`` blocks in which resume functions began, innermost last.
+        counts_writes: whether the fakes were written to as often as the tensors will be; a body is
+            traced on them and then run on them as a whole.
         drawn: the random numbers of Python that residual code draws before the graph runs.
     """
 
@@ -138,6 +140,7 @@ class OutputGraph:
         self.distribution_checks: list[CodeType] = []
         self.asks_if_compiling = False
         self.exits: list[Value] = []
+        self.counts_writes = True
         self.drawn: list[DrawnSource] = []
         self.region: RegionCall | None = None
         self._regions = 0

@@ -239,6 +239,9 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     if not (torch.is_grad_enabled() and any(a.example.requires_grad for a in flat)):
         with _without_grad_in_graph(t):
             result = _forward(t, cls, context, args, kwargs)
+        t.output.counts_writes &= (
+            not context.dirty
+        )  # each of which is counted once more
         return _arguments_as_views(t, context, args, result)
     operands = [arg.node(t) for arg in flat]
     with new_scope(t) as scope:
@@ -408,6 +411,7 @@ def _record(
         raise breaks.GraphBreak(
             breaks.OP_FAILED, "autograd.Function.apply", note
         ) from error
+    t.output.counts_writes = False
     scope = t.output.scopes[-1]
     reads = (
         scope.add_body("autograd_forward", modules[0]),

@@ -64,6 +64,7 @@ def call(
 
 def read(t: Interpreter, name: str, body: Body) -> fx.Node:
     """Make a body an attribute of the enclosing graph; return the node that reads it."""
+    t.output.counts_writes = False
     return t.output.scopes[-1].add_body(name, body.scope.module())
 
 
@@ -155,6 +156,7 @@ def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if not t.python.is_none(contexts):
         target = wraps.tag_activation_checkpoint
         module.meta["_checkpoint_context_fn"] = _contexts(t, contexts)
+    t.output.counts_writes = False
     function = t.output.scopes[-1].add_body("wrap_body", module)
     return call(t, target, (function, *body.lifted), plain, body)
 

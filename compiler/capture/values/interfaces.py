@@ -11,7 +11,6 @@ from types import CellType, CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import torch
-from torch import fx
 
 if TYPE_CHECKING:
     from tc.compiler.capture import hook
@@ -152,6 +151,7 @@ class GraphInterface(Protocol):
     distribution_checks: list[CodeType]
     asks_if_compiling: bool
     drawn: list[DrawnSource]
+    counts_writes: bool
 
     @property
     def scopes(self) -> list[Scope]:
@@ -166,16 +166,16 @@ class GraphInterface(Protocol):
         """The tensor subclasses among the values."""
 
     @property
-    def graph(self) -> fx.Graph:
+    def graph(self) -> torch.fx.Graph:
         """The graph that calls are recorded into: the captured one, or that of a body in it."""
 
     def region_call(self, name: str) -> AbstractContextManager[None]:
         """Mark the operations recorded inside as one call of a marked function."""
 
-    def in_scope(self, node: fx.Node, example: Any) -> fx.Node:
+    def in_scope(self, node: torch.fx.Node, example: Any) -> torch.fx.Node:
         """Return a node, or its placeholder in the body that is being captured."""
 
-    def add_input(self, value: NodeValue) -> fx.Node:
+    def add_input(self, value: NodeValue) -> torch.fx.Node:
         """Make the placeholder of a sourced tensor or number, before all calls."""
 
     def call_torch(
@@ -189,13 +189,13 @@ class GraphInterface(Protocol):
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
         """Record a call that changes a state of torch, and apply it to the rest of the trace."""
 
-    def set_mode(self, function: Any, *args: Any, **kwargs: Any) -> fx.Node:
+    def set_mode(self, function: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
         """Record a call that sets a mode of torch for the nodes after it, and return its node."""
 
     def known_by_example(self, value: TensorValue) -> TensorValue:
         """Record the fake of a tensor: a call that returns this fake returns this tensor."""
 
-    def result_of(self, result: Any, node: fx.Node) -> Value:
+    def result_of(self, result: Any, node: torch.fx.Node) -> Value:
         """Return the value of a node's result: a tensor, a number, or a nest of these."""
 
     def number_from(
@@ -206,7 +206,7 @@ class GraphInterface(Protocol):
     def tensor_size(self, tensor: TensorValue) -> TupleValue:
         """Return the value of ``tensor.shape``."""
 
-    def annotate(self, node: fx.Node, example: Any) -> None:
+    def annotate(self, node: torch.fx.Node, example: Any) -> None:
         """Record on a node its fake result, and the user's stack."""
 
 

@@ -216,7 +216,8 @@ class TensorValue(NodeValue):
     def _writes(self, t: Interpreter) -> Value:
         """Return how often the tensor's memory was written to: before the frame, and by it."""
         stored = t.effects.attribute(self, "data") is not None
-        if stored or self.was_set or t.modes.inference or self.example.is_inference():
+        inference = t.modes.inference or self.example.is_inference()
+        if stored or self.was_set or inference or not t.output.counts_writes:
             self.cannot(breaks.UNSUPPORTED_ATTR, "Tensor._version")
         inside = ConstValue(self.example._version)  # that of a new fake is 0
         if self.obj is None or self.source is None:

@@ -159,9 +159,14 @@ PLACES: dict[str, Any] = {
 }
 
 
+def known(place: str, maker: str, name: str, wants: bool) -> bool:
+    """Return whether a property is promised; docs/soundness.md says which count of writes is not."""
+    return (place, name, wants) != ("result_is_changed", "_version", False)
+
+
 def cases() -> tuple[list[Any], list[Any]]:
     """All of them; those of the default suite are drawn again each time."""
-    every = [*product(PLACES, MAKERS, PROPERTIES, (False, True))]
+    every = [case for case in product(PLACES, MAKERS, PROPERTIES, (False, True)) if known(*case)]
     chosen = set(random.Random().sample(range(len(every)), 40))
     slow = [case for number, case in enumerate(every) if number not in chosen]
     return [every[number] for number in chosen], slow
