@@ -241,7 +241,7 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
             result = _forward(t, cls, context, args, kwargs)
         t.output.counts_writes &= (
             not context.dirty
-        )  # each of which is counted once more
+        )  # each of which eager counts as a write, too
         return _arguments_as_views(t, context, args, result)
     operands = [arg.node(t) for arg in flat]
     with new_scope(t) as scope:

@@ -160,7 +160,7 @@ PLACES: dict[str, Any] = {
 
 
 def known(place: str, maker: str, name: str, wants: bool) -> bool:
-    """Return whether a property is promised; docs/soundness.md says which count of writes is not."""
+    """Return whether a property is promised; docs/soundness.md has the count that is not."""
     return (place, name, wants) != ("result_is_changed", "_version", False)
 
 
