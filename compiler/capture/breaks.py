@@ -352,3 +352,14 @@ class SkipFrame(Exception):
         self.fix = fix
         self.harmless = harmless or idle
         self.idle = idle
+
+
+def forget_frames(error: BaseException) -> None:
+    """Drop the tracebacks of an error that is kept, and of those behind it.
+
+    They would keep the trace alive, and with it the frames of the program that called it.
+    """
+    behind: BaseException | None = error
+    while behind is not None and behind.__traceback__ is not None:
+        behind.__traceback__ = None
+        behind = behind.__cause__ or behind.__context__

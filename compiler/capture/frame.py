@@ -244,7 +244,11 @@ class Frame:
         if handler is None:
             if self.t.effects.generators:
                 note_lost(self)
-            raise raised
+            try:
+                raise raised
+            finally:
+                # else its traceback holds it, and the program's frames, until they are collected
+                del raised
         del self.stack[handler.depth :]
         if handler.lasti:
             self.push(self.t.values.known(one.offset))

@@ -379,8 +379,8 @@ class Translation:
         if self.is_for_python(cause, fullgraph):
             reason = f"{cause.title}, before any tensor"
             raise breaks.SkipFrame(reason, harmless=True) from None
-        # The traceback keeps the trace alive.
-        record = self.record(cause.with_traceback(None))
+        breaks.forget_frames(cause)
+        record = self.record(cause)
         aftermath = isinstance(cause, breaks.Aftermath)
         if not (aftermath or self.begins_with_break(cause)):
             on_break(record)

@@ -1,7 +1,8 @@
-"""Guards keep nothing alive, and what dies takes its guards along."""
+"""Guards and compiles keep nothing alive, and what dies takes its guards along."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import types
 import weakref
@@ -9,6 +10,7 @@ import weakref
 import pytest
 import torch
 
+import tc
 from tc.compiler.capture import hook
 from tc.compiler.capture.guards import guard_list
 from tc.compiler.capture.guards.guard_list import GuardList
@@ -95,3 +97,67 @@ def test_guards_die_with_the_code():
     del target
     gc.collect()
     assert checks[0]() is None
+
+
+def handled(x):
+    try:
+        raise ValueError(1)
+    except ValueError:
+        return x + 1
+
+
+def raising(x):
+    raise KeyError("k")
+
+
+def broken(x):
+    y = x + 1
+    print(end="")
+    return y * 2
+
+
+def branching(x):
+    return x + 1 if x.sum() > 0 else x - 1
+
+
+def refused(x):
+    return x.view(7)
+
+
+def left_open(x):
+    def numbers():
+        try:
+            yield x
+        finally:
+            print(end="")
+
+    for number in numbers():
+        return number
+
+
+def missing(x):
+    return x.nothing
+
+
+@pytest.mark.usefixtures("only_new_garbage")
+@pytest.mark.parametrize("options", [{}, {"fullgraph": True}, {"dynamic": True}], ids=str)
+@pytest.mark.parametrize(
+    "program", [handled, raising, broken, branching, refused, left_open, missing]
+)
+def test_a_compile_keeps_no_frame_of_the_program(program, options):
+    """What a caller holds dies where it does in eager, not at a pass of the garbage collector."""
+    tc.compile(handled, backend="eager")(torch.ones(3))  # loads what is loaded late
+    tc.reset()
+    compiled = tc.compile(program, backend="eager", **options)
+
+    def caller():
+        held = Plain()
+        with contextlib.suppress(Exception):
+            compiled(torch.ones(3))
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert caller()() is None
+    finally:
+        gc.enable()
