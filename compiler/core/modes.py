@@ -31,7 +31,8 @@ class Mode:
         read: returns its value; takes no arguments.
         write: sets it.
         before: arguments of ``write`` that come before the value.
-        guarded: whether the GLOBAL_STATE guard covers it.
+        guarded: whether the GLOBAL_STATE guard covers it: of autocast's types, where autocast is
+            on. What reads them leaves a guard of its own.
     """
 
     read: Callable[[], Any]

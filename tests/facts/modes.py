@@ -52,6 +52,22 @@ _enter(
     "x * (1 if torch.is_autocast_enabled('cpu') else 2)",
     "torch.autocast('cpu', dtype=torch.bfloat16)",
 )
+for _name, _read in {
+    "read": "x * (1 if torch.get_autocast_dtype('cpu') == torch.bfloat16 else 2)",
+    "read_of_cpu": "x * (1 if torch.get_autocast_cpu_dtype() == torch.bfloat16 else 2)",
+    "read_of_gpu": "x * (1 if torch.get_autocast_gpu_dtype() == torch.float16 else 2)",
+    "of_a_block": "cast(x)",
+}.items():
+    _device, _other, _usual = (
+        ("cuda", "bfloat16", "float16") if "gpu" in _name else ("cpu", "float16", "bfloat16")
+    )
+    _set(
+        f"autocast_dtype_while_off_{_name}",
+        _read,
+        f"torch.set_autocast_dtype('{_device}', torch.{_other})",
+        f"torch.set_autocast_dtype('{_device}', torch.{_usual})",
+        "def cast(x):\n    with torch.autocast('cpu'):\n        return x @ x.t()",
+    )
 _enter(
     "autocast_dtype_read",
     "x * (1 if torch.get_autocast_dtype('cpu') == torch.bfloat16 else 2)",

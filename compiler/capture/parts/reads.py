@@ -50,9 +50,8 @@ PURE = names("""
 #: Functions that the GLOBAL_STATE guard covers.
 OF_GLOBAL_STATE = names("""
     is_grad_enabled get_default_dtype are_deterministic_algorithms_enabled
-    is_deterministic_algorithms_warn_only_enabled is_autocast_enabled get_autocast_dtype
-    is_autocast_cache_enabled is_autocast_cpu_enabled get_autocast_cpu_dtype
-    get_autocast_gpu_dtype
+    is_deterministic_algorithms_warn_only_enabled is_autocast_enabled
+    is_autocast_cache_enabled is_autocast_cpu_enabled
 """)
 DENSE = (torch.strided, torch.jagged)
 #: What sparse tensors report of their elements, which fakes do not know.

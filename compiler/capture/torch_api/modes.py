@@ -8,6 +8,7 @@ the GLOBAL_STATE guard is guarded when it is read.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import sys
 import types
@@ -140,6 +141,26 @@ def _asking(name: str, mode: Mode) -> Callable[..., Value]:
 def _guard(t: Interpreter, name: str) -> None:
     expected = (name, t.modes.value_before(name))
     t.guards.recorded.add("MODE", PROCESS, expected, t.user_line())
+
+
+def _autocast_dtype(device: str | None = None) -> Callable[..., Value]:
+    """Return a handler that reads the type that autocast casts to on a device, and guards it.
+
+    The guard on global state compares it only where autocast is on. ``torch.autocast`` reads it
+    where it is given no type, and sets it again at its end.
+    """
+
+    def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        given = [*args, *kwargs.values()]
+        at = device or t.python.concrete(given[0])
+        found = t.python.fold(torch.get_autocast_dtype, at)
+        mode = f"autocast.{at}.dtype"
+        before = t.modes.value_before(mode) if mode in MODES else found
+        asked = functools.partial(torch.get_autocast_dtype, at)
+        t.guards.ask_process_again(asked, f"get_autocast_dtype({at!r})", before)
+        return t.values.known(found)
+
+    return handler
 
 
 def _setting(
@@ -358,6 +379,9 @@ handles(_C._set_grad_enabled)(_setting(_C._set_grad_enabled))
 handles(_C._set_deterministic_algorithms)(
     _setting(_C._set_deterministic_algorithms, at_run=True)
 )
+handles(torch.get_autocast_dtype)(_autocast_dtype())
+handles(torch.get_autocast_cpu_dtype)(_autocast_dtype("cpu"))
+handles(torch.get_autocast_gpu_dtype)(_autocast_dtype("cuda"))
 for _function in (*AUTOCAST, _C._set_default_dtype):
     handles(_function)(_setting(_function))
 for _name, _mode in MODES.rows():
