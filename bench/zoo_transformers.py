@@ -155,7 +155,7 @@ class Transformers:
             config = CONFIG_MAPPING[name]()
             auto = self._classes()[name]
             model_class = getattr(transformers, auto) if auto else model_of(type(config))
-        except (KeyError, ImportError, ValueError, TypeError, AttributeError) as error:
+        except Exception as error:  # configurations check themselves, with errors of their own
             raise NoSpecimen(f"no default configuration: {error}") from error
         if not inspect.isclass(model_class) or not issubclass(model_class, torch.nn.Module):
             raise NoSpecimen("not a module")

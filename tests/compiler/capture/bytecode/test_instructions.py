@@ -86,7 +86,7 @@ def described(code: CodeType) -> list[tuple[Any, ...]]:
 
 def test_the_library_survives(drawn: Draw) -> None:
     count = 0
-    for code in library(drawn(MODULES, 3)):
+    for code in drawn(library(drawn(MODULES, 3)), 400):
         again = assemble(disassemble(code), code)
         where = f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
         check.assertEqual(described(again), described(code), where)
@@ -104,7 +104,7 @@ def test_the_library_survives(drawn: Draw) -> None:
 
 
 def test_depths_agree_wherever_ways_meet(drawn: Draw) -> None:
-    for code in library(drawn(MODULES, 3)):
+    for code in drawn(library(drawn(MODULES, 3)), 400):
         for one, depth in stack_depths(disassemble(code)).items():
             check.assertLessEqual(depth, code.co_stacksize, f"{code.co_name} {one}")
 
@@ -246,7 +246,8 @@ RUN = """
 import random, runpy, sys
 seed, *paths = sys.argv[1:]
 def drawn(table, count):
-    return random.Random(seed).sample(list(table), count) if seed else table
+    rows = list(table)
+    return random.Random(seed).sample(rows, min(count, len(rows))) if seed else rows
 for path in paths:
     for name, test in runpy.run_path(path).items():
         if name.startswith("test_") and name != "test_on_other_pythons":

@@ -231,6 +231,7 @@ def outcome(run: Any, a: Any) -> Any:
     return shown(found), y, shown(a)
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_they_do_what_they_do_in_eager(what: str, name: str) -> None:
