@@ -68,9 +68,10 @@ class Identities:
         yield from self._pairs.values()
         yield from _by_type(self._keys.values())
         changed = [*t.effects.changed_outside(), *_changed_modules(t)]
-        kinds = {value.python_type() for value in changed}
         owners = [value for value in changed if _has_attributes(value)]
-        owned = kinds if owners else set()
+        owned = {value.python_type() for value in changed} if owners else set()
+        changed = [value.holder for value in changed]
+        kinds = {value.python_type() for value in changed}
         dicts = _changed_dicts(t, changed)
         _refuse_shared_dicts(t, changed, dicts)
         _refuse_own_cells(t, changed)
@@ -226,8 +227,8 @@ def _may_share(value: Value) -> bool:
     """Return whether an object's ``__dict__`` may be a dict that was changed by another name."""
     if not _has_attributes(value) or isinstance(value, NNModuleValue):
         return False
-    if isinstance(value, FunctionValue) and value.space is not None:
-        return False
+    if isinstance(value, FunctionValue):
+        return value.space is None and (value.is_asked or bool(value.obj.__dict__))
     return isinstance(value, Attributed) or bool(instance_dict(value.obj))
 
 

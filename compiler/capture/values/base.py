@@ -136,6 +136,11 @@ class Value:
         """Return what has its items: itself, or the storage of an object of a derived class."""
         return self
 
+    @property
+    def holder(self) -> Value:
+        """The object that has these items: itself, or that of which it is the storage."""
+        return self
+
     # -- what can be done ------------------------------------------------------------------
     def attr(self, t: Interpreter, name: str) -> Value:
         """Return the value of ``self.name``."""

@@ -74,11 +74,6 @@ class DictValue(Value):
         return plain
 
     # -- access ----------------------------------------------------------------------------
-    @property
-    def holder(self) -> Value:
-        """The object that has these items."""
-        return self
-
     def whole(self, t: Interpreter) -> Entries:
         """Return the entries after guarding on the full list of keys."""
         if self.pending:

@@ -164,6 +164,7 @@ class FunctionValue(Value):
         self.source = source
         self.extra: dict[str, Value] = {}
         self.space: Value | None = None
+        self.is_asked = False
 
     def python_type(self) -> type:
         return types.FunctionType
@@ -215,6 +216,7 @@ class FunctionValue(Value):
             return ConstValue(None) if self.kwdefaults is None else self.kwdefaults
         if name == "__dict__":
             return self._space_of_real(t)
+        self.is_asked = True
         if self.space is not None and name not in STANDARD:
             key = ConstValue(name)
             if self.space.method(t, "__contains__", [key], {}).truth(t):

@@ -28,6 +28,10 @@ class ItemList(ListValue):
         super().__init__([], owner.source, read)
         self.owner = owner
 
+    @property
+    def holder(self) -> Value:
+        return self.owner
+
     def like(self, slots: list[Slot]) -> Value:
         return ListValue(slots)
 

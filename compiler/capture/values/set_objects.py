@@ -39,6 +39,10 @@ class ItemSet(SetValue):
         super().__init__(items, owner.source, base, table, original)
         self.owner = owner
 
+    @property
+    def holder(self) -> Value:
+        return self.owner
+
     def call_on_original(
         self,
         r: ResidualInterface,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import array
+import collections
+import dataclasses
 import types
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -369,3 +373,137 @@ def test_a_cell_of_the_frame_itself_may_be_shared_in_a_later_call():
     tc.reset()
     for kind in ("other", "own", "other", "own"):
         assert run(True, kind) == run(False, kind), kind
+
+
+class Items(list):
+    pass
+
+
+class Called(list):
+    def __call__(self):
+        return len(self)
+
+
+class Keys(dict):
+    pass
+
+
+class Asked(dict):
+    __getattr__ = dict.get
+    __setattr__ = dict.__setitem__
+
+
+class Default(collections.defaultdict):
+    pass
+
+
+class Members(set):
+    def add(self, item):
+        super().add(item)
+        self.n = len(self)
+
+
+class Slotted:
+    __slots__ = ("k",)
+
+    def __init__(self):
+        self.k = 1
+
+
+@dataclasses.dataclass
+class Record:
+    k: int = 1
+    rows: list = dataclasses.field(default_factory=lambda: [1])
+
+
+def stored(name: str, value: object) -> Callable[[Any], object]:
+    return lambda a: setattr(a, name, value)
+
+
+#: what changes an object, and what is read of it, or of another one
+CHANGES: dict[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
+    "attribute": (stored("k", 5), lambda b: b.k),
+    "new attribute": (stored("new", 3), lambda b: getattr(b, "new", 1)),
+    "its dictionary": (stored("k", 5), lambda b: vars(b)["k"]),
+    "through its dictionary": (lambda a: vars(a).update(k=9), lambda b: b.k),
+    "rows": (lambda a: a.rows.append(2), lambda b: len(b.rows)),
+    "append": (lambda a: a.append(7), len),
+    "extend": (lambda a: a.extend([7, 8]), len),
+    "pop": (lambda a: a.pop(), len),
+    "clear": (lambda a: a.clear(), len),
+    "item": (lambda a: a.__setitem__(0, 7), lambda b: int(b[0])),
+    "entry": (lambda a: a.__setitem__("a", 7), lambda b: b["a"]),
+    "new entry": (lambda a: a.__setitem__("z", 7), len),
+    "update": (lambda a: a.update({"y": 1}), len),
+    "add": (lambda a: a.add(7), len),
+    "args": (stored("args", (1, 2, 3)), lambda b: len(b.args)),
+    "next": (next, lambda b: next(b)),
+    "module": (lambda a: a.append(torch.nn.Identity()), len),
+}  # fmt: skip
+LIST = "append extend pop clear item"
+DICT = "entry new_entry update clear"
+OBJECT = "attribute new_attribute its_dictionary through_its_dictionary"
+KINDS: dict[str, tuple[Callable[[], Any], str]] = {
+    "list": (lambda: [1], LIST),
+    "list object": (lambda: Items([1]), LIST + " new_attribute"),
+    "called list": (lambda: Called([1]), LIST + " new_attribute"),
+    "user list": (lambda: collections.UserList([1]), LIST),
+    "deque": (lambda: collections.deque([1]), LIST),
+    "dict": (lambda: {"a": 1}, DICT),
+    "dict object": (lambda: Keys(a=1), DICT + " new_attribute"),
+    "asked dict": (lambda: Asked(a=1), DICT),
+    "ordered": (lambda: collections.OrderedDict(a=1), DICT + " new_attribute"),
+    "default": (lambda: Default(int, a=1), "entry new_entry update new_attribute"),
+    "counter": (lambda: collections.Counter(a=1), DICT),
+    "user dict": (lambda: collections.UserDict(a=1), DICT),
+    "chain": (lambda: collections.ChainMap({"a": 1}), "entry new_entry clear"),
+    "set": (lambda: {1}, "add pop clear"),
+    "set object": (lambda: Members([1]), "add pop clear new_attribute"),
+    "array": (lambda: array.array("i", [1]), "append item"),
+    "bytes": (lambda: bytearray(b"a"), "append item clear"),
+    "slots": (Slotted, "attribute"),
+    "record": (Record, OBJECT + " rows"),
+    "namespace": (lambda: types.SimpleNamespace(k=1), OBJECT),
+    "error": (lambda: ValueError(1), "args new_attribute"),
+    "modules": (lambda: torch.nn.ModuleList([torch.nn.Identity()]), "module"),
+    "function": (lambda: lambda: 0, "new_attribute"),
+    "class": (lambda: type("K", (), {"k": 1}), "attribute new_attribute"),
+    "iterator": (lambda: iter([1, 2, 3]), "next"),
+    "generator": (lambda: (i for i in range(9)), "next"),
+}
+CASES = [(kind, what) for kind, (_, names) in KINDS.items() for what in names.split()]
+
+
+@pytest.mark.sample(30)
+@pytest.mark.parametrize(("kind", "what"), CASES)
+def test_what_is_changed_may_be_what_is_read(kind: str, what: str) -> None:
+    """Code compiled for two objects is not run for one that is given twice, nor the reverse."""
+    make = KINDS[kind][0]
+    change, read = CHANGES[what.replace("_", " ")]
+
+    def direct(x, a, b):
+        change(a)
+        return x + read(b)
+
+    def read_before(x, a, b):
+        y = x * read(b)
+        change(a)
+        return y + read(b)
+
+    def nested(x, a, b):
+        change(a[0])
+        return x + read(b["k"])
+
+    def outcome(run, program, is_same):
+        a = make()
+        b = a if is_same else make()
+        given = ([a], {"k": b}) if program is nested else (a, b)
+        return run(torch.ones(1), *given).tolist()
+
+    for program in (direct, read_before, nested):
+        for order in ((False, True, False, True), (True, False, True, False)):
+            tc.reset()
+            compiled = tc.compile(program, backend="eager")
+            for is_same in order:
+                want = outcome(program, program, is_same)
+                assert outcome(compiled, program, is_same) == want, (program.__name__, order)
