@@ -99,6 +99,7 @@ class Shapes:
         mode: the `FakeTensorMode` that all fakes belong to.
         env: its `ShapeEnv`.
         derived: there are classes or modes that reading a size must not ask.
+        drawn: symbol of a random number of Python -> the call that draws it.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Shapes:
         self._lines: dict[frozenset[str], UserLine] = {}
         self._created: dict[str, UserLine | None] = {}
         self._inputs: dict[str, tuple[Any, _WrappedSource, Source]] = {}
+        self.drawn: dict[Any, str] = {}
         self._demanded: dict[str, Any] = {}
         self.derived = False
         self.ranges = Ranges()
@@ -357,12 +359,15 @@ class Shapes:
         """Return a symbolic integer's value, and guard that it stays so."""
         return int(number)
 
-    @staticmethod
-    def guarded(function: Callable[[Any], Any], symbol: Any) -> Any:
+    def guarded(self, function: Callable[[Any], Any], symbol: Any) -> Any:
         """Evaluate a symbolic number for good; the shape environment takes the guard."""
         try:
             return function(symbol)
         except GuardOnDataDependentSymNode as error:
+            asked = set(error.cond.free_symbols)
+            if asked and asked <= self.drawn.keys():
+                called = self.drawn[min(asked, key=str)]
+                raise breaks.GraphBreak(breaks.OUTSIDE_VALUE, called) from None
             raise breaks.GraphBreak(
                 breaks.DATA_GUARD, str(symbol), str(error)
             ) from None

@@ -25,7 +25,7 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.handlers import handles
-from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import AttrSource, DrawnSource, Source
 
 if TYPE_CHECKING:
@@ -198,7 +198,11 @@ def _draw(
     t.output.drawn.append(source)
     drawn = TensorValue(None, t.shapes.fake(number, source), source)
     with t.shapes.scalars_allowed():
-        return t.output.call_torch("item", [drawn], {}, method=True)
+        found = t.output.call_torch("item", [drawn], {}, method=True)
+    assert isinstance(found, SymValue)
+    for symbol in found.example.node.expr.free_symbols:
+        t.shapes.drawn[symbol] = f"random.Random.{name}()"
+    return found
 
 
 def _fits(

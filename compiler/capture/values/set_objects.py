@@ -119,7 +119,7 @@ def wrap_set_object(
     """Return the value of an existing set object."""
     items = items_of(obj)
     t.guards.add("TYPE", source, type(obj))
-    t.guards.add("ITEMS", CallSource(source, items_of, "items_of({})"), items)
+    t.guards.add("ITEMS", CallSource(source, items_of, "items_of({})", "{}"), items)
     known: dict[Any, Slot] = {item: t.values.known(item) for item in items}
     base = set if issubclass(type(obj), set) else frozenset
     return SetObjectValue(type(obj), obj, source, known, base.copy(obj))
