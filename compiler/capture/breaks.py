@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tc.compiler.core.table import Table
+from tc.compiler.errors import is_own
 from tc.trace import StackFrame
 from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE
 
@@ -355,11 +356,14 @@ class SkipFrame(Exception):
 
 
 def forget_frames(error: BaseException) -> None:
-    """Drop the tracebacks of an error that is kept, and of those behind it.
+    """Drop the tracebacks of an error that is kept, and of those of the trace behind it.
 
-    They would keep the trace alive, and with it the frames of the program that called it.
+    They would keep the trace alive, and with it the frames of the program that called it. What the
+    program itself is handling while it is traced keeps its own.
     """
     behind: BaseException | None = error
     while behind is not None and behind.__traceback__ is not None:
+        if not is_own(behind.__traceback__.tb_frame.f_code.co_filename):
+            return
         behind.__traceback__ = None
         behind = behind.__cause__ or behind.__context__
