@@ -364,13 +364,17 @@ class Shapes:
         try:
             return function(symbol)
         except GuardOnDataDependentSymNode as error:
-            asked = set(error.cond.free_symbols)
-            if asked and asked <= self.drawn.keys():
-                called = self.drawn[min(asked, key=str)]
-                raise breaks.GraphBreak(breaks.OUTSIDE_VALUE, called) from None
-            raise breaks.GraphBreak(
-                breaks.DATA_GUARD, str(symbol), str(error)
-            ) from None
+            raise self.unknown(str(symbol), error) from None
+
+    def unknown(
+        self, what: str, error: GuardOnDataDependentSymNode
+    ) -> breaks.GraphBreak:
+        """Return the break for a question about numbers that are known only when the code runs."""
+        asked = set(error.cond.free_symbols)
+        if asked and asked <= self.drawn.keys():
+            called = self.drawn[min(asked, key=str)]
+            return breaks.GraphBreak(breaks.OUTSIDE_VALUE, called)
+        return breaks.GraphBreak(breaks.DATA_GUARD, what, str(error))
 
     def _track(self, value: Any, torch_source: _WrappedSource, source: Source) -> None:
         if isinstance(value, torch.Tensor):

@@ -133,6 +133,8 @@ def test_what_needs_a_python_value_has_its_name(function, name):
         (lambda x: x * np.random.rand(), "numpy.random.rand()", "call it outside"),
         (lambda x: x * random.choice([1.0, 2.0]), "Random.choice()", "call it outside"),
         (lambda x: x if random.random() < 2 else -x, "Random.random()", "call it outside"),
+        (lambda x: x.repeat(4).unfold(0, random.randint(1, 2), 1), "Random.randint()",
+         "call it outside"),
         (lambda x: x * time.time(), "time.time()", "call it outside"),
         # bound by pybind11 to a record of its own, whose type is no part of the name
         (lambda x: x if torch._C._accelerator_getAccelerator() else x + 1,

@@ -239,9 +239,8 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     if not (torch.is_grad_enabled() and any(a.example.requires_grad for a in flat)):
         with _without_grad_in_graph(t):
             result = _forward(t, cls, context, args, kwargs)
-        t.output.counts_writes &= (
-            not context.dirty
-        )  # each of which eager counts as a write, too
+        if context.dirty:  # eager counts each mark as a write, too
+            t.output.counts_writes = False
         return _arguments_as_views(t, context, args, result)
     operands = [arg.node(t) for arg in flat]
     with new_scope(t) as scope:

@@ -130,9 +130,7 @@ def run_fake(
             breaks.DYNAMIC_SHAPE, _named(text, fakes), str(error)
         ) from None
     except GuardOnDataDependentSymNode as error:
-        raise breaks.GraphBreak(
-            breaks.DATA_GUARD, _named(text, fakes), str(error)
-        ) from None
+        raise t.shapes.unknown(_named(text, fakes), error) from None
     except UnsupportedFakeTensorException as error:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, text, str(error)) from None
     except Exception as error:

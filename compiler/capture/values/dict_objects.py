@@ -257,7 +257,7 @@ def make(
     factory: Any,
 ) -> Any:
     """Make a dict object without running its class's code; called from residual code."""
-    base: Any = next(one for one in DictObjectValue.bases if issubclass(cls, one))
+    base: Any = DictObjectValue.base_of(cls)
     made = base.__new__(cls)
     if factory is not None:
         DEFAULT_FACTORY.__set__(made, factory)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import random
+from collections.abc import Callable
 from types import BuiltinMethodType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -69,14 +70,10 @@ class GivenGenerator(OpaqueValue):
         t: Interpreter,
         name: str,
     ) -> Value:
-        function = inspect.getattr_static(random.Random, name, None)
-        if not inspect.isroutine(function) or name.startswith("__"):
+        if not _is_method_name(name):
             return super().attr(t, name)
         call = _draw if name in DRAWS else _refuse
-        method = functools.partial(call, self, name)
-        return LambdaValue(
-            method, f"Random.{name}", lambda r: _read(r, self, name), [self]
-        )
+        return _method(self, name, functools.partial(call, self, name))
 
 
 class MadeGenerator(KnownObject):
@@ -100,13 +97,9 @@ class MadeGenerator(KnownObject):
         t: Interpreter,
         name: str,
     ) -> Value:
-        function = inspect.getattr_static(random.Random, name, None)
-        if not inspect.isroutine(function) or name.startswith("__"):
+        if not _is_method_name(name):
             return super().attr(t, name)
-        method = functools.partial(self._call, name)
-        return LambdaValue(
-            method, f"Random.{name}", lambda r: _read(r, self, name), [self]
-        )
+        return _method(self, name, functools.partial(self._call, name))
 
     def _call(
         self,
@@ -161,6 +154,21 @@ def _refuse(
     kwargs: Kwargs,
 ) -> Value:
     owner.cannot(breaks.of_call("random"), f"random.Random.{name}()")
+
+
+def _is_method_name(name: str) -> bool:
+    """Return whether a generator has a method of a name, other than the special ones."""
+    function = inspect.getattr_static(random.Random, name, None)
+    return inspect.isroutine(function) and not name.startswith("__")
+
+
+def _method(
+    owner: Value,
+    name: str,
+    call: Callable[..., Value],
+) -> Value:
+    """Return a method of a generator, which residual code reads from the generator."""
+    return LambdaValue(call, f"Random.{name}", lambda r: _read(r, owner, name), [owner])
 
 
 def _read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,7 @@ class ItemSet(SetValue):
         original: Any,
         table: Any,
     ) -> None:
-        base = owner.base
-        super().__init__(items, owner.source, base, table, original)
+        super().__init__(items, owner.source, owner.base, table, original)
         self.owner = owner
 
     @property
@@ -104,10 +104,10 @@ def accepts(obj: Any) -> bool:
     Its order has to be that of a copy, which replaces it.
     """
     kind = type(obj)
-    base = next((one for one in SetObjectValue.bases if issubclass(kind, one)), None)
-    if base is None or not is_heap_type(kind):
+    if not issubclass(kind, SetObjectValue.bases) or not is_heap_type(kind):
         return False
-    items = items_of(obj)
+    base: Any = SetObjectValue.base_of(kind)
+    items = items_of(base, obj)
     return all(map(is_constant_object, items)) and items == tuple(base.copy(obj))
 
 
@@ -117,17 +117,22 @@ def wrap_set_object(
     source: Source,
 ) -> SetObjectValue:
     """Return the value of an existing set object."""
-    items = items_of(obj)
+    base: Any = SetObjectValue.base_of(type(obj))
+    items = items_of(base, obj)
+    place = CallSource(
+        source,
+        functools.partial(items_of, base),
+        f"tuple({base.__name__}.__iter__({{}}))",
+        "{}",
+    )
     t.guards.add("TYPE", source, type(obj))
-    t.guards.add("ITEMS", CallSource(source, items_of, "items_of({})", "{}"), items)
+    t.guards.add("ITEMS", place, items)
     known: dict[Any, Slot] = {item: t.values.known(item) for item in items}
-    base = set if issubclass(type(obj), set) else frozenset
     return SetObjectValue(type(obj), obj, source, known, base.copy(obj))
 
 
-def items_of(obj: Any) -> tuple[Any, ...]:
+def items_of(base: Any, obj: Any) -> tuple[Any, ...]:
     """Return the items in their order, bypassing methods of the class."""
-    base = set if issubclass(type(obj), set) else frozenset
     return tuple(base.__iter__(obj))
 
 

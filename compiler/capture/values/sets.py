@@ -200,10 +200,10 @@ def set_from(t: Interpreter, iterable: Value, kind: type = set) -> SetValue:
 
 def _tokens_of(t: Interpreter, iterable: Value) -> tuple[Any, dict[Any, Slot]]:
     """Return the tokens in a container of the iterable's kind, and the items by token."""
-    items_of = iterable.container()
-    if isinstance(items_of, SetValue):
-        tokens = items_of.plain()
-        return tokens, {token: items_of.items[token] for token in tokens}
+    container = iterable.container()
+    if isinstance(container, SetValue):
+        tokens = container.plain()
+        return tokens, {token: container.items[token] for token in tokens}
     items: dict[Any, Slot] = {}
     for value in iterable.each(t):
         items.setdefault(t.python.key(value), value)

@@ -36,7 +36,12 @@ class StoredObject(ObjectValue):
         source: Source | None = None,
     ) -> None:
         super().__init__(cls, obj, source)
-        self.base = next(one for one in self.bases if issubclass(cls, one))
+        self.base = self.base_of(cls)
+
+    @classmethod
+    def base_of(cls, kind: type) -> type:
+        """Return the container that a class derives from."""
+        return next(one for one in cls.bases if issubclass(kind, one))
 
     def container(self) -> Value:
         return self.storage  # type: ignore[no-any-return]
