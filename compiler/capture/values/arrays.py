@@ -6,6 +6,7 @@ raised as numpy does; arrays enter the graph as tensors that share their memory.
 
 from __future__ import annotations
 
+import enum
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -571,6 +572,8 @@ def _argument(t: Interpreter, value: Value) -> Value:
     if isinstance(value, SliceValue):
         return SliceValue([_argument(t, part) for part in value.parts])
     constant = value.constant() if value.is_constant() else None
+    if isinstance(constant, enum.Enum):  # which the text of a graph cannot name
+        value.cannot(breaks.UNSUPPORTED_CALL, f"a numpy function of {constant}")
     if isinstance(constant, np.dtype) or (
         isinstance(constant, type) and _is_dtype(constant)
     ):

@@ -8,7 +8,11 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue, Entries
-from tc.compiler.capture.values.lookup import is_data_descriptor, type_lookup
+from tc.compiler.capture.values.lookup import (
+    SLOT_TYPES,
+    is_data_descriptor,
+    type_lookup,
+)
 from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.core.sources import DictSource, instance_dict
 
@@ -20,8 +24,9 @@ class AttributesValue(DictValue):
     """``vars(owner)``: reads return the values that traced code stored, stores go to the owner."""
 
     noun = "an object's __dict__"
+    is_filled_late = True
 
-    def __init__(self, owner: Attributed) -> None:
+    def __init__(self, owner: Attributed | DictValue) -> None:
         source = DictSource(owner.source) if owner.source is not None else None
         obj = instance_dict(owner.obj)
         super().__init__({}, source, obj={} if obj is None else obj)
@@ -39,8 +44,13 @@ class AttributesValue(DictValue):
         }
         names = [name for name in self.obj if name not in gone]
         return names + [
-            n for n, v in stores.items() if n not in names and v is not UNBOUND
+            n
+            for n, v in stores.items()
+            if n not in names and v is not UNBOUND and not self._is_slot(n)
         ]
+
+    def _is_slot(self, name: str) -> bool:
+        return isinstance(type_lookup(self.owner.cls, name), SLOT_TYPES)
 
     def whole(self, t: Interpreter) -> Entries:
         """Return all attributes, after guarding on the names of an existing object."""

@@ -43,6 +43,8 @@ class DictValue(Value):
     """
 
     noun = "a dict"
+    #: whether its items are stored only after residual code made all new objects
+    is_filled_late = False
 
     def __init__(
         self,
@@ -172,11 +174,18 @@ class DictValue(Value):
             return t.values.known(self.kind)
         if name == "default_factory" and self._has_factory():
             return self.factory or ConstValue(None)
-        if (own := self._own_attribute(t, name)) is not None:
+        if name == "__dict__" and self.kind is collections.OrderedDict:
+            return t.attributes.attributes_of(self)
+        if (own := self.stored(t, name)) is not None:
             return own
         return t.attributes.builtin_method(self, name)
 
-    def _own_attribute(self, t: Interpreter, name: str) -> Value | None:
+    @property
+    def cls(self) -> type:
+        """Its class, by the name that objects with attributes have for it."""
+        return self.kind
+
+    def stored(self, t: Interpreter, name: str) -> Value | None:
         """Return an attribute of an OrderedDict, which has a ``__dict__`` unlike other dicts."""
         stored = t.effects.attribute(self, name)
         held = instance_dict(self.obj)
@@ -358,9 +367,15 @@ class SizedIterator(SequenceIterator):
         if not self.is_of_the_owner():
             super().rebuild(r)
             return
-        r.load_callable(iterator_at)
+        is_late = isinstance(self.owner, DictValue) and self.owner.is_filled_late
+        r.load_callable(later_iterator_at if is_late else iterator_at)
         r.push_slots([self.view or self.owner, ConstValue(self.index)])
         r.e.call(2)
+
+
+def later_iterator_at(container: Any, index: int) -> Any:
+    """Return what `iterator_at` does, of a container that the residual code has yet to fill."""
+    yield from itertools.islice(container, index, None)
 
 
 def iterator_at(container: Any, index: int) -> Any:
@@ -554,8 +569,12 @@ def _dict_reduce(t: Interpreter, d: DictValue, protocol: Value) -> Value:
     given = [d.factory or ConstValue(None)] if d._has_factory() else []
     pairs = t.values.list_of(d.pairs(t)).iterate(t)
     none = ConstValue(None)
+    state: Value = none
+    if d.kind is collections.OrderedDict:
+        held = d.attr(t, "__dict__").method(t, "copy", [], {})
+        state = held if held.truth(t) else state
     return t.values.new_tuple(
-        [t.values.known(d.kind), t.values.new_tuple(given), none, none, pairs]
+        [t.values.known(d.kind), t.values.new_tuple(given), state, none, pairs]
     )
 
 
