@@ -110,16 +110,15 @@ def run_fake(
 ) -> Any:
     """Call a function on fake tensors; an exception breaks the graph.
 
-    So does a warning, where traced code has changed which warnings are shown or raised, and any
-    call where it has begun to record them.
+    So does a warning, where traced code has changed which warnings are shown, raised or recorded.
     """
-    leave_recording(t)
     if not filters_are_changed(t):
         return _run_fake(t, target, text, fakes, named, method)
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         found = _run_fake(t, target, text, fakes, named, method)
     if shown:
+        leave_recording(t)
         what = f"{text}, which warns, where filters of warnings are changed,"
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
     return found

@@ -424,6 +424,10 @@ def _sample(
     return value.constant()
 
 
+#: what numpy may do about an error of floating point that a graph need not do
+_SILENT = frozenset(("ignore", "warn"))
+
+
 def _record(
     t: Interpreter,
     target: Callable[..., Any],
@@ -431,6 +435,11 @@ def _record(
     scalars: bool,
     call: NumpyCall,
 ) -> Value:
+    errors = np.geterr()
+    t.guards.ask_process_again(np.geterr, "geterr", errors)
+    if not _SILENT.issuperset(errors.values()):
+        what = f"{call.text}(), where numpy does more about errors than to warn,"
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
     values = [a if isinstance(a, Value) else ConstValue(a) for a in args]
     held: list[ArrayValue] = []
     try:

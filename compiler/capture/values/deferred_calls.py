@@ -107,15 +107,15 @@ def _warn(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def leave_recording(t: Interpreter) -> None:
     """Leave the frame to Python that has begun to add warnings to a list of its own.
 
-    Compiled code does not warn as eager does, and compiling itself may warn.
+    Compiled code does not warn as eager does, and compiling itself may warn, too.
 
     Raises:
         SkipFrame, GraphBreak: there is one.
     """
     shown = t.effects.global_value(vars(warnings), "_showwarnmsg_impl")
-    if shown is None or shown.source is not None:
-        return
     log = shown.calls_method_of if isinstance(shown, LambdaValue) else None
+    if log is None:
+        return
     frame = t.top
     while frame is not None and frame.parent is not None:
         names = [n for n in frame.code.co_varnames if frame.is_bound(n)]

@@ -33,7 +33,7 @@ def raised_without_a_block(x):
 def recorded(x):
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
-        y = F.mse_loss(x, x[:1]) + x.mean().reshape(1).std().isnan()
+        y = F.mse_loss(x, x[:1])
     return y, [str(one.message)[:20] for one in shown]
 
 
