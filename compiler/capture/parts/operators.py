@@ -468,10 +468,11 @@ class Operators:
                 operator.mul, sequence.places(), self.python.concrete(count)
             )
             slots = [sequence.slots[place] for place in repeated]
+            if repeated == sequence.places() and sequence.kind is tuple:
+                return sequence  # the very object
             if name == "imul" and isinstance(left, ListValue):
-                self.t.effects.changed(sequence)
-                sequence.slots = slots
-                return sequence
+                left.refill(self.t, slots)
+                return left
             return sequence.like(slots)
         if not isinstance(left, SequenceValue):
             return None

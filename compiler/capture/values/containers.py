@@ -200,6 +200,11 @@ class ListValue(SequenceValue):
         self._slots: list[Slot] = []
         super().__init__(slots, source)
 
+    def refill(self, t: Interpreter, slots: list[Slot]) -> None:
+        """Put other items in the place of its own."""
+        t.effects.changed(self)
+        self.slots = slots
+
     @property
     def slots(self) -> list[Slot]:
         """The items; the first use reads the real list and guards its length."""

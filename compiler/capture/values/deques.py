@@ -43,6 +43,11 @@ class DequeValue(ListValue):
         self.moves += bool(items)
         self._trim(at_end=False)
 
+    def refill(self, t: Interpreter, slots: list[Slot]) -> None:
+        super().refill(t, slots)
+        self.moves += 1
+        self._trim(at_end=False)
+
     def _trim(self, at_end: bool) -> None:
         excess = len(self.slots) - self.maxlen if self.maxlen is not None else 0
         if excess > 0:

@@ -56,3 +56,20 @@ def test_a_change_ends_iterators_that_eager_ends(change):
             results.append(str(error))
         found.append(results)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, -1])
+@pytest.mark.parametrize("maxlen", [None, 2, 4])
+def test_repeated_in_place(count, maxlen):
+    def program(x, given):
+        made = collections.deque([0, 1, 2], maxlen)
+        same = made
+        made *= count
+        given *= count
+        return x + len(made), made, same is made
+
+    def run(call):
+        given = collections.deque([5, 6], maxlen)
+        return str(call(torch.ones(1), given)), given
+
+    assert run(tc.compile(program, backend="eager", fullgraph=True)) == run(program)
