@@ -231,6 +231,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     why = advice.why
     ways = _for_torchs(advice.fix) if _OF_TORCH.search(text) else advice.fix
     fix = first_of(text.partition("\nTraceback (most recent")[0], ways)
+    if any(_SUBGRAPHS.search(f"{at.file} {at.source}") for at in stack):
+        fix = tuple(one for one in fix if not _OF_LOGS.search(one))
     within = stack[-1].file if stack else ""
     fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title, within)
     if lacks := without_fake(text):
@@ -274,6 +276,14 @@ _REGISTERS: Final = re.compile(r"custom_op|allow_in_graph")
 
 def _for_torchs(ways: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(one for one in ways if not _REGISTERS.search(one))
+
+
+#: frames whose callees torch.compile traces into a graph within the graph, out of which it loses
+#: the calls that it was to make later: transforms, checkpoints, functions with a backward
+_SUBGRAPHS: Final = re.compile(
+    r"[/\\]torch[/\\](?:_functorch[/\\]|utils[/\\]checkpoint\.py)|\w\.apply\("
+)
+_OF_LOGS: Final = re.compile(r"\breorderable_logging_functions\b")
 
 
 #: code that is compiled where the program compiles an optimizer's step
