@@ -102,7 +102,7 @@ CONTEXT: Final = (
 )
 _OF_BLOCK: Final = re.compile(r"\.__a?(?:enter|exit)__\b")
 #: functions that no program can mark or register: those of torch and NumPy
-_OF_LIBRARIES: Final = re.compile(r"^call of (?:np|numpy|torch|Tensor|ndarray)\.")
+_OF_LIBRARIES: Final = re.compile(r"^call of (?:np|numpy|torch|Tensor|ndarray|Generator)\.")
 _REGISTERS: Final = re.compile(r"\bcustom_op\b")
 _GRADIENTS: Final = re.compile(r"\bautograd\.grad\(")
 _OF_AUTOGRAD: Final = ("TC113", "TC120")
@@ -199,6 +199,8 @@ def fixes_at(
         return (CALL_OUTSIDE,)
     if _tests_length(file, line):
         known = tuple(one for one in known if _SHAPES_ALONE not in one)
+    if code == "TC102" and _NEEDS_NUMBERS.search(text) and _is_position(file, line):
+        known = tuple(one for one in known if _OF_NUMBERS not in one)
     if code == "TC102":
         return _fixes_of_sizes(text, title, known)
     if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
@@ -306,14 +308,21 @@ def _tests_length(file: str, line: int) -> bool:
 
 
 def _assigned(nodes: Sequence[ast.AST], line: int) -> set[str]:
-    """Return the names that a line assigns to."""
-    return {
-        target.id
+    """Return the names that a line assigns to, or loops with."""
+    targets = [
+        target
         for one in nodes
         if isinstance(one, ast.Assign) and one.lineno <= line <= (one.end_lineno or line)
         for target in one.targets
-        if isinstance(target, ast.Name)
-    }
+    ]
+    targets += [
+        one.target
+        for one in nodes
+        if isinstance(one, ast.For | ast.comprehension)
+        and one.iter.lineno <= line <= (one.iter.end_lineno or line)
+    ]
+    names = [one for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+    return {one.id for one in names if isinstance(one.ctx, ast.Store)}
 
 
 def _is_slice(file: str, line: int) -> bool:
