@@ -483,7 +483,7 @@ def is_made_before_break(compiled: str, file: str, line: int, name: str) -> bool
         line: the first line of the user's function.
     """
     function = function_at(file, line) if is_resumed(compiled) else None
-    root = _ROOT.match(_original.get()(name))
+    root = _ROOT.search(_CONVERSION.sub("", _original.get()(name)))
     if function is None or root is None:
         return False
     uses = [one for one in ast.walk(function) if isinstance(one, ast.Name) and one.id == root[0]]
@@ -494,7 +494,8 @@ def is_made_before_break(compiled: str, file: str, line: int, name: str) -> bool
     return not uses and root[0] not in [one.arg for one in known if one is not None]
 
 
-_ROOT: Final = re.compile(r"[A-Za-z_]\w*")
+_ROOT: Final = re.compile(r"^[A-Za-z_]\w*")
+_CONVERSION: Final = re.compile(r"^(?:float|int|bool)\(")  # of what was converted: `float(hi)`
 
 
 def called_name(call: ast.Call) -> str:

@@ -101,6 +101,7 @@ CONTEXT: Final = (
     "enter the context outside of the compiled function",
 )
 _OF_BLOCK: Final = re.compile(r"\.__a?(?:enter|exit)__\b")
+_OF_ARRAYS: Final = "ndarray."  # numbers of NumPy's arrays are read by NumPy
 #: functions that no program can mark or register: those of torch and NumPy
 _OF_LIBRARIES: Final = re.compile(r"^call of (?:np|numpy|torch|Tensor|ndarray|Generator)\.")
 _REGISTERS: Final = re.compile(r"\bcustom_op\b")
@@ -211,7 +212,7 @@ def fixes_at(
         return (_ALL_MODULES, *ways) if in_container else tuple(ways)
     if code == "TC101" and _is_size(file, line):
         known = tuple(one for one in known if not one.startswith(_AS_TENSOR))
-    if code == "TC101" and _is_kept(file, line):
+    if code == "TC101" and (_OF_ARRAYS in title or _is_kept(file, line)):
         known = tuple(one for one in known if _OF_NUMBERS not in one)
     numbers = code == "TC101"
     asked = code in (*ASKING, _LATER)

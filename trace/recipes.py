@@ -501,7 +501,7 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
     row = [one for one in recipes(subject.kind, subject.place) if one.producer in ("", side)]
     if subject.kind is Kind.IMPLIED and ".shape[" not in subject.source:
         row.remove(PAD)  # a number is no size
-    of_all = [one for one in row if not _OF_INPUT.search(one.text)]
+    of_all = [one for one in row if not _OF_INPUT.search(one.text) and one is not DYNAMIC_NUMBERS]
     if made and len(of_all) < len(row):
         row = [*of_all, MEND_BREAK]
     return tuple(dict.fromkeys(one.text.format_map(words) for one in row))
