@@ -66,9 +66,9 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
 
 
 def is_exponent(file: str, line: int, name: str) -> bool:
-    """Return whether the function at a line raises a number to the power of an input of that name.
+    """Return whether the function at a line has a power of an int with an exponent of that name.
 
-    Such a power is a number of its own for each exponent, whatever is dynamic.
+    Such a power is a count (`2 ** bits`), of its own for each exponent, whatever is dynamic.
     """
     function = function_at(file, line)
     names = names_of(as_written(name))
@@ -76,6 +76,7 @@ def is_exponent(file: str, line: int, name: str) -> bool:
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Pow)
         and isinstance(node.left, ast.Constant)
+        and isinstance(node.left.value, int)
         and ast.unparse(node.right) in names
         for node in (ast.walk(function) if function is not None else ())
     )

@@ -194,8 +194,8 @@ SIDES: Final = Recipe(
     "nothing to do: each side of the test has a graph of its own, compiled once", "call", True
 )
 TEST_OUTSIDE: Final = Recipe(
-    "take what the code does by {name} out of the compiled function: act on it before or after the "
-    "call",
+    "take {name}, and what the code does by it, out of the compiled function: act on it before or "
+    "after the call",
     settles=True,
 )
 BRANCHES: Final = Recipe("choose outside: write and compile a function for each value of {name}")
