@@ -57,7 +57,7 @@ def close_dropped(frame: Frame) -> None:
             return
         if one.needs_closing:
             _close(one, frame)
-        else:  # it may hold others
+        elif not one.has_ended:  # it may hold others
             one.has_ended = True
             release(one.frame)  # type: ignore[arg-type]  # it is one that is interpreted
         at = 0
