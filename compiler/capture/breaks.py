@@ -266,6 +266,13 @@ SEQUENCE_LENGTH = _row(
     "nothing to do: ATen's own loop runs the network at every length, the rest is compiled",
     "pad the sequences to a few lengths and compile with dynamic=False, for one graph each",
 )
+LATE_READ = _row(
+    "late-read",
+    "TC138",
+    "{}, which may be changed before gradients are computed",
+    "backward is captured where the function is applied, and Python reads the object when it runs",
+    "read what backward needs in forward, and keep the number or tensor on ctx",
+)
 
 
 def of_call(called: str) -> Reason:

@@ -119,6 +119,17 @@ def anomaly_search() -> tuple[bool, bool]:
     return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
 
 
+def search_anomalies(mode: bool, check_nan: bool = True) -> None:
+    """Do `torch.set_anomaly_enabled`; where code is traced, only note what it asks for.
+
+    The search is one for all threads, and is none of what a compilation itself computes.
+    """
+    if _ANOMALIES.get() is None:
+        torch.set_anomaly_enabled(mode, check_nan)
+    else:
+        _ANOMALIES.set((mode, check_nan))
+
+
 @contextmanager
 def dispatch_modes_unseen() -> Iterator[None]:
     """Keep dispatch modes of the program from what a block does."""

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import _C
 
+from tc.compiler.core.levels import anomaly_search, search_anomalies
 from tc.compiler.core.table import Table
 
 #: mark on a graph that sets modes between its nodes, and on the nodes that do
@@ -51,6 +52,11 @@ MODES: Table[str, Mode] = Table("modes of torch")
 def _set_deterministic(mode: tuple[bool, bool]) -> None:
     """Set both halves of the deterministic mode: on, and only warning."""
     _C._set_deterministic_algorithms(mode[0], warn_only=mode[1])
+
+
+def _set_anomaly_search(asked: tuple[bool, bool]) -> None:
+    """Set both halves of the search for anomalies: on, and whether for NaN."""
+    search_anomalies(*asked)
 
 
 def _nest_autocast(depth: int) -> None:
@@ -106,6 +112,8 @@ MODES.add(
         _set_deterministic,
     ),
 )
+ANOMALY = "anomaly"
+MODES.add(ANOMALY, Mode(anomaly_search, _set_anomaly_search, guarded=False))
 #: reader and writer in torch._C of modes that the GLOBAL_STATE guard does not cover
 _UNGUARDED = (
     ("_get_flash_sdp_enabled", "_set_sdp_use_flash"),

@@ -87,7 +87,8 @@ def label_of(value: Any) -> str:
     """Return a readable label of an object: its kind and full name."""
     name = _named(value, "__qualname__") or _named(value, "__name__")
     if issubclass(type(value), enum.Enum):
-        return f"{type(value).__qualname__}.{value.name}"
+        member = (instance_dict(value) or {}).get("_name_")  # not all have one
+        return f"{type(value).__qualname__}.{member}"
     if not isinstance(name, str):
         return f"a {type(value).__qualname__}"
     module = _named(value, "__module__")

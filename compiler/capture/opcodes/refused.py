@@ -49,6 +49,11 @@ GONE = ("ASYNC_GEN_WRAP", "IMPORT_STAR", "PRINT_EXPR", "PREP_RERAISE_STAR")
 
 def _refuse(f: Frame, i: Instruction) -> None:
     what = REFUSED[i.opname]
+    if i.opname == "CHECK_EG_MATCH":
+        # which exceptions are raised again, and how, depends on their tracebacks
+        if f.depth == 0:
+            raise breaks.SkipFrame(f"it handles an exception by {GROUPS}")
+        raise breaks.FrameCountBreak(breaks.UNSUPPORTED_OPCODE, what)
     raise breaks.GraphBreak(breaks.UNSUPPORTED_OPCODE, f"{i.opname} ({what})")
 
 

@@ -22,6 +22,7 @@ from tc.compiler.capture.values.stand_ins import UNEXPECTED, raise_as_python
 from tc.compiler.core.sources import instance_dict
 
 if TYPE_CHECKING:
+    from tc.compiler.capture.values.dicts import DictValue
     from tc.compiler.capture.values.interfaces import Interpreter
 
 #: methods of builtin containers that take keyword arguments
@@ -96,7 +97,7 @@ class ClassAttributes:
                 return bind_descriptor(self.t, owner, cls, base.__dict__[name], name)
         return None
 
-    def attributes_of(self, owner: Attributed) -> Value:
+    def attributes_of(self, owner: Attributed | DictValue) -> Value:
         """Return ``vars(owner)``, the same value each time."""
         held = instance_dict(owner.obj)
         first = self.t.values.owners.get(id(held))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import enum
+import functools
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -162,7 +164,7 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         made = t.inline_object(maker, [cls, *args], kwargs)
     elif replaced_slot(kind, "__new__") is not MISSING:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
-    elif (stored := _stored(t, kind, args)) is not None:
+    elif (stored := _stored(t, kind, args, kwargs)) is not None:
         made = stored
     elif maker is MISSING or maker is object.__new__:
         refuse_abstract(t, kind, args, kwargs)
@@ -188,15 +190,64 @@ def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         if (args or kwargs) and maker is object.__new__:
             t.python.raise_(TypeError, f"{kind.__name__}() takes no arguments")
     elif isinstance(made, StoredObject):
-        made.base_method("__init__").call(t, args, kwargs)
+        asked = ("__new__", "__init__")
+        named = _keywords(t, kind, made.base, args, kwargs, asked)
+        made.base_method("__init__").call(t, args, named)
     else:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
     return made
 
 
-def _stored(t: Interpreter, kind: type, args: Args) -> Value | None:
+@functools.cache
+def _refusal(base: Any, *own: str) -> str | None:
+    """Return how Python refuses a keyword to a class with these methods that derives from a base.
+
+    Versions of Python differ in which methods of a class may take keywords.
+    """
+    makers: dict[str, Any] = {
+        "__new__": lambda cls, *_, **named: base.__new__(cls),
+        "__init__": lambda self, *_, **named: None,
+    }
+    try:
+        type(base)("Derived", (base,), {name: makers[name] for name in own})(keyword=0)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def _keywords(
+    t: Interpreter,
+    kind: type,
+    base: Any,
+    args: Args,
+    kwargs: Kwargs,
+    asked: tuple[str, ...] = ("__init__",),
+) -> Kwargs:
+    """Return the keywords that a container in C takes when an object of a class is made.
+
+    Arguments that it refuses raise Python's error.
+
+    Args:
+        asked: which methods of the class let the container ignore keywords.
+    """
+    if len(args) > 1 and not issubclass(base, collections.defaultdict):
+        bare: Any = type(kind.__name__, (base,), {})
+        t.python.fold(bare, *(None for _ in args))
+    if not kwargs or issubclass(base, dict):
+        return kwargs
+    own = [
+        name for name in asked if type_lookup(kind, name) is not type_lookup(base, name)
+    ]
+    text = _refusal(base, *own)
+    if text is not None:
+        t.python.raise_(TypeError, text)
+    return {}
+
+
+def _stored(t: Interpreter, kind: type, args: Args, kwargs: Kwargs) -> Value | None:
     """Return a new object of a class that derives from a container in C; None for others."""
     if issubclass(kind, frozenset):
+        _keywords(t, kind, frozenset, args, kwargs)
         items = set_from(t, args[0], frozenset) if args else set_of(t, [], frozenset)
         return SetObjectValue(kind, items=items.items, table=items.table)
     for one in (DictObjectValue, ListObjectValue, SetObjectValue):
@@ -215,8 +266,11 @@ def _namespace(t: Interpreter, attributes: Kwargs) -> Value:
 def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     made = ExceptionValue(cls.obj, list(args))
     starts = made.has_own("__init__")
+    refused = issubclass(cls.obj, BaseExceptionGroup) and not _is_plain_group(
+        t, cls.obj, args, kwargs
+    )
     # `name` of an ImportError
-    if made.has_own("__new__") or (kwargs and not starts):
+    if made.has_own("__new__") or (kwargs and not starts) or refused:
         raise breaks.GraphBreak(
             breaks.UNSUPPORTED_CALL, f"class {cls.obj.__qualname__}"
         )
@@ -226,12 +280,24 @@ def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> V
     return made
 
 
+def _is_plain_group(t: Interpreter, kind: type, args: Args, kwargs: Kwargs) -> bool:
+    """Return whether a group of these exceptions is of the class that is called for it."""
+    if not issubclass(kind, ExceptionGroup) or len(args) != 2 or kwargs:
+        return False
+    text, members = args
+    if text.python_type() is not str or members.python_type() not in (list, tuple):
+        return False
+    kinds = [member.python_type() for member in members.unpack(t)]
+    return bool(kinds) and all(issubclass(one, Exception) for one in kinds)
+
+
 # -- what makes an object of a given class --------------------------------------------------
 @builtin(tuple.__new__)
 def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     cls, *contents = args
-    items = contents[0].unpack(t) if contents else []
     kind = t.python.concrete(cls)
+    _keywords(t, kind, tuple, contents, kwargs)
+    items = contents[0].unpack(t) if contents else []
     return tuple_of([*items], kind)
 
 
@@ -250,7 +316,7 @@ def _set_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(frozenset.__new__)
 def _frozenset_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     kind, *items = args
-    made = _stored(t, t.python.concrete(kind), items)
+    made = _stored(t, t.python.concrete(kind), items, kwargs)
     assert isinstance(made, SetObjectValue)
     return made if made.cls is not frozenset else made.container()
 

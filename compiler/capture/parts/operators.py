@@ -27,6 +27,7 @@ from tc.compiler.capture.values.deques import DequeValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, DictView
 from tc.compiler.capture.values.functions import MethodValue
+from tc.compiler.capture.values.keys import find
 from tc.compiler.capture.values.lookup import (
     MISSING,
     REFLECTED,
@@ -537,15 +538,17 @@ class Operators:
         return None
 
     def _dicts_equal(self, left: DictValue, right: DictValue) -> bool:
-        ordered = left.kind is right.kind is collections.OrderedDict
-        if ordered and list(left.whole(self.t)) != list(right.whole(self.t)):
+        items, others = left.whole(self.t), right.whole(self.t)
+        if len(items) != len(others):
             return False
-        if set(left.whole(self.t)) != set(right.whole(self.t)):
-            return False
-        for key in left.entries:
-            if not self.python.equal(left.at(self.t, key), right.at(self.t, key)):
+        for token in list(items):
+            found = find(others, token)
+            if found is MISSING or not self.python.equal(
+                left.at(self.t, token), right.at(self.t, found)
+            ):
                 return False
-        return True
+        ordered = left.kind is right.kind is collections.OrderedDict
+        return not ordered or list(items) == list(others)
 
 
 def _compared(left: Value, right: Value) -> tuple[Value, Value]:

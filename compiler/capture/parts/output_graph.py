@@ -29,7 +29,7 @@ from tc.compiler.capture.parts.reads import (
 from tc.compiler.capture.parts.unrolled import break_where_unrolled, symbolic_sizes
 from tc.compiler.capture.scopes import Scope
 from tc.compiler.capture.torch_api.fake_calls import run_fake, writes_first
-from tc.compiler.capture.values.array_operands import refuse_scalars
+from tc.compiler.capture.values.array_operands import refuse_arrays, refuse_scalars
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
@@ -230,6 +230,7 @@ class OutputGraph:
         )
         self.derived.forget(making=isinstance(target, type))
         args, kwargs = by_place(args, _without_default_generator(kwargs))
+        refuse_arrays([*args, *kwargs.values()], target, text)
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
         refuse_sparse_elements(text, fakes)
         if self.derived.making:

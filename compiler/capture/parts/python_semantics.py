@@ -32,6 +32,13 @@ from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.iterators import ConstIterator, IndexIterator
+from tc.compiler.capture.values.keys import (
+    OWN_LOOKUP,
+    HashedKey,
+    IdentityKey,
+    MethodKey,
+    ReferenceKey,
+)
 from tc.compiler.capture.values.known_arrays import KnownScalar
 from tc.compiler.capture.values.library import may_change
 from tc.compiler.capture.values.lookup import (
@@ -179,7 +186,8 @@ class PythonSemantics:
         if isinstance(value, TupleValue) and not own_hash:
             return tuple(self.key(item) for item in value.values(self.t))
         if isinstance(value, SetValue) and value.kind is frozenset:
-            return frozenset(value.items)
+            with OWN_LOOKUP:
+                return frozenset(value.items)
         kind = self._class_of_key(value)
         if type_lookup(kind, "__hash__") is None:
             self.raise_(TypeError, f"unhashable type: '{full_name(kind)}'")
@@ -196,7 +204,8 @@ class PythonSemantics:
             and isinstance(value, ObjectValue | ConstValue)
             and self._is_fixed(value)
         ):
-            return HashedKey(self, value)
+            hashed = self.hashed(value).constant()
+            return HashedKey(value, hashed, self._equals_key)
         if own_hash or (
             isinstance(value, OpaqueValue) and not only_objects(value, "__hash__")
         ):
@@ -209,6 +218,13 @@ class PythonSemantics:
             return found
         except NotConstant:
             return self._identity_key(value)
+
+    def _equals_key(self, value: Value, other: object) -> bool:
+        """Return whether a value with an ``__eq__`` of its class equals the key of a token."""
+        if isinstance(other, HashedKey):
+            return self.equal(value, other.value)
+        # others are hashed by identity, or tuples of such
+        return is_constant_object(other) and self.equal(value, ConstValue(other))
 
     def hashed(self, value: Value) -> Value:
         """Apply ``hash``."""
@@ -267,12 +283,12 @@ class PythonSemantics:
         if isinstance(left, ConstValue) and isinstance(right, ConstValue):
             if left.obj is right.obj:
                 return True
+            given = left.source is not None or right.source is not None
+            # most strings that a call is given are interned; operations make others
             return (
-                type(left.obj) is str
-                and type(right.obj) is str
-                and (
-                    left.obj == right.obj  # most are interned
-                )
+                given
+                and type(left.obj) is type(right.obj) is str
+                and left.obj == right.obj
             )
         # as for small numbers
         if isinstance(left, SymValue) or isinstance(right, SymValue):
@@ -497,14 +513,6 @@ def _formats_text(kind: type) -> bool:
     return type_lookup(kind, "__format__") is vars(enum.Enum)["__format__"]
 
 
-@dataclass(frozen=True)
-class MethodKey:
-    """A bound method as a dictionary key: each read makes another one, which is equal."""
-
-    owner: IdentityKey
-    function: Any
-
-
 class _OfHash:
     """Something of a given hash: a tuple's is made of those of its items."""
 
@@ -513,44 +521,3 @@ class _OfHash:
 
     def __hash__(self) -> int:
         return self._found
-
-
-class HashedKey:
-    """A dictionary key whose class defines the hash and equality, which the tracer calls."""
-
-    def __init__(self, python: PythonSemantics, value: Value) -> None:
-        self._python = python
-        self.value = value
-        self._hash: int = python.hashed(value).constant()
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, HashedKey):
-            one = other.value
-        elif is_constant_object(other):
-            one = ConstValue(other)
-        else:
-            return False  # hashed by identity, or a tuple of such
-        return self._python.equal(self.value, one)
-
-
-@dataclass(frozen=True)
-class ReferenceKey:
-    """A weak reference as a dictionary key: it is compared as its referent is."""
-
-    target: Any
-
-
-class IdentityKey:
-    """A dictionary key compared by identity."""
-
-    def __init__(self, obj: Any) -> None:
-        self.obj = obj
-
-    def __hash__(self) -> int:
-        return id(self.obj)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, IdentityKey) and other.obj is self.obj

@@ -24,6 +24,8 @@ from tc.compiler.capture.values.functions import (
     guard_empty,
     wrap_function,
 )
+from tc.compiler.capture.values.keys import OWN_LOOKUP, find
+from tc.compiler.capture.values.lookup import MISSING
 from tc.compiler.capture.values.objects import Attributed, ClassValue
 from tc.compiler.capture.values.sets import SetValue, set_of
 from tc.compiler.capture.values.tensor import TensorValue
@@ -87,7 +89,10 @@ class ValueFactory:
         for key, value in pairs:
             held = key if isinstance(key, Value) else self.known(key)
             token = self.t.python.key(held)
-            entries[token] = (entries[token][0] if token in entries else held, value)
+            found = find(entries, token)
+            with OWN_LOOKUP:
+                first = held if found is MISSING else entries[found][0]
+                entries[token if found is MISSING else found] = (first, value)
         return DictValue(entries)
 
     def set_of(self, values: Iterable[Value], kind: type = set) -> SetValue:

@@ -104,6 +104,7 @@ from tc.compiler.core.sources import (
     Source,
     instance_dict,
 )
+from tc.compiler.errors import ConstraintViolationError
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
@@ -191,14 +192,13 @@ def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
     with t.state.as_at_entry():  # under a transform of torch.func
         try:
             fake = t.shapes.fake(obj, source, dims, demands=demands, strides=strides)
+        except (breaks.GraphBreak, breaks.SkipFrame, ConstraintViolationError):
+            raise
         except Exception as error:
-            if users_slot(type(obj), "__getattr__") is not MISSING:
-                # PyTorch asks it for methods of tensors that hold others
-                raise breaks.SkipFrame(f"{source.pretty} has a __getattr__") from error
-            if not torch._C._functorch.is_functorch_wrapped_tensor(obj):
-                raise
-            text = f"{source.pretty} cannot be represented inside a transform of torch.func"
-            raise breaks.SkipFrame(f"{text}: {error}") from error
+            # a batch of torch.func, a view that autograd refuses to follow, a class of the user
+            raise breaks.SkipFrame(
+                f"{source.pretty} has no stand-in: {error}"
+            ) from error
         if t.sizes.specified is not None:
             t.sizes.specified.bind(source, fake)
         spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))

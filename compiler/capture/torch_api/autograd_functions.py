@@ -15,11 +15,14 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.scopes import Scope
 from tc.compiler.capture.torch_api.modes import modes_kept
 from tc.compiler.capture.torch_api.subgraphs import leaves, map_leaves, new_scope
-from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
+from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Raised, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.functions import FunctionValue
 from tc.compiler.capture.values.lookup import type_lookup
-from tc.compiler.capture.values.objects import ClassValue
+from tc.compiler.capture.values.objects import ClassValue, ObjectValue
+from tc.compiler.capture.values.sets import SetValue
 from tc.compiler.capture.values.subclasses import SubclassValue, twin
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 
@@ -88,16 +91,23 @@ def _function_of(
     return types.new_class(name, (BASE,), exec_body=lambda body: body.update(members))
 
 
+_MUTABLE = (ListValue, DictValue, SetValue, ObjectValue)
+
+
 class ContextValue(Value):
     """The ``ctx`` of a forward or backward.
 
     Attributes:
         materializes: whether backward gets zeros in place of gradients that are not there.
+        is_late: whether backward is traced, which runs when the caller has gone on.
     """
 
     noun = "the context of an autograd.Function"
 
-    def __init__(self, needs: tuple[bool, ...]) -> None:
+    def __init__(self, name: str, needs: tuple[bool, ...]) -> None:
+        self.name = name
+        self.is_late = False
+        self.start = self.next_creation_index()
         self.saved: list[Value] = []
         self.dirty: list[Value] = []
         self.non_differentiable: list[Value] = []
@@ -109,6 +119,7 @@ class ContextValue(Value):
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name in self.attributes:
+            self.check_read(self.attributes[name], f"ctx.{name}")
             return self.attributes[name]
         if name in ("saved_tensors", "saved_variables"):
             return t.values.new_tuple(self.saved)
@@ -124,6 +135,21 @@ class ContextValue(Value):
         return t.python.raise_(
             AttributeError, f"'FunctionCtx' object has no attribute '{name}'"
         )
+
+    def check_read(self, found: Value, name: str) -> None:
+        """Check that backward, where it is traced, finds in an object what it will find later.
+
+        An object that forward made is trusted to stay what it is, and so are globals.
+
+        Raises:
+            GraphBreak: it does not: the object is the caller's, who may change it first.
+        """
+        is_outside = found.source is not None or found.creation_index < self.start
+        if self.is_late and is_outside and isinstance(found, _MUTABLE):
+            self.cannot(breaks.LATE_READ, f"{self.name}.backward reads {name}")
+        for item in found.slots if isinstance(found, TupleValue) else ():
+            if isinstance(item, Value):
+                self.check_read(item, name)
 
     def _noting(self, name: str) -> Any:
         target = {"save_for_backward": "saved", "mark_dirty": "dirty"}.get(
@@ -223,6 +249,8 @@ def _arguments_as_views(
         )
         if not same:
             return leaf
+        if not isinstance(leaf, TensorValue):
+            return leaf
         if leaf.example.requires_grad:
             return t.output.call_torch("detach", [leaf], {}, method=True)
         return t.output.call_torch("view_as", [leaf, leaf], {}, method=True)
@@ -234,7 +262,7 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Trace ``cls.apply(*args)``."""
     flat = [arg for arg in args if isinstance(arg, TensorValue)]
     needs = tuple(isinstance(a, TensorValue) and a.example.requires_grad for a in args)
-    context = ContextValue(needs)
+    context = ContextValue(cls.obj.__name__, needs)
     _check_levels(t, cls, flat)
     if not (torch.is_grad_enabled() and any(a.example.requires_grad for a in flat)):
         with _without_grad_in_graph(t):
@@ -346,7 +374,11 @@ def _backward(
     args: Args,
     scope: Scope,
 ) -> None:
-    """Trace backward; its graph returns a gradient or None for each tensor argument."""
+    """Trace backward; its graph returns a gradient or None for each tensor argument.
+
+    Raises:
+        GraphBreak: it raises, which Python does only when gradients are computed.
+    """
     gradients: list[Value] = []
     for output in results:
         if not isinstance(output, TensorValue):
@@ -358,8 +390,18 @@ def _backward(
         node.meta["example_value"] = example
         gradients.append(TensorValue(node, example))
     writes = t.effects.outer_writes
+    method = cls.attr(t, "backward")
+    context.is_late = True
+    for cell in method.closure if isinstance(method, FunctionValue) else ():
+        context.check_read(cell.load(t), cell.name)
     with without_grad(), modes_kept(f"{cls.obj.__name__}.backward"):
-        found = cls.attr(t, "backward").call(t, [context, *gradients], {})
+        try:
+            found = method.call(t, [context, *gradients], {})
+        except Raised as raised:
+            what = (
+                f"{cls.obj.__name__}.backward, which raises {raised.value.describe()},"
+            )
+            context.cannot(breaks.UNSUPPORTED_CALL, what)
     if t.effects.outer_writes != writes:
         raise breaks.GraphBreak(breaks.BODY_EFFECT, f"{cls.obj.__name__}.backward")
     returned = found.values(t) if isinstance(found, TupleValue) else [found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,10 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.node import _get_qualified_name
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.values.deferred_calls import (
+    filters_are_changed,
+    leave_recording,
+)
 from tc.compiler.core import refusals
 from tc.compiler.core.composites import COMPOSITES
 from tc.compiler.core.memory import count_writes_to_list
@@ -103,7 +108,30 @@ def run_fake(
     named: dict[str, Any],
     method: bool,
 ) -> Any:
-    """Call a function on fake tensors; an exception breaks the graph."""
+    """Call a function on fake tensors; an exception breaks the graph.
+
+    So does a warning, where traced code has changed which warnings are shown, raised or recorded.
+    """
+    if not filters_are_changed(t):
+        return _run_fake(t, target, text, fakes, named, method)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        found = _run_fake(t, target, text, fakes, named, method)
+    if shown:
+        leave_recording(t)
+        what = f"{text}, which warns, where filters of warnings are changed,"
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
+    return found
+
+
+def _run_fake(
+    t: Interpreter,
+    target: Any,
+    text: str,
+    fakes: list[Any],
+    named: dict[str, Any],
+    method: bool,
+) -> Any:
     try:
         with (
             t.shapes.mode,

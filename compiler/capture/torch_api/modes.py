@@ -29,7 +29,15 @@ from tc.compiler.capture.values.exceptions import traceback_of
 from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 from tc.compiler.core import levels
-from tc.compiler.core.modes import MIXED, MODES, PRECISION, Mode, Settings, torch_mode
+from tc.compiler.core.modes import (
+    ANOMALY,
+    MIXED,
+    MODES,
+    PRECISION,
+    Mode,
+    Settings,
+    torch_mode,
+)
 from tc.compiler.errors import in_library
 
 if TYPE_CHECKING:
@@ -139,8 +147,12 @@ def _asking(name: str, mode: Mode) -> Callable[..., Value]:
 
 
 def _guard(t: Interpreter, name: str) -> None:
-    expected = (name, t.modes.value_before(name))
-    t.guards.recorded.add("MODE", PROCESS, expected, t.user_line())
+    before = t.modes.value_before(name)
+    if name == ANOMALY:  # two readers of torch, as compiling sees them
+        asked = levels.anomaly_search
+        t.guards.ask_process_again(asked, asked.__name__, before)
+        return
+    t.guards.recorded.add("MODE", PROCESS, (name, before), t.user_line())
 
 
 def _autocast_dtype(device: str | None = None) -> Callable[..., Value]:
@@ -250,9 +262,8 @@ def _dispatch_modes(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 def _detects_anomalies(t: Interpreter, index: int) -> Value:
     """Return whether the program searches for anomalies (0), or for NaN (1), and guard that."""
-    found = levels.anomaly_search()
-    t.guards.ask_process_again(levels.anomaly_search, "anomaly_search", found)
-    return ConstValue(found[index])
+    _guard(t, ANOMALY)
+    return ConstValue(levels.anomaly_search()[index])
 
 
 def _precision(handler: Callable[..., Value]) -> Callable[..., Value]:
@@ -366,6 +377,9 @@ handles(torch.is_inference_mode_enabled)(_in_inference)
 handles(torch.is_anomaly_enabled)(lambda t, args, kwargs: _detects_anomalies(t, 0))
 handles(torch.is_anomaly_check_nan_enabled)(
     lambda t, args, kwargs: _detects_anomalies(t, 1)
+)
+handles(torch.set_anomaly_enabled)(
+    _setting(levels.search_anomalies, ANOMALY, at_run=True)
 )
 handles(torch.autograd.profiler.record_function)(_no_profile)
 handles(torch.fx.traceback.annotate)(_no_profile)

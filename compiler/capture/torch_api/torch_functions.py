@@ -182,7 +182,21 @@ BY_NAME.add(f"{SYMBOLIC_SHAPES}.has_free_unbacked_symbols", _has_unknown_sizes)
 
 def _compiling(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     t.output.asks_if_compiling = True
-    return ConstValue(True)
+    return ConstValue(not _has_hooks_of_failures(t))
+
+
+def _has_hooks_of_failures(t: Interpreter) -> bool:
+    """Return whether the call of a module asks that has hooks to run even if its forward raises.
+
+    PyTorch leaves them out where the call is compiled.
+    """
+    frame = t.top
+    if frame is None or frame.code is not torch.nn.Module._call_impl.__code__:
+        return False
+    of_all = torch.nn.modules.module._global_forward_hooks_always_called
+    t.guards.definitions.count(of_all)
+    own = frame.local("self").attr(t, "_forward_hooks_always_called")
+    return bool(of_all) or own.truth(t)
 
 
 BY_NAME.add("torch._dynamo.external_utils.is_compiling", _compiling)

@@ -17,6 +17,7 @@ from tc.compiler.capture.values.arrays import (
 )
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.context_vars import TokenValue
 from tc.compiler.capture.values.known_arrays import KnownScalar
 from tc.compiler.core.sources import Source
 
@@ -108,6 +109,11 @@ def text_of(
     known = value.known(t) if array and isinstance(value, ArrayValue) else None
     if known is None:
         return None
+    if any(isinstance(one, TokenValue) for one in t.effects.demanded):
+        # perhaps of those that numpy's options are in, where they are as they were before
+        value.cannot(
+            breaks.UNSUPPORTED_CALL, "the text of an array in a changed context"
+        )
     t.guards.ask_process_again(
         np.get_printoptions, "get_printoptions", np.get_printoptions()
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ from tc.compiler.capture.values.tensor import TensorValue
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
+OPERATORS = frozenset(one for one in vars(operator).values() if callable(one))
 #: what reads and writes elements of a tensor
 INDEXED = frozenset(("getitem", "setitem"))
 #: scalars that these take for indices and elements
@@ -64,6 +67,19 @@ def operand(name: str, value: Value, beside: Value) -> Value:
         if alike and name in LINEAR and value.dtype.kind in "iuf"
         else value
     )
+
+
+def refuse_arrays(operands: Sequence[Value], target: Any, text: str) -> None:
+    """Break the graph where torch raises: operators take arrays for tensors, functions do not.
+
+    Raises:
+        GraphBreak: an array with dimensions is given to a function or method of torch.
+    """
+    if isinstance(target, str) or target not in OPERATORS:
+        lists = [one.slots for one in operands if isinstance(one, SequenceValue)]
+        for one in (*operands, *itertools.chain.from_iterable(lists)):
+            if isinstance(one, ArrayValue) and not one.scalar:
+                one.cannot(breaks.UNSUPPORTED_CALL, f"{text}() of a numpy array")
 
 
 def refuse_scalars(t: Interpreter, operands: Sequence[Value], text: str) -> None:

@@ -6,6 +6,7 @@ raised as numpy does; arrays enter the graph as tensors that share their memory.
 
 from __future__ import annotations
 
+import enum
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -423,6 +424,10 @@ def _sample(
     return value.constant()
 
 
+#: what numpy may do about an error of floating point that a graph need not do
+_SILENT = frozenset(("ignore", "warn"))
+
+
 def _record(
     t: Interpreter,
     target: Callable[..., Any],
@@ -430,6 +435,11 @@ def _record(
     scalars: bool,
     call: NumpyCall,
 ) -> Value:
+    errors = np.geterr()
+    t.guards.ask_process_again(np.geterr, "geterr", errors)
+    if not _SILENT.issuperset(errors.values()):
+        what = f"{call.text}(), where numpy does more about errors than to warn,"
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
     values = [a if isinstance(a, Value) else ConstValue(a) for a in args]
     held: list[ArrayValue] = []
     try:
@@ -571,6 +581,8 @@ def _argument(t: Interpreter, value: Value) -> Value:
     if isinstance(value, SliceValue):
         return SliceValue([_argument(t, part) for part in value.parts])
     constant = value.constant() if value.is_constant() else None
+    if isinstance(constant, enum.Enum):  # which the text of a graph cannot name
+        value.cannot(breaks.UNSUPPORTED_CALL, f"a numpy function of {constant}")
     if isinstance(constant, np.dtype) or (
         isinstance(constant, type) and _is_dtype(constant)
     ):

@@ -8,7 +8,12 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue, Entries
-from tc.compiler.capture.values.lookup import is_data_descriptor, type_lookup
+from tc.compiler.capture.values.keys import find
+from tc.compiler.capture.values.lookup import (
+    SLOT_TYPES,
+    is_data_descriptor,
+    type_lookup,
+)
 from tc.compiler.capture.values.objects import Attributed
 from tc.compiler.core.sources import DictSource, instance_dict
 
@@ -20,8 +25,9 @@ class AttributesValue(DictValue):
     """``vars(owner)``: reads return the values that traced code stored, stores go to the owner."""
 
     noun = "an object's __dict__"
+    is_filled_late = True
 
-    def __init__(self, owner: Attributed) -> None:
+    def __init__(self, owner: Attributed | DictValue) -> None:
         source = DictSource(owner.source) if owner.source is not None else None
         obj = instance_dict(owner.obj)
         super().__init__({}, source, obj={} if obj is None else obj)
@@ -39,8 +45,13 @@ class AttributesValue(DictValue):
         }
         names = [name for name in self.obj if name not in gone]
         return names + [
-            n for n, v in stores.items() if n not in names and v is not UNBOUND
+            n
+            for n, v in stores.items()
+            if n not in names and v is not UNBOUND and not self._is_slot(n)
         ]
+
+    def _is_slot(self, name: str) -> bool:
+        return isinstance(type_lookup(self.owner.cls, name), SLOT_TYPES)
 
     def whole(self, t: Interpreter) -> Entries:
         """Return all attributes, after guarding on the names of an existing object."""
@@ -60,12 +71,12 @@ class AttributesValue(DictValue):
         found = self.owner.stored(t, token)
         return found if found is not None else t.python.raise_(KeyError, token)
 
-    def has(self, t: Interpreter, key: Value) -> bool:
-        """Return whether there is such an attribute."""
-        there = t.python.key(key) in self._names(t)
+    def find(self, t: Interpreter, key: Value) -> Any:
+        """Return the name of an attribute that there is, or MISSING."""
+        token = t.python.key(key)
         if self.pending and self.source is not None:
-            t.guards.contains(self, key, t.python.key(key) in self.obj)
-        return there
+            t.guards.contains(self, key, token in self.obj)
+        return find(self._names(t), token)
 
     def put(self, t: Interpreter, key: Value, value: Value) -> None:
         """Store an attribute, bypassing descriptors."""
@@ -76,10 +87,10 @@ class AttributesValue(DictValue):
             )
         t.effects.store_attribute(self.owner, t.python.concrete(key), value)
 
-    def drop(self, t: Interpreter, key: Value) -> Value:
+    def drop(self, t: Interpreter, token: Any) -> Value:
         """Delete an attribute and return its value."""
-        value = self.at(t, t.python.key(key))
-        t.effects.store_attribute(self.owner, t.python.concrete(key), UNBOUND)
+        value = self.at(t, token)
+        t.effects.store_attribute(self.owner, token, UNBOUND)
         return value
 
     def children(self, t: Interpreter) -> list[Value]:

@@ -14,7 +14,7 @@ from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.lookup import (
     MISSING,
     has_any,
-    is_data_descriptor,
+    is_read_first,
     replaced_slot,
     type_lookup,
 )
@@ -122,7 +122,7 @@ def _source_in_class(t: Interpreter, cls: type, raw: Any, name: str) -> Source |
                 return None
             source = t.values.object_source(base)
             of_metaclass = type_lookup(type(base), name)
-            if is_data_descriptor(of_metaclass):
+            if is_read_first(of_metaclass):
                 return _past_metaclass(source, name)
             return AttrSource(source, name)
     return None

@@ -21,7 +21,7 @@ from tc.compiler.capture.values.base import (
 )
 from tc.compiler.capture.values.lookup import (
     MISSING,
-    is_data_descriptor,
+    is_read_first,
     is_users_function,
     type_lookup,
     users_slot,
@@ -170,7 +170,7 @@ def _attr_of_member(t: Interpreter, member: ConstValue, name: str) -> Value | No
         if name == "value":
             name, own = "_value_", MISSING
     stored = vars(member.obj)
-    if name in stored and not is_data_descriptor(own):
+    if name in stored and not is_read_first(own):
         if name in ENUM_PARTS and is_constant_object(stored[name]):
             return None
         return t.values.wrap(stored[name], AttrSource(t.values.source_of(member), name))

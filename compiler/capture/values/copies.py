@@ -42,6 +42,8 @@ class IdentityNumber(Value):
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(id)
         r.push(self.obj)
+        r.e.copy(1)
+        r.store_new()  # another object must not get its number while the frame lasts
         r.e.call(1)
 
 

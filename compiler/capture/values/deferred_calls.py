@@ -12,6 +12,7 @@ from tc.compiler.capture.values.base import (
     Args,
     KnownObject,
     Kwargs,
+    LambdaValue,
     OpaqueValue,
     Value,
 )
@@ -19,7 +20,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue
 from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.handlers import handles
-from tc.compiler.core.sources import Source
+from tc.compiler.core.sources import AttrSource, Source
 from tc.compiler.options import config
 
 if TYPE_CHECKING:
@@ -101,6 +102,45 @@ def _warn(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         )
     t.effects.demand(_warning(t, message, category, max(level, 1)))
     return ConstValue(None)
+
+
+def leave_recording(t: Interpreter) -> None:
+    """Leave the frame to Python that has begun to add warnings to a list of its own.
+
+    Compiled code does not warn as eager does, and compiling itself may warn, too.
+
+    Raises:
+        SkipFrame, GraphBreak: there is one.
+    """
+    shown = t.effects.global_value(vars(warnings), "_showwarnmsg_impl")
+    log = shown.calls_method_of if isinstance(shown, LambdaValue) else None
+    if log is None:
+        return
+    frame = t.top
+    while frame is not None and frame.parent is not None:
+        names = [n for n in frame.code.co_varnames if frame.is_bound(n)]
+        if any(frame.local(name) is log for name in names):
+            break
+        frame = frame.parent
+    if frame is None or frame.parent is None:
+        raise breaks.SkipFrame("it records warnings, and compiled code does not warn")
+    cause = breaks.GraphBreak(
+        breaks.BUILTIN_CALL, "warnings.catch_warnings(record=True)"
+    )
+    cause.frame = frame.parent
+    raise cause
+
+
+def filters_are_changed(t: Interpreter) -> bool:
+    """Return whether traced code has other filters of warnings by now than its caller."""
+    state = t.effects.global_value(vars(warnings), "filters")
+    if state is not None and state.source is None:
+        return True
+    return any(
+        isinstance(one.source, AttrSource) and one.source.attr == "filters"
+        for one in t.effects.changed_outside()
+        if isinstance(one, ListValue)
+    )
 
 
 def _are_recorded_here(t: Interpreter) -> bool:

@@ -92,8 +92,10 @@ class DictObjectValue(StoredObject):
         args: Args,
         kwargs: Kwargs,
     ) -> Value:
-        if name == "__getitem__" and not self.storage.has(t, args[0]):
-            return self.missing(t, args[0])
+        if name == "__getitem__":
+            token = self.storage.find(t, args[0])
+            absent = token is MISSING
+            return self.missing(t, args[0]) if absent else self.storage.at(t, token)
         if self.base is collections.OrderedDict and name in ORDERED:
             return ORDERED[name](t, self, *args, **kwargs)
         if self.base is collections.defaultdict:

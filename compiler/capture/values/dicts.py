@@ -25,6 +25,7 @@ from tc.compiler.capture.values.containers import (
     SequenceIterator,
     TupleValue,
 )
+from tc.compiler.capture.values.keys import OWN_LOOKUP, find, refuse_comparisons
 from tc.compiler.capture.values.lookup import ITERABLE, MISSING, has_any, type_lookup
 from tc.compiler.core.sources import AttrSource, DictSource, Source, instance_dict
 
@@ -43,6 +44,8 @@ class DictValue(Value):
     """
 
     noun = "a dict"
+    #: whether its items are stored only after residual code made all new objects
+    is_filled_late = False
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class DictValue(Value):
 
     def keys(self, t: Interpreter) -> list[Value]:
         """Return all keys."""
-        return [self._key_at(t, token) for token in list(self.whole(t))]
+        return [self.key_at(t, token) for token in list(self.whole(t))]
 
     def values(self, t: Interpreter) -> list[Value]:
         """Return all values."""
@@ -101,43 +104,54 @@ class DictValue(Value):
             for key, value in zip(self.keys(t), self.values(t), strict=True)
         ]
 
-    def _key_at(self, t: Interpreter, token: Any) -> Value:
-        key, value = self.entries[token]
-        if isinstance(key, Lazy):
-            key = t.values.wrap(key.obj, key.source)
-            self.entries[token] = (key, value)
+    def key_at(self, t: Interpreter, token: Any) -> Value:
+        """Return the key of a token."""
+        with OWN_LOOKUP:
+            key, value = self.entries[token]
+            if isinstance(key, Lazy):
+                key = t.values.wrap(key.obj, key.source)
+                self.entries[token] = (key, value)
         return key
 
     def at(self, t: Interpreter, token: Any) -> Value:
-        """Return the value stored under a key's token."""
-        key, value = self.entries[token]
-        if isinstance(value, Lazy):
-            value = t.values.wrap(value.obj, value.source)
-            self.entries[token] = (key, value)
+        """Return the value stored under the token of a stored key."""
+        with OWN_LOOKUP:
+            key, value = self.entries[token]
+            if isinstance(value, Lazy):
+                value = t.values.wrap(value.obj, value.source)
+                self.entries[token] = (key, value)
         return value
+
+    def find(self, t: Interpreter, key: Value) -> Any:
+        """Return the token of the stored key that equals one, or MISSING, guarding only that."""
+        token = find(self.entries, t.python.key(key))
+        if self.pending:
+            t.guards.contains(self, key, token is not MISSING)
+        return token
 
     def has(self, t: Interpreter, key: Value) -> bool:
         """Return whether a key exists, guarding only that where possible."""
-        token = t.python.key(key)
-        there = token in self.entries
-        if self.pending:
-            t.guards.contains(self, key, there)
-        return there
+        return self.find(t, key) is not MISSING
 
     def put(self, t: Interpreter, key: Value, value: Value) -> None:
         """Store under a key."""
         self.whole(t)
         token = t.python.key(key)
+        found = find(self.entries, token)
         t.effects.changed(self)
-        known = self.entries.get(token)
-        self.entries[token] = (known[0] if known else key, value)
+        with OWN_LOOKUP:
+            if found is MISSING:
+                self.entries[token] = (key, value)
+            else:
+                self.entries[found] = (self.entries[found][0], value)
 
-    def drop(self, t: Interpreter, key: Value) -> Value:
-        """Remove a key and return its value."""
-        value = self.at(t, t.python.key(key))
+    def drop(self, t: Interpreter, token: Any) -> Value:
+        """Remove the key of a token and return its value."""
+        value = self.at(t, token)
         self.whole(t)
         t.effects.changed(self)
-        del self.entries[t.python.key(key)]
+        with OWN_LOOKUP:
+            del self.entries[token]
         return value
 
     # -- Python's view ---------------------------------------------------------------------
@@ -151,8 +165,9 @@ class DictValue(Value):
         return SizedIterator(t, self.keys(t), self)
 
     def item(self, t: Interpreter, key: Value) -> Value:
-        if self.has(t, key):
-            return self.at(t, t.python.key(key))
+        token = self.find(t, key)
+        if token is not MISSING:
+            return self.at(t, token)
         if self.factory is not None:
             value = self.factory.call(t, [], {})
             self.put(t, key, value)
@@ -163,20 +178,28 @@ class DictValue(Value):
         self.put(t, key, value)
 
     def del_item(self, t: Interpreter, key: Value) -> None:
-        if not self.has(t, key):
+        token = self.find(t, key)
+        if token is MISSING:
             t.python.raise_(KeyError, key)
-        self.drop(t, key)
+        self.drop(t, token)
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "__class__":
             return t.values.known(self.kind)
         if name == "default_factory" and self._has_factory():
             return self.factory or ConstValue(None)
-        if (own := self._own_attribute(t, name)) is not None:
+        if name == "__dict__" and self.kind is collections.OrderedDict:
+            return t.attributes.attributes_of(self)
+        if (own := self.stored(t, name)) is not None:
             return own
         return t.attributes.builtin_method(self, name)
 
-    def _own_attribute(self, t: Interpreter, name: str) -> Value | None:
+    @property
+    def cls(self) -> type:
+        """Its class, by the name that objects with attributes have for it."""
+        return self.kind
+
+    def stored(self, t: Interpreter, name: str) -> Value | None:
         """Return an attribute of an OrderedDict, which has a ``__dict__`` unlike other dicts."""
         stored = t.effects.attribute(self, name)
         held = instance_dict(self.obj)
@@ -236,6 +259,7 @@ class DictValue(Value):
         return issubclass(self.kind, collections.defaultdict)
 
     def _build_map(self, r: ResidualInterface) -> None:
+        refuse_comparisons(self.entries)
         for entry in self.entries.values():
             r.push_slots(list(entry))
         r.e.build_map(len(self.entries))
@@ -358,9 +382,15 @@ class SizedIterator(SequenceIterator):
         if not self.is_of_the_owner():
             super().rebuild(r)
             return
-        r.load_callable(iterator_at)
+        is_late = isinstance(self.owner, DictValue) and self.owner.is_filled_late
+        r.load_callable(later_iterator_at if is_late else iterator_at)
         r.push_slots([self.view or self.owner, ConstValue(self.index)])
         r.e.call(2)
+
+
+def later_iterator_at(container: Any, index: int) -> Any:
+    """Return what `iterator_at` does, of a container that the residual code has yet to fill."""
+    yield from itertools.islice(container, index, None)
 
 
 def iterator_at(container: Any, index: int) -> Any:
@@ -375,39 +405,58 @@ def iterator_at(container: Any, index: int) -> Any:
 def _get(
     t: Interpreter, d: DictValue, key: Value, default: Value | None = None
 ) -> Value:
-    if d.has(t, key):
-        return d.at(t, t.python.key(key))
+    token = d.find(t, key)
+    if token is not MISSING:
+        return d.at(t, token)
     return default if default is not None else ConstValue(None)
 
 
 def _setdefault(
     t: Interpreter, d: DictValue, key: Value, default: Value | None = None
 ) -> Value:
-    if not d.has(t, key):
-        d.put(t, key, default if default is not None else ConstValue(None))
-    return d.at(t, t.python.key(key))
+    token = d.find(t, key)
+    if token is not MISSING:
+        return d.at(t, token)
+    value = default if default is not None else ConstValue(None)
+    d.put(t, key, value)
+    return value
 
 
 def _pop(
     t: Interpreter, d: DictValue, key: Value, default: Value | None = None
 ) -> Value:
-    if d.has(t, key):
-        return d.drop(t, key)
+    token = d.find(t, key)
+    if token is not MISSING:
+        return d.drop(t, token)
     return default if default is not None else t.python.raise_(KeyError, key)
 
 
 def _popitem(t: Interpreter, d: DictValue, last: Value | None = None) -> Value:
-    keys = d.keys(t)
-    if not keys:
+    tokens = list(d.whole(t))
+    if not tokens:
         return t.python.raise_(KeyError, "popitem(): dictionary is empty")
-    key = keys[-1 if last is None or last.truth(t) else 0]
-    return TupleValue([key, d.drop(t, key)])
+    token = tokens[-1 if last is None or last.truth(t) else 0]
+    key = d.key_at(t, token)
+    return TupleValue([key, d.drop(t, token)])
 
 
 def _update(
     t: Interpreter, d: DictValue, other: Value | None = None, /, **named: Value
 ) -> Value:
+    plain = type(d) is type(other) is DictValue and d.kind is dict
+    if plain and isinstance(other, DictValue) and not d.whole(t):
+        _copy_into(t, d, other)
+        other = None
     return merge(t, functools.partial(d.put, t), d.kind, other, named)
+
+
+def _copy_into(t: Interpreter, d: DictValue, other: DictValue) -> None:
+    """Fill an empty dict with the items of another, which compares no keys."""
+    tokens = list(other.whole(t))
+    pairs = zip(other.keys(t), other.values(t), strict=True)
+    t.effects.changed(d)
+    with OWN_LOOKUP:
+        d.entries.update(zip(tokens, pairs, strict=True))
 
 
 def merge(
@@ -484,32 +533,35 @@ def _or(t: Interpreter, d: DictValue, other: Value) -> Value:
 
 
 def _ror(t: Interpreter, d: DictValue, other: DictValue) -> Value:
-    united = DictValue(dict(other.whole(t)), kind=d.kind, factory=d.factory)
+    united = _copy(t, other)
+    united.kind, united.factory = d.kind, d.factory
     _update(t, united, d)
     return united
 
 
 def _clear(t: Interpreter, d: DictValue) -> Value:
-    for key in d.keys(t):
-        d.drop(t, key)
+    for token in list(d.whole(t)):
+        d.drop(t, token)
     return ConstValue(None)
 
 
 def _copy(t: Interpreter, d: DictValue) -> DictValue:
-    copied = DictValue(dict(d.whole(t)), kind=d.kind, factory=d.factory)
-    return copied
+    with OWN_LOOKUP:
+        return DictValue(dict(d.whole(t)), kind=d.kind, factory=d.factory)
 
 
 def _move_to_end(
     t: Interpreter, d: DictValue, key: Value, last: Value | None = None
 ) -> Value:
-    if not d.has(t, key):
+    token = d.find(t, key)
+    if token is MISSING:
         t.python.raise_(KeyError, key)
-    value = d.drop(t, key)
-    d.put(t, key, value)
-    if last is not None and not last.truth(t):
-        token = t.python.key(key)
-        d.entries = {token: d.entries[token], **d.entries}
+    held = d.key_at(t, token)
+    value = d.drop(t, token)
+    with OWN_LOOKUP:
+        first = last is not None and not last.truth(t)
+        moved: Entries = {token: (held, value)}
+        d.entries = {**moved, **d.entries} if first else {**d.entries, **moved}
     return ConstValue(None)
 
 
@@ -554,8 +606,12 @@ def _dict_reduce(t: Interpreter, d: DictValue, protocol: Value) -> Value:
     given = [d.factory or ConstValue(None)] if d._has_factory() else []
     pairs = t.values.list_of(d.pairs(t)).iterate(t)
     none = ConstValue(None)
+    state: Value = none
+    if d.kind is collections.OrderedDict:
+        held = d.attr(t, "__dict__").method(t, "copy", [], {})
+        state = held if held.truth(t) else state
     return t.values.new_tuple(
-        [t.values.known(d.kind), t.values.new_tuple(given), none, none, pairs]
+        [t.values.known(d.kind), t.values.new_tuple(given), state, none, pairs]
     )
 
 

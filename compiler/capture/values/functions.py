@@ -20,6 +20,7 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.dicts import DictValue, Entries
+from tc.compiler.capture.values.keys import find
 from tc.compiler.core.sources import (
     AttrSource,
     CallSource,
@@ -369,17 +370,17 @@ class FunctionDict(DictValue):
         }
         return self.entries
 
-    def has(self, t: Interpreter, key: Value) -> bool:
-        """Return whether the function has an attribute."""
-        return t.python.key(key) in self.whole(t)
+    def find(self, t: Interpreter, key: Value) -> Any:
+        """Return the name of an attribute that the function has, or MISSING."""
+        return find(self.whole(t), t.python.key(key))
 
     def put(self, t: Interpreter, key: Value, value: Value) -> None:
         """Store an attribute."""
         self.owner.extra[t.python.concrete(key)] = value
 
-    def drop(self, t: Interpreter, key: Value) -> Value:
+    def drop(self, t: Interpreter, token: Any) -> Value:
         """Delete an attribute and return its value."""
-        return self.owner.extra.pop(t.python.concrete(key))
+        return self.owner.extra.pop(token)
 
     def children(self, t: Interpreter) -> list[Value]:
         return [self.owner]

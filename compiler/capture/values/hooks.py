@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from torch.utils.hooks import RemovableHandle
@@ -9,6 +10,7 @@ from torch.utils.hooks import RemovableHandle
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.functions import FunctionValue
 from tc.compiler.capture.values.stored_data import facts_of
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
@@ -57,6 +59,10 @@ class HandleValue(Value):
         return ConstValue(None)
 
     def children(self, t: Interpreter) -> list[Value]:
+        if _removes_others(t):
+            raise breaks.SkipFrame(
+                "it sets a hook on a tensor and removes an older one"
+            )
         return [self.tensor, self.function]
 
     def rebuild(self, r: ResidualInterface) -> None:
@@ -69,6 +75,18 @@ class HandleValue(Value):
             r.e.load_method("remove")
             r.e.call(0)
             r.e.pop_top()
+
+
+def _removes_others(t: Interpreter) -> bool:
+    """Return whether traced code changed an existing table of hooks.
+
+    The code after the graph puts the items of such a table back as a whole: a hook that it
+    registers would be lost from it.
+    """
+    changed = [one for one in t.effects.changed_outside() if isinstance(one, DictValue)]
+    return any(
+        one.kind is OrderedDict and set(map(type, one.obj)) == {int} for one in changed
+    )
 
 
 def break_before_write(t: Interpreter, text: str) -> None:
@@ -106,6 +124,9 @@ def _register(
         raise breaks.GraphBreak(
             breaks.BODY_EFFECT, "a higher-order operation (it sets a hook)"
         )
+    if _removes_others(t):
+        what = f"Tensor.{name} after another hook was removed"
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
     handle = HandleValue(tensor, name, function)
     t.effects.demand(handle)
     return handle

@@ -363,7 +363,7 @@ class AttributeInterface(Protocol):
     def class_attr(self, owner: Value, cls: type, name: str) -> Value | None:
         """Read an attribute of an instance's class, or return None."""
 
-    def attributes_of(self, owner: Attributed) -> Value:
+    def attributes_of(self, owner: Attributed | DictValue) -> Value:
         """Return ``vars(owner)``, the same value each time."""
 
     def slot_method(self, owner: Value, raw: Any) -> Value:

@@ -229,6 +229,8 @@ def _better(t: Interpreter, name: str, best: Value, item: Value) -> Value:
 def _one_number(*values: Value) -> bool:
     """Return whether values are numbers, or one-element tensors, of one dtype."""
     tensors = [v.example for v in values if isinstance(v, TensorValue)]
+    if not tensors:
+        return False  # an object whose comparison gives a tensor
     first = tensors[0]
     alike = all(
         one.dtype == first.dtype and one.shape == first.shape for one in tensors

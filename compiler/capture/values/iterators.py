@@ -267,7 +267,8 @@ class ConstIterator(KnownIterator):
 
     def __init__(self, obj: Any, source: Source | None = None) -> None:
         self.iterated = obj
-        self.items = list(obj)
+        sequences = range | str | bytes  # a range may have more items than memory holds
+        self.items = obj if isinstance(obj, sequences) else list(obj)
         self.index = 0
         self.source = source
 
@@ -275,7 +276,7 @@ class ConstIterator(KnownIterator):
         return type(iter(self.iterated))
 
     def advance(self, t: Interpreter) -> Value:
-        if self.index >= len(self.items):
+        if not self.items[self.index : self.index + 1]:
             raise Exhausted
         return t.values.known(self.items[self.count(t)])
 

@@ -116,8 +116,13 @@ def full_name(cls: type) -> str:
 
 
 def is_data_descriptor(raw: Any) -> bool:
-    """Return whether what a class defines takes precedence over an entry of ``__dict__``."""
+    """Return whether what a class defines is asked where the attribute is stored or deleted."""
     return has_any(type(raw), ("__set__", "__delete__"))
+
+
+def is_read_first(raw: Any) -> bool:
+    """Return whether what a class defines takes precedence over an entry of ``__dict__``."""
+    return is_data_descriptor(raw) and has_any(type(raw), ("__get__",))
 
 
 def is_unset(slot: Any, obj: Any) -> bool:

@@ -38,7 +38,12 @@ GLOBAL_HOOKS = (
     "_global_backward_pre_hooks",
 )
 #: classes whose instances a module keeps in a table when they are stored to an attribute
-REGISTERED = (torch.nn.Parameter, torch.nn.Buffer, torch.nn.Module)
+REGISTERED = (
+    torch.nn.Parameter,
+    torch.nn.Buffer,
+    torch.nn.parameter.UninitializedBuffer,
+    torch.nn.Module,
+)
 
 
 class NNModuleValue(ObjectValue):

@@ -13,7 +13,7 @@ from tc.compiler.capture.guards.facts import is_heap_type
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstMethod, ConstValue
 from tc.compiler.capture.values.lookup import (
-    is_data_descriptor,
+    is_read_first,
     python_method,
     type_lookup,
 )
@@ -50,7 +50,7 @@ class NumberObjectValue(ConstValue):
     def attr(self, t: Interpreter, name: str) -> Value:
         raw = type_lookup(type(self.obj), name)
         held = instance_dict(self.obj)
-        if held is not None and not is_data_descriptor(raw):
+        if held is not None and not is_read_first(raw):
             source = t.values.source_of(self)
             if name in held:
                 return t.values.wrap(held[name], AttrSource(source, name))

@@ -27,6 +27,7 @@ from tc.compiler.capture.values.lookup import (
     full_name,
     has_any,
     is_data_descriptor,
+    is_read_first,
     is_unset,
     is_users_function,
     python_method,
@@ -46,6 +47,10 @@ from tc.compiler.core.sources import (
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+
+#: what a node of autograd saved: each read runs hooks of the program, which may raise
+_UNPACKED = ("saved_", "_saved_")
 
 
 class Attributed(Value):
@@ -98,7 +103,8 @@ class Attributed(Value):
         if name == "__class__":
             return t.values.known(self.cls)
         raw = type_lookup(self.cls, name)
-        if raw is not MISSING and is_data_descriptor(raw):
+        t.guards.definitions.meet(raw)
+        if raw is not MISSING and is_read_first(raw):
             return self._data_descriptor(t, raw, name)
         stored = self.stored(t, name) or t.effects.class_attribute(
             self.cls.__mro__, name
@@ -132,6 +138,10 @@ class Attributed(Value):
         Where the class defines how attributes are read, only the descriptor itself may be asked:
         what an empty slot leads to is code of the program.
         """
+        if name.startswith(_UNPACKED) and issubclass(
+            self.cls, torch.autograd.graph.Node
+        ):
+            self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
         source = self.source or Source()
         value: Any
         place: AttrSource | CallSource
@@ -321,7 +331,8 @@ class ObjectValue(Attributed):
         method = self.dunder(t, "__iter__")
         if method is not None:
             return t.python.slot_result(self.cls, "__iter__", method.call(t, [], {}))
-        if self.dunder(t, "__getitem__") is not None:
+        refuses = type_lookup(self.cls, "__iter__") is None
+        if not refuses and self.dunder(t, "__getitem__") is not None:
             return t.python.iterate_by_index(self)
         return t.python.raise_(
             TypeError, f"'{self.cls.__name__}' object is not iterable"
@@ -402,7 +413,7 @@ class ClassValue(KnownObject):
         raw = type_lookup(self.obj, name)
         # A property of the metaclass, or `__class__`, takes precedence over the class's own.
         of_metaclass = type_lookup(type(self.obj), name)
-        if raw is MISSING or is_data_descriptor(of_metaclass):
+        if raw is MISSING or is_read_first(of_metaclass):
             found = self._attr_of_metaclass(t, name)
             if found is not None:
                 return found

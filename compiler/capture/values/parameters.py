@@ -50,7 +50,7 @@ def bind(
             if named is None or not named.has(t, key):
                 _raise_refusal(t, function, args, kwargs)
             else:
-                found[name] = named.at(t, t.python.key(key))
+                found[name] = named.at(t, name)
     if has_rest:
         found[names[count + kwonly]] = TupleValue(list(args[count:]))
     if has_named:

@@ -12,7 +12,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.lookup import MISSING, type_lookup
+from tc.compiler.capture.values.lookup import full_name
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 from tc.compiler.core.memory import takes_data
 from tc.compiler.core.sources import AttrSource, CallSource, Source
@@ -181,8 +181,8 @@ def _ref(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if len(args) not in (1, 2) or kwargs:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "weakref.ref()")
     target, *callback = args
-    if type_lookup(target.python_type(), "__weakref__") is MISSING:
-        kind = target.python_type().__qualname__
+    if not target.python_type().__weakrefoffset__:
+        kind = full_name(target.python_type())
         t.python.raise_(TypeError, f"cannot create weak reference to '{kind}' object")
     if callback and not t.python.is_none(callback[0]):
         return WeakReference(target, None, callback[0])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture.guards.facts import is_heap_type
 from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.keys import OWN_LOOKUP, refuse_comparisons
 from tc.compiler.capture.values.lookup import REFLECTED
 from tc.compiler.capture.values.sets import SetValue
 from tc.compiler.capture.values.stored_objects import StoredObject
@@ -90,7 +91,9 @@ class SetObjectValue(StoredObject):
         return super().call_base(t, name, args, kwargs)
 
     def rebuild(self, r: ResidualInterface) -> None:
-        slots = [self.storage.items[token] for token in self.storage.tokens()]
+        refuse_comparisons(self.storage.items)
+        with OWN_LOOKUP:
+            slots = [self.storage.items[token] for token in self.storage.tokens()]
         r.load_callable(make)
         r.load_object(self.cls)
         r.push_slots(slots)

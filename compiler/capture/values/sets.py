@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.dicts import SizedIterator
-from tc.compiler.capture.values.lookup import type_lookup
+from tc.compiler.capture.values.keys import OWN_LOOKUP, find, refuse_comparisons
+from tc.compiler.capture.values.lookup import MISSING, type_lookup
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -88,7 +90,8 @@ class SetValue(Value):
                 else set(iter(self.items))
             )
         tokens = self.tokens()
-        return tokens if tokens is self.table else self.kind(iter(tokens))
+        with OWN_LOOKUP:
+            return tokens if tokens is self.table else self.kind(iter(tokens))
 
     def table_to_change(self) -> Any:
         """Return the set of tokens; of an input, a table of the same size and order if there is."""
@@ -97,19 +100,21 @@ class SetValue(Value):
             alike = [one for one in likely if _same_table(one, self.original)]
             self.ordered = bool(alike)
             own = all(map(_has_own_hash, self.items))
-            self.table = alike[0] if alike and own else set(iter(self.items))
+            with OWN_LOOKUP:
+                self.table = alike[0] if alike and own else set(iter(self.items))
         return self.table
 
     def values(self, t: Interpreter) -> list[Value]:
         """Return all items."""
-        for token, slot in list(self.items.items()):
-            if isinstance(slot, Lazy):
-                self.items[token] = t.values.wrap(slot.obj, slot.source)
-        return [
-            slot
-            for slot in map(self.items.get, self.tokens())
-            if isinstance(slot, Value)
-        ]
+        with OWN_LOOKUP:
+            for token, slot in list(self.items.items()):
+                if isinstance(slot, Lazy):
+                    self.items[token] = t.values.wrap(slot.obj, slot.source)
+            return [
+                slot
+                for slot in map(self.items.get, self.tokens())
+                if isinstance(slot, Value)
+            ]
 
     def truth(self, t: Interpreter) -> bool:
         return bool(self.items)
@@ -140,7 +145,10 @@ class SetValue(Value):
     def rebuild(self, r: ResidualInterface) -> None:
         if self.kind is frozenset:
             r.load_callable(frozenset)
-        r.push_slots([self.items[token] for token in self.tokens()])
+        refuse_comparisons(self.items)
+        with OWN_LOOKUP:
+            slots = [self.items[token] for token in self.tokens()]
+        r.push_slots(slots)
         r.e.build_set(len(self.items))
         if self.kind is frozenset:
             r.e.call(1)
@@ -189,13 +197,15 @@ def set_of(t: Interpreter, values: Iterable[Value], kind: type = set) -> SetValu
     items: dict[Any, Slot] = {}
     for value in values:
         items.setdefault(t.python.key(value), value)
-    return SetValue(items, kind=kind, table=kind(list(items)))
+    with OWN_LOOKUP:
+        return SetValue(items, kind=kind, table=kind(list(items)))
 
 
 def set_from(t: Interpreter, iterable: Value, kind: type = set) -> SetValue:
     """Return ``kind(iterable)``, with the order that Python gives a copy of that container."""
     tokens, items = _tokens_of(t, iterable)
-    return SetValue(dict(items), kind=kind, table=kind(tokens))
+    with OWN_LOOKUP:
+        return SetValue(dict(items), kind=kind, table=kind(tokens))
 
 
 def _tokens_of(t: Interpreter, iterable: Value) -> tuple[Any, dict[Any, Slot]]:
@@ -203,7 +213,8 @@ def _tokens_of(t: Interpreter, iterable: Value) -> tuple[Any, dict[Any, Slot]]:
     container = iterable.container()
     if isinstance(container, SetValue):
         tokens = container.plain()
-        return tokens, {token: container.items[token] for token in tokens}
+        with OWN_LOOKUP:
+            return tokens, {token: container.items[token] for token in tokens}
     items: dict[Any, Slot] = {}
     for value in iterable.each(t):
         items.setdefault(t.python.key(value), value)
@@ -226,8 +237,11 @@ class SetIterator(SizedIterator):
 def _add(t: Interpreter, s: SetValue, value: Value) -> Value:
     token = t.python.key(value)
     t.effects.changed(s)
-    s.table_to_change().add(token)
-    s.items.setdefault(token, value)
+    table = s.table_to_change()
+    table.add(token)
+    with OWN_LOOKUP:
+        if token in table:
+            s.items.setdefault(token, value)
     return ConstValue(None)
 
 
@@ -241,23 +255,24 @@ def _sought(t: Interpreter, value: Value) -> Any:
 
 
 def _subtract(t: Interpreter, s: SetValue, value: Value) -> Value:
-    return _drop(t, s, t.python.key(value))
+    return _drop(t, s, find(s.items, t.python.key(value)))
 
 
 def _discard(t: Interpreter, s: SetValue, value: Value) -> Value:
-    return _drop(t, s, _sought(t, value))
+    return _drop(t, s, find(s.items, _sought(t, value)))
 
 
 def _drop(t: Interpreter, s: SetValue, token: Any) -> Value:
     t.effects.changed(s)
-    s.table_to_change().discard(token)
-    s.items.pop(token, None)
+    with OWN_LOOKUP:
+        s.table_to_change().discard(token)
+        s.items.pop(token, None)
     return ConstValue(None)
 
 
 def _remove(t: Interpreter, s: SetValue, value: Value) -> Value:
-    token = _sought(t, value)
-    if token not in s.items:
+    token = find(s.items, _sought(t, value))
+    if token is MISSING:
         return t.python.raise_(KeyError, value)
     return _drop(t, s, token)
 
@@ -268,9 +283,10 @@ def _pop(t: Interpreter, s: SetValue) -> Value:
     s.values(t)
     t.effects.changed(s)
     table = s.table_to_change()
-    token = table.pop() if s.tokens() is table else next(iter(s.items))
-    table.discard(token)
-    item = s.items.pop(token)
+    with OWN_LOOKUP:
+        token = table.pop() if s.tokens() is table else next(iter(s.items))
+        table.discard(token)
+        item = s.items.pop(token)
     assert isinstance(item, Value)
     return item
 
@@ -285,7 +301,8 @@ def _clear(t: Interpreter, s: SetValue) -> Value:
 def _algebra(name: str) -> Any:
     def operate(t: Interpreter, s: SetValue, *others: Value) -> Value:
         given = [_tokens_of(t, other) for other in others]
-        found = getattr(s.plain(), name)(*(tokens for tokens, _ in given))
+        with _undisturbed(t, s, *others):
+            found = getattr(s.plain(), name)(*(tokens for tokens, _ in given))
         kept = _kept(found, s.items, *(items for _, items in given))
         return SetValue(kept, kind=s.kind, table=found)
 
@@ -298,11 +315,29 @@ def _in_place(name: str) -> Any:
             tokens, more = _tokens_of(t, other)
             t.effects.changed(s)
             table = s.table_to_change()
-            getattr(table, name)(tokens)
-            s.items = _kept(table, s.items, more)
+            try:
+                with _undisturbed(t, other):
+                    getattr(table, name)(tokens)
+            finally:  # an `__eq__` may raise, or change the set itself
+                s.items = _kept(table, s.items, more)
         return ConstValue(None)
 
     return update
+
+
+@contextlib.contextmanager
+def _undisturbed(t: Interpreter, *operands: Value) -> Iterator[None]:
+    """Break where an ``__eq__`` changes operands: only a run has the order of their items."""
+    sets = [
+        one for one in (o.container() for o in operands) if isinstance(one, SetValue)
+    ]
+    writes, before = t.effects.writes, [set(map(id, one.items)) for one in sets]
+    try:
+        yield
+    finally:
+        after = [set(map(id, one.items)) for one in sets]
+        if t.effects.writes != writes and after != before:
+            sets[0].cannot(breaks.UNSUPPORTED_OP, "a set that changes as it is merged")
 
 
 def _one_by_one(name: str, change: Callable[..., Value]) -> Any:
@@ -327,18 +362,21 @@ def _kept(table: Any, *held: dict[Any, Slot]) -> dict[Any, Slot]:
     """Return the items that are in a set now: of equal ones (1, True), that which Python kept."""
     wanted = set(map(id, table))
     kept: dict[Any, Slot] = {}
-    for same in (lambda token: id(token) in wanted, table.__contains__):
-        for items in held:
-            for token, slot in items.items():
-                if token not in kept and same(token):
-                    kept[token] = slot
+    with OWN_LOOKUP:
+        for same in (lambda token: id(token) in wanted, table.__contains__):
+            for items in held:
+                for token, slot in items.items():
+                    if token not in kept and same(token):
+                        kept[token] = slot
     return kept
 
 
 def _relation(name: str) -> Any:
     def compare(t: Interpreter, s: SetValue, other: Value) -> Value:
-        right = {t.python.key(v) for v in other.unpack(t)}
-        return ConstValue(getattr(set(s.items), name)(right))
+        tokens, _ = _tokens_of(t, other)
+        with OWN_LOOKUP:
+            left, right = set(iter(s.items)), set(iter(tokens))
+        return ConstValue(getattr(left, name)(right))
 
     return compare
 

@@ -23,7 +23,7 @@ from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, LambdaValue, 
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.lookup import (
     MISSING,
-    is_data_descriptor,
+    is_read_first,
     replaced_slot,
     type_lookup,
 )
@@ -165,7 +165,7 @@ class SubclassValue(TensorValue):
 
     def _stored(self, t: Interpreter, name: str) -> Value | None:
         """Return an instance attribute of the tensor, or None; descriptors take precedence."""
-        if is_data_descriptor(type_lookup(self.kind, name)):
+        if is_read_first(type_lookup(self.kind, name)):
             return None
         pending = t.effects.attribute(self, name)
         if pending is not None:

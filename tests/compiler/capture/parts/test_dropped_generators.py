@@ -325,7 +325,8 @@ def closed(x):
 
 
 ONE_GRAPH = [
-    left_by_break, one_of_a_temporary, at_its_end, deleted, two_at_the_return, in_a_mode, given_to_a_function,
+    left_by_break, one_of_a_temporary, at_its_end, deleted, two_at_the_return, in_a_mode,
+    given_to_a_function,
     left_by_an_error, out_of_a_list, replaced, inside_of_one_without_cleanup,
     inside_of_one_with_cleanup, delegated_to, left_by_any, held_by_its_method, zipped, returned,
     left_by_next, in_with_blocks, in_a_loop, closed,

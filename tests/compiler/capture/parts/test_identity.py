@@ -507,3 +507,29 @@ def test_what_is_changed_may_be_what_is_read(kind: str, what: str) -> None:
             for is_same in order:
                 want = outcome(program, program, is_same)
                 assert outcome(compiled, program, is_same) == want, (program.__name__, order)
+
+
+def test_identity_of_texts_and_numbers_of_objects_that_the_frame_made():
+    def program(x):
+        name = "xyzpdq"
+        other = name[:3] + name[3:]
+        same = (name is other, name is not other, other == name)
+        one, two = {1}, {1}
+        numbers = []
+        for each in (one, two):
+            numbers.append(id(each))
+            print(end="")
+        return x + 1, same, numbers[0] == numbers[1]
+
+    tc.reset()
+    assert tc.compile(program, backend="eager")(torch.ones(1))[1:] == program(torch.ones(1))[1:]
+
+
+def test_iterators_over_ranges_longer_than_memory():
+    def program(x):
+        steps = iter(range(0, 1 << 70, 2))
+        return x + next(steps), next(steps), next(iter(range(3, 1 << 62)))
+
+    tc.reset()
+    found = tc.compile(program, backend="eager", fullgraph=True)(torch.ones(1))
+    assert found == program(torch.ones(1))

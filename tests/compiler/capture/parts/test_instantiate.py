@@ -184,3 +184,63 @@ def test_a_class_may_become_abstract_and_the_reverse():
     for methods in (abstract, frozenset(), abstract):
         Changing.__abstractmethods__ = methods
         assert compiled(x).equal(f(x))
+
+
+@pytest.mark.parametrize("kind", [ExceptionGroup, BaseExceptionGroup])
+def test_groups_of_exceptions_are_made_and_refused_as_by_python(kind):
+    given = [
+        (), ("a",), ("a", 3), ("a", []), ("a", [3]), (3, [ValueError()]), ("a", [ValueError()], 4),
+        ("a", [KeyboardInterrupt()]), ("a", (ValueError(1), TypeError(2))),
+    ]  # fmt: skip
+
+    def program(x):
+        found = []
+        for args in given:
+            try:
+                found.append(repr(kind(*args)))
+            except (TypeError, ValueError) as error:
+                found.append(str(error))
+        try:
+            raised_again()
+        except ExceptionGroup as group:
+            found.append(repr(group))
+        return x + 1, found
+
+    def raised_again():
+        try:
+            raise ValueError(42)
+        except* ValueError:
+            raise
+
+    tc.reset()
+    assert tc.compile(program, backend="eager")(torch.ones(1))[1] == program(torch.ones(1))[1]
+
+
+OVERRIDES = {
+    "nothing": "pass",
+    "a constructor": "def __new__(cls, items=(), k=0): return super().__new__(cls, items)",
+    "an initialiser": "def __init__(self, items=(), k=0): self.k = k",
+    "a constructor that forwards it": "def __new__(cls, items=(), k=0): "
+    "return super().__new__(cls, items, k=k)",
+}
+
+
+@pytest.mark.parametrize("base", ["tuple", "list", "set", "frozenset", "dict"])
+@pytest.mark.parametrize("override", OVERRIDES)
+def test_keywords_of_classes_that_derive_from_containers(base, override):
+    scope: dict = {}
+    exec(f"class Derived({base}):\n    {OVERRIDES[override]}", scope)
+    derived = scope["Derived"]
+
+    def program(x):
+        found = []
+        for make in (lambda: derived(k=3), lambda: derived((), k=3), lambda: derived((), ())):
+            try:
+                made = make()
+                found.append((type(made).__name__, len(made), vars(made)))
+            except TypeError as error:
+                found.append(str(error))
+        return x + 1, found
+
+    tc.reset()
+    assert tc.compile(program, backend="eager")(torch.ones(1))[1] == program(torch.ones(1))[1]

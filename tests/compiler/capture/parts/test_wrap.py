@@ -400,3 +400,23 @@ def test_a_weak_proxy_is_of_the_class_of_its_object() -> None:
 
     own, x = Own(1), torch.ones(3)
     assert tc.compile(f, backend="eager")(x, weakref.proxy(own))[1:] == f(x, weakref.proxy(own))[1:]
+
+
+def _view_of_another_history():
+    base = torch.ones(2, requires_grad=True).clone()
+    with torch.no_grad():
+        view = base[:]
+    base.mul_(2)
+    return view
+
+
+@pytest.mark.parametrize(
+    "make", [_view_of_another_history, lambda: torch.view_as_complex(torch.ones(0, 2))]
+)
+def test_tensors_that_torch_has_no_stand_in_for_are_left_to_python(make):
+    compiled = tc.compile(lambda x, y: (x.shape, x.data.sum() + y), backend="eager")
+    for _ in range(2):
+        given = make(), torch.ones(1)
+        shape, total = compiled(*given)
+        assert shape == given[0].shape
+        assert torch.equal(total, given[0].data.sum() + given[1])

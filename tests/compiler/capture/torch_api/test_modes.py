@@ -372,3 +372,51 @@ def test_hooks_on_saved_tensors_get_what_eager_saves(function):
         compiled(x).sum().backward()
         gradients.append(x.grad)
     torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def _anomalies():
+    return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+
+
+def searching(x):
+    found = [_anomalies()]
+    with torch.autograd.detect_anomaly(check_nan=False):
+        found.append(_anomalies())
+        y = x + 1
+        with torch.autograd.detect_anomaly():
+            found.append(_anomalies())
+            tc.graph_break()
+            found.append(_anomalies())
+        found.append(_anomalies())
+    return y * 2, [*found, _anomalies()]
+
+
+def searching_from_now_on(x):
+    torch.set_anomaly_enabled(True, False)
+    y = x + 1
+    tc.graph_break()
+    return y, _anomalies()
+
+
+def searching_in_backward(x):
+    with torch.autograd.set_detect_anomaly(True):
+        try:
+            ((x * 0).log().sum() * 0).backward()
+        except RuntimeError as error:
+            return x + 1, str(error), _anomalies()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("program", [searching, searching_from_now_on, searching_in_backward])
+def test_traced_code_may_search_for_anomalies(program, before):
+    found = []
+    for run in (program, tc.compile(program), tc.compile(program, backend="eager")):
+        for _ in range(2):
+            torch.set_anomaly_enabled(before)
+            try:
+                y, *rest = run(torch.ones(2, requires_grad=True))
+                found.append((y.tolist(), rest, _anomalies()))
+            finally:
+                torch.set_anomaly_enabled(False)
+    assert all(one == found[0] for one in found)

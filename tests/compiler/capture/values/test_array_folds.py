@@ -100,3 +100,54 @@ def test_texts_follow_the_settings():
     for precision in (8, 3, 3, 8):
         with np.printoptions(precision=precision):
             assert repr(compiled(torch.ones(2))) == repr(shown(torch.ones(2)))
+
+
+def divides(x, a):
+    with np.errstate(all="raise"):
+        try:
+            return a / (a - a)
+        except FloatingPointError:
+            return "raised"
+
+
+def prints(x, a):
+    before = np.get_printoptions()
+    np.set_printoptions(precision=2)
+    text = f"{np.ones(2) / 3}"
+    np.set_printoptions(**before)
+    with np.printoptions(precision=3):
+        return str(np.ones(2) / 3), text, x + 1
+
+
+@pytest.mark.parametrize("program", [divides, prints])
+def test_numpys_settings_of_the_function_hold_in_it(program):
+    given = torch.ones(2), np.ones(2)
+    compiled = tc.compile(program, backend="eager")
+    for _ in range(2):
+        assert str(compiled(*given)) == str(program(*given))
+
+
+def test_numpys_errors_are_raised_where_the_caller_asks_for_them():
+    compiled = tc.compile(lambda a: np.log(a - a) + 1)
+    with np.errstate(all="ignore"):
+        assert compiled(np.ones(2)).tolist() == [-np.inf, -np.inf]
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        compiled(np.ones(2))
+
+
+CALLS = (
+    lambda x, a: torch.add(a, x), lambda x, a: x.add(a), lambda x, a: torch.cat([x, a]),
+    lambda x, a: torch.sin(a), lambda x, a: x + a, lambda x, a: a @ x, lambda x, a: x[a > 0],
+    lambda x, a: x * a.sum(), lambda x, a: torch.stack([torch.as_tensor(a), x]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(len(CALLS)))
+def test_functions_of_torch_refuse_arrays_and_operators_do_not(place):
+    def run(call):
+        try:
+            return str(call(torch.ones(2), np.ones(2, dtype=np.float32)))
+        except TypeError as error:
+            return type(error)
+
+    assert run(tc.compile(CALLS[place], backend="eager")) == run(CALLS[place])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import copy
 import enum
 import itertools
 
@@ -88,3 +90,21 @@ def test_an_id_finds_its_object_under_any_name(monkeypatch):
     compiled = tc.compile(named, backend="eager")
     for one in OBJECTS:
         assert compiled(torch.ones(2), one)[1:] == named(torch.ones(2), one)[1:]
+
+
+def ordered(x, given):
+    made = collections.OrderedDict(a=1)
+    made.note = [x]
+    found = []
+    for one in (made, given):
+        copies = copy.copy(one), copy.deepcopy(one), one.copy(), collections.OrderedDict(one)
+        found += [getattr(c, "note", None) for c in copies]
+        found.append(vars(copies[0]) == vars(one))
+    return x + 1, found, copies[1].note is given.note
+
+
+def test_copies_of_ordered_dicts_have_their_attributes():
+    x, given = torch.ones(2), collections.OrderedDict(b=2)
+    given.note = [5]
+    compiled = tc.compile(ordered, backend="eager", fullgraph=True)
+    assert str(compiled(x, given)) == str(ordered(x, given))

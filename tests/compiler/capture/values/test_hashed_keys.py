@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import random
 import reprlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -147,3 +148,110 @@ def test_text_of_an_object_that_holds_itself() -> None:
     ring = Ring()
     found = tc.compile(f, backend="eager", fullgraph=True)(torch.ones(1), ring)
     assert found[1:] == f(torch.ones(1), ring)[1:] == ("Ring(<...>)", "Ring(<...>)")
+
+
+class Logged:
+    """Of a given hash; logs what it is compared with."""
+
+    log: ClassVar[list] = []
+
+    def __init__(self, name, hashed=0):
+        self.name, self.hashed = name, hashed
+
+    def __hash__(self):
+        return self.hashed
+
+    def __eq__(self, other):
+        Logged.log.append((self.name, getattr(other, "name", other)))
+        return self.name == getattr(other, "name", other)
+
+
+def _logged(*names):
+    return [Logged(name) for name in names]
+
+
+#: what is done to a dict and to another
+OF_DICTS = [
+    "d[Logged(2)]", "d.get(Logged(3))", "d.__setitem__(Logged(2), 5)", "d.__delitem__(Logged(3))",
+    "d.pop(Logged(3))", "d.pop(Logged(9), 0)", "d.setdefault(Logged(3), 4)", "len(d.popitem())",
+    "d == e", "e == d", "len({**d, **e})", "len(d | e)", "len(dict(d))", "2 in d",
+    "Logged(0) in {0: 1}",
+    "len(list(d.items()))", "d.copy() == 1", "d.clear()", "d.move_to_end(Logged(2))",
+    "d.move_to_end(Logged(1), False)", "d.update(e)",
+]  # fmt: skip
+#: what is done to a set and to another
+OF_SETS = [
+    "s.add(Logged(2))", "s.add(Logged(3))", "s.remove(Logged(2))", "s.discard(Logged(2))",
+    "s.discard(Logged(5))", "len(s | t)", "len(s & t)", "len(s - t)", "len(s ^ t)", "s == t",
+    "s <= t",
+    "s >= t", "s.isdisjoint(t)", "s.update(t)", "len(set(s))", "len(s.copy())", "Logged(2) in s",
+    "s.intersection_update(t)", "s.symmetric_difference_update(t)", "len({*s, *t})", "s.clear()",
+]  # fmt: skip
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("done", [*OF_DICTS, *OF_SETS])
+def test_keys_are_compared_as_often_as_by_python(done):
+    def program(x):
+        d, e = ({key: key.name for key in _logged(*names)} for names in ((1, 2, 3), (2, 4)))
+        if "move_to_end" in done:
+            d = collections.OrderedDict(d)
+        s, t = {Logged(2)}, {Logged(2) if "Logged(2)" in done else Logged(3)}
+        Logged.log.clear()
+        try:
+            result = does(d, e, s, t)
+        except KeyError:
+            result = "KeyError"
+        return x + 1, result, list(Logged.log), list(d.values()), len(s), len(t)
+
+    does = eval(f"lambda d, e, s, t: {done}")
+    tc.reset()
+    assert tc.compile(program, backend="eager")(torch.ones(1))[1:] == program(torch.ones(1))[1:]
+
+
+class Refusing(Logged):
+    """Its comparisons raise, or empty a set, once it is armed."""
+
+    armed: Any = None
+
+    def __hash__(self):
+        return 0
+
+    def __eq__(self, other):
+        if Refusing.armed is not None:
+            Refusing.armed.clear()
+            raise ZeroDivisionError
+        return self is other
+
+
+def test_what_a_comparison_changes_and_raises_is_pythons():
+    def program(x):
+        Refusing.armed = None
+        s, t, u = {Refusing(1), Refusing(2)}, {Refusing(n) for n in range(9)}, {0}
+        Refusing.armed = t
+        found = []
+        for merge in (s.update, s.union, s.symmetric_difference_update, s.__eq__, u.update):
+            try:
+                merge(t)
+                found.append("merged")
+            except ZeroDivisionError:
+                found.append("refused")
+        s.clear()
+        return x + 1, found, len(t), len(u)
+
+    tc.reset()
+    assert tc.compile(program, backend="eager")(torch.ones(1))[1:] == program(torch.ones(1))[1:]
+
+
+def test_containers_that_outlive_the_frame_are_not_compared_again():
+    def program(x, kept):
+        kept.append({Logged(1), Logged(2)})
+        kept.append({Logged(1): 2, Logged(2): 3})
+        Logged.log.clear()
+        return x + 1
+
+    compiled = tc.compile(program, backend="eager")
+    for _ in range(2):
+        kept: list = []
+        compiled(torch.ones(1), kept)
+        assert not Logged.log and [len(one) for one in kept] == [2, 2]

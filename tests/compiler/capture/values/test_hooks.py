@@ -188,3 +188,81 @@ def test_a_hook_is_on_the_value_that_it_was_registered_for(program, backend):
 
     tc.reset()
     assert torch.equal(gradient(tc.compile(program, backend=backend)), gradient(program))
+
+
+def replaced(x):
+    z = x * 3
+    old = z.register_hook(lambda g: g * 5)
+    tc.graph_break()
+    old.remove()
+    z.register_hook(lambda g: g * 2)
+    return z
+
+
+def replaced_in_another_order(x):
+    z = x * 3
+    old = z.register_hook(lambda g: g * 5)
+    tc.graph_break()
+    z.register_hook(lambda g: g * 2)
+    old.remove()
+    return z
+
+
+def replaced_on_the_input(x):
+    first = x.register_hook(lambda g: g * 5)
+    tc.graph_break()
+    second = x.register_hook(lambda g: g * 2)
+    first.remove()
+    x.register_hook(lambda g: g * 7)
+    tc.graph_break()
+    second.remove()
+    return x * 3
+
+
+@pytest.mark.parametrize("program", [replaced, replaced_in_another_order, replaced_on_the_input])
+def test_a_hook_stays_where_an_older_one_is_removed(program):
+    found = []
+    for run in (program, tc.compile(program, backend="eager")):
+        x = leaf()
+        for _ in range(2):
+            run(x).sum().backward()
+            found.append(x.grad.tolist())
+            x.grad = None
+    assert found[:2] == found[2:]
+
+
+class Failing(torch.nn.Module):
+    def forward(self, x):
+        if x.dim() > 1:
+            raise RuntimeError("two dimensions")
+        return x + 1
+
+
+@pytest.mark.parametrize("of_all", [False, True])
+def test_hooks_that_are_always_called(of_all):
+    def run(compile):
+        log = []
+        module = Failing()
+        register = torch.nn.modules.module.register_module_forward_hook
+        register = register if of_all else module.register_forward_hook
+        handles = [
+            register(lambda m, i, o: log.append(o is None), always_call=True),
+            register(lambda m, i, o: log.append("second")),
+        ]
+
+        def program(x):
+            try:
+                return module(x)
+            except RuntimeError as error:
+                log.append(str(error))
+                return x
+
+        compiled = compile(program)
+        try:
+            results = [compiled(torch.ones(n)).tolist() for n in ((2,), (2, 2), (3,), (1, 1))]
+        finally:
+            for handle in handles:
+                handle.remove()
+        return results, log
+
+    assert run(lambda f: tc.compile(f, backend="eager")) == run(lambda f: f)

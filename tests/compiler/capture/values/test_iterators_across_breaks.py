@@ -158,3 +158,34 @@ def shared_with_its_source(x):
 def test_copies_of_iterators_share_what_was_read(program: Any) -> None:
     x = torch.ones(2)
     assert str(tc.compile(program, backend="eager", fullgraph=True)(x)) == str(program(x))
+
+
+class Fields:
+    """Has attributes in its ``__dict__``, and one that is not there."""
+
+    __slots__ = ("__dict__", "apart")
+
+    def __init__(self):
+        self.apart, self.a, self.b, self.c = 0, 1, 2, 3
+
+
+#: what is iterated over is filled when the code after the graph has made it
+FILLED_LATE = (
+    "vars(Fields())", "Fields().__dict__.items()", "Fields().__dict__.values()", "vars(old)",
+    "enumerate(vars(Fields()))", "zip(vars(Fields()), vars(old).values())", "iter(vars(old))",
+    "itertools.chain(vars(Fields()), vars(old))", "map(str, vars(Fields()))",
+    "setattr(old, 'd', 4) or vars(old)", "[*vars(Fields())]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("made", FILLED_LATE)
+def test_a_loop_over_attributes_goes_on_after_a_break(made: str) -> None:
+    space: dict[str, Any] = {**globals()}
+    lines = [f"for v in {made}:", "    tc.graph_break()", "    seen.append(v)", "    x = x + 1"]
+    body = "".join(f"    {line}\n" for line in ["seen = []", *lines, "return x, seen"])
+    exec(f"def f(x, old):\n{body}", space)
+    wanted, found = (
+        str(run(torch.ones(2), Fields()))
+        for run in (space["f"], tc.compile(space["f"], backend="eager"))
+    )
+    assert found == wanted

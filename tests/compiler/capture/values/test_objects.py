@@ -362,3 +362,93 @@ def test_reads_that_the_program_notes_are_its_own(program: Callable[..., Any]) -
 
     tc.reset()
     assert run(tc.compile(program)) == run(program)
+
+
+class Positive:
+    """Checks what is stored; what is read is the object's own."""
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __set__(self, obj, value):
+        if value <= 0:
+            raise ValueError(self.name)
+        obj.__dict__[self.name] = value
+
+
+class Scaled:
+    scale = Positive()
+
+    def __init__(self, scale):
+        self.scale = scale
+
+
+class ScaledModule(torch.nn.Module):
+    scale = Positive()
+
+    def __init__(self):
+        super().__init__()
+        self.scale = 4
+
+    def forward(self, x):
+        return x * self.scale
+
+
+def changed_inside(x):
+    made = Scaled(3)
+    made.scale += 1
+    try:
+        made.scale = -1
+    except ValueError as error:
+        return x * made.scale, str(error), vars(made)
+
+
+def never_set(x):
+    return x + 1, type(Scaled.__new__(Scaled).scale).__name__
+
+
+SCALED, SCALED_MODULE = Scaled(9), ScaledModule()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [lambda x: x * SCALED.scale, lambda x: SCALED_MODULE(x), changed_inside, never_set],
+)
+def test_a_descriptor_that_only_stores_hides_nothing(program):
+    compiled = tc.compile(program, backend="eager")
+    assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))
+
+
+def test_a_descriptor_may_begin_to_take_precedence():
+    class One:
+        def __get__(self, obj, owner):
+            return 1
+
+    class Holds:
+        one = One()
+
+    held = Holds()
+    held.one = 9
+    compiled = tc.compile(lambda x: x * held.one, backend="eager")
+    for name in ("", "__set__", "", "__delete__"):
+        if name:
+            setattr(One, name, lambda self, obj, *value: None)
+        assert compiled(torch.ones(1)).tolist() == [held.one]
+        if name:
+            delattr(One, name)
+
+
+def test_an_iterator_of_none_refuses():
+    class Endless:
+        __iter__ = None
+
+        def __getitem__(self, at):
+            return at
+
+    def program(x):
+        try:
+            return list(Endless())
+        except TypeError as error:
+            return x + 1, str(error)
+
+    assert str(tc.compile(program)(torch.ones(1))) == str(program(torch.ones(1)))

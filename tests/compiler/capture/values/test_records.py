@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import gc
+import re
 import weakref
 
 import pytest
@@ -189,3 +191,25 @@ def test_weak_containers_from_outside():
         found.append(str(function(torch.ones(2), by_key, items, held[2], weakref.ref(held[2]))))
         worlds.append((found, len(by_key), sorted(one.value for one in items)))
     assert worlds[0] == worlds[1]
+
+
+KINDS = (
+    collections.OrderedDict, collections.deque, set, frozenset, dict, list, collections.Counter,
+    lambda: len, lambda: lambda: 0, lambda: re.compile("a"), lambda: torch.ones(2), lambda: Held,
+    lambda: (1, 2), lambda: torch.device("cpu"), lambda: collections.defaultdict(int), lambda: 1.5,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(len(KINDS)))
+def test_objects_that_may_be_referred_to_weakly(place):
+    def program(x, make):
+        one = make()
+        try:
+            found = weakref.ref(one)() is one
+        except TypeError as error:
+            found = str(error)
+        return x + 1, found
+
+    compiled = tc.compile(program, backend="eager")
+    x = torch.ones(2)
+    assert str(compiled(x, KINDS[place])) == str(program(x, KINDS[place]))
