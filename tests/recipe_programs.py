@@ -103,6 +103,18 @@ DEMOS = (
     _demo(R.WHERE, "bool_argument",
         ("return x * 2 if flag else x + 1", "return torch.where(flag, x * 2, x + 1)"),
         ("g(x, flag)", "g(x, torch.tensor(flag))")),
+    _demo(R.APART, "equal_sizes", (
+        "w = torch.ones(6, 2)",
+        "torch.fx.experimental._config.use_duck_shape = False\nw = torch.ones(6, 2)")),
+    _demo(R.DYNAMIC_APART, "twin_size", _DYNAMIC, (
+        "w = torch.ones(6, 2)",
+        "torch.fx.experimental._config.use_duck_shape = False\nw = torch.ones(6, 2)")),
+    _demo(R.TEST_OUTSIDE, "bool_reported",
+        ("def f(x, verbose):\n    if verbose:\n        seen.append(x.shape[0])\n",
+         "def f(x):\n"),
+        ("    show(g(torch.ones(3), verbose), len(seen))",
+         "    x = torch.ones(3)\n    if verbose:\n        seen.append(x.shape[0])\n"
+         "    show(g(x), len(seen))")),
     _demo(R.SET_ALIKE, "attribute_later", (
         "one, other = Options(), Options()\n",
         "one, other = Options(), Options()\none.gain = 2.0\n")),
@@ -242,6 +254,7 @@ BY_CHANCE = (R.WARM_UP, R.LOCK)
 _SETTINGS_AGAIN = """
 torch._dynamo.config.allow_unspec_int_on_nn_module = False
 torch._dynamo.config.skip_nnmodule_hook_guards = True
+torch.fx.experimental._config.use_duck_shape = True
 """
 
 

@@ -196,17 +196,51 @@ def is_tested(file: str, line: int, name: str) -> bool:
     Args:
         name: as the user writes it, `self.scale`. Only where the source is available.
     """
+    return bool(_tests_of(file, line, name))
+
+
+def only_reports(file: str, line: int, name: str) -> bool:
+    """Return whether all that the function at a line does by an input of that name is to report.
+
+    Or to collect something, or to raise: then there is nothing to choose between.
+    """
+    found = [_does_by_number(one) for one in _tests_of(file, line, name)]
+    return bool(found) and not {Does.CHOOSES, Does.LEAVES, Does.CATCHES, Does.LOOPS} & set(found)
+
+
+def _tests_of(file: str, line: int, name: str) -> list[tuple[ast.AST, ...]]:
+    """Return the branches of the function at a line that read an input of that name in their test.
+
+    Each with all that is around it.
+    """
     file, name = map(_original.get(), (file, name))
     tree = tree_at(file)
     names = names_of(name)
+    found = []
     for parents in _branches(tree) if tree is not None else ():
         test = getattr(parents[-1], "test", None)
         around = [one for one in parents if isinstance(one, ast.FunctionDef)]
         if test is None or not any(_first(one) <= line <= (one.end_lineno or 0) for one in around):
             continue
-        if reads(test, names):
-            return True
-    return False
+        here = test.lineno <= line <= (test.end_lineno or line)  # an item has another name there
+        if reads(test, names) or (here and _has_attribute(test, name)):
+            found.append(parents)
+    return found
+
+
+def _has_attribute(node: ast.AST, name: str) -> bool:
+    attributes = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+    return "." in name and name.rpartition(".")[2] in attributes
+
+
+def _does_by_number(parents: tuple[ast.AST, ...]) -> Does:
+    """What a branch on a plain number does: the next turn after it is no choice."""
+    node = parents[-1]
+    bodies = [node.body, node.orelse] if isinstance(node, ast.If) else []
+    rows = [one for body in bodies for one in body]
+    if rows and all(isinstance(one, ast.Continue) or _only_reports(one, LONGER) for one in rows):
+        return Does.COLLECTS
+    return _does(parents)
 
 
 _SIZE: Final = re.compile(r"(?P<of>.+)\.shape\[(?P<index>\d+)\]")
@@ -294,13 +328,19 @@ def _is_less(node: ast.AST, names: Sequence[str]) -> bool:
 
 
 def is_appended_to(file: str, line: int, name: str) -> bool:
-    """Return whether the function at a line makes a list of that name longer."""
-    names = names_of(_original.get()(name))
+    """Return whether the function at a line makes a list of that name longer.
+
+    That of an object may be made longer by any method.
+    """
+    path, name = map(_original.get(), (file, name))
+    tree = tree_at(path) if "." in name else None
+    names = names_of(name)
     return any(
-        isinstance(one.func, ast.Attribute)
+        isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Attribute)
         and one.func.attr in LONGER
         and _item(one.func.value) in names
-        for one in calls_at(file, line)
+        for one in (calls_at(file, line) if tree is None else ast.walk(tree))
     )
 
 
@@ -443,7 +483,7 @@ def is_made_before_break(compiled: str, file: str, line: int, name: str) -> bool
         line: the first line of the user's function.
     """
     function = function_at(file, line) if is_resumed(compiled) else None
-    root = _ROOT.match(_original.get()(name))
+    root = _ROOT.search(_CONVERSION.sub("", _original.get()(name)))
     if function is None or root is None:
         return False
     uses = [one for one in ast.walk(function) if isinstance(one, ast.Name) and one.id == root[0]]
@@ -454,7 +494,8 @@ def is_made_before_break(compiled: str, file: str, line: int, name: str) -> bool
     return not uses and root[0] not in [one.arg for one in known if one is not None]
 
 
-_ROOT: Final = re.compile(r"[A-Za-z_]\w*")
+_ROOT: Final = re.compile(r"^[A-Za-z_]\w*")
+_CONVERSION: Final = re.compile(r"^(?:float|int|bool)\(")  # of what was converted: `float(hi)`
 
 
 def called_name(call: ast.Call) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tc.trace.branches import (
+    LONGER,
     READING,
     REPORTING,
     Does,
@@ -23,6 +24,7 @@ from tc.trace.branches import (
     text_of,
     what_it_does,
 )
+from tc.trace.positions import is_used_as_index
 from tc.trace.syntax import tree_of
 from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, LIST_INSTEAD, RANDOM_OUTSIDE
 
@@ -66,8 +68,10 @@ FIXES: Final[dict[Does, tuple[str, ...]]] = {
 _OF_NUMBERS: Final = "capture_scalar_outputs"
 #: where numbers are read out of what has a size of its own, the setting for sizes is an error
 _NEEDS_NUMBERS: Final = re.compile(r"\.(?:tolist|item)\(\)")
-_SHAPES_ALONE: Final = "torch._dynamo.config.capture_dynamic_output_shape_ops"
+_SHAPES_ALONE: Final = "config.capture_dynamic_output_shape_ops"
 _AS_TENSOR: Final = "keep the value as a"
+#: the length of a tensor is no tensor
+_OF_LENGTH: Final = re.compile(r"\blen\(|\.(?:shape|size|numel)\b")
 _CHOSEN: Final = "keep it as a tensor, and choose with torch.where(condition, a, b)"
 _OF_LOGS: Final = "for print and loggers"
 _REPORTS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
@@ -97,6 +101,16 @@ CONTEXT: Final = (
     "enter the context outside of the compiled function",
 )
 _OF_BLOCK: Final = re.compile(r"\.__a?(?:enter|exit)__\b")
+_OF_ARRAYS: Final = "ndarray."  # numbers of NumPy's arrays are read by NumPy
+#: functions that no program can mark or register: those of torch and NumPy
+_OF_LIBRARIES: Final = re.compile(r"^call of (?:np|numpy|torch|Tensor|ndarray|Generator)\.")
+_REGISTERS: Final = re.compile(r"\bcustom_op\b")
+_GRADIENTS: Final = re.compile(r"\bautograd\.grad\(")
+_OF_AUTOGRAD: Final = ("TC113", "TC120")
+_FUNC_GRAD: Final = (
+    "torch.func.grad(f)(x), or torch.func.grad_and_value, in place of torch.autograd.grad: it is a "
+    "part of the graph"
+)
 _LAZY: Final = re.compile(r"\blazy module\b")
 _CALL_FIRST: Final = "call the module once before it is compiled: that makes its parameters"
 #: code of torch's that runs the backward hooks of a module
@@ -148,6 +162,11 @@ def is_of_context(title: str, file: str, line: int, in_library: bool) -> bool:
     return (in_library or _OF_BLOCK.search(title) is not None) and is_with_header(file, line)
 
 
+def is_of_iterator(title: str) -> bool:
+    """Return whether a break is at the iteration over an iterator that the function was given."""
+    return _OF_ITERATOR.search(title) is not None
+
+
 def fixes_at(
     code: str, file: str, line: int, source: str, known: Sequence[str], title: str = "",
     within: str = "",
@@ -161,18 +180,15 @@ def fixes_at(
         title: what the break is, where it names the function that was called.
         within: the file of the innermost frame.
     """
-    if code == "TC104" and title and not _REPORTS.search(title):
-        known = tuple(one for one in known if not one.startswith(_OF_LOGS))
     text = text_of(file, line, source)
-    if code == "TC104" and not _is_call_alone(text):
-        known = tuple(one for one in known if not one.startswith(_GUARDED))
+    known = _possible(code, title, text, known)
     if _LAZY.search(title):
         return (_CALL_FIRST,)
     if code == "TC130" and is_in_try(file, line):
         return (ASK_FIRST,)
     if _RUNS_HOOKS.search(within):
         return (COMPILE_BELOW,)
-    if _OF_ITERATOR.search(title):
+    if is_of_iterator(title):
         return (LIST_INSTEAD,)
     if _GENERATOR in title:
         return (RANDOM_OUTSIDE,)
@@ -183,7 +199,9 @@ def fixes_at(
     if code in _OF_DATA and _RANDOM_ARRAYS.search(text):
         return (CALL_OUTSIDE,)
     if _tests_length(file, line):
-        known = tuple(one for one in known if not one.startswith(_SHAPES_ALONE))
+        known = tuple(one for one in known if _SHAPES_ALONE not in one)
+    if code == "TC102" and _NEEDS_NUMBERS.search(text) and _is_position(file, line):
+        known = tuple(one for one in known if _OF_NUMBERS not in one)
     if code == "TC102":
         return _fixes_of_sizes(text, title, known)
     if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
@@ -192,21 +210,39 @@ def fixes_at(
     if code == "TC101" and (in_container or _is_position(file, line) or _is_text(file, line)):
         ways = (one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one)
         return (_ALL_MODULES, *ways) if in_container else tuple(ways)
+    if code == "TC101" and _is_size(file, line):
+        known = tuple(one for one in known if not one.startswith(_AS_TENSOR))
+    if code == "TC101" and (_OF_ARRAYS in title or _is_kept(file, line)):
+        known = tuple(one for one in known if _OF_NUMBERS not in one)
     numbers = code == "TC101"
     asked = code in (*ASKING, _LATER)
     does = what_it_does(file, line, source, numbers) if asked else None
     if does is None:
         return tuple(known)
     if code == _LATER and does not in FIXES:
-        return (_CHOSEN, *known[1:])
+        rest = tuple(known[1:] or known)
+        return rest if _OF_LENGTH.search(text) else (_CHOSEN, *rest)
     useless = _OF_NUMBERS, _OF_ASSERTIONS
     return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in useless))
+
+
+def _possible(code: str, title: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the ways out without those that what is called, or how it is called, rules out."""
+    left = tuple(known)
+    if code == "TC104" and title and not _REPORTS.search(title):
+        left = tuple(one for one in left if not one.startswith(_OF_LOGS))
+    if code == "TC104" and not _is_call_alone(text):
+        left = tuple(one for one in left if not one.startswith(_GUARDED))
+    if _OF_LIBRARIES.search(title):
+        left = tuple(one for one in left if not _REGISTERS.search(one))
+    of_gradients = code in _OF_AUTOGRAD and _GRADIENTS.search(text)
+    return (_FUNC_GRAD, *left) if of_gradients else left
 
 
 def _fixes_of_sizes(text: str, title: str, known: Sequence[str]) -> tuple[str, ...]:
     """Return the ways out of an operator whose result has a size that depends on data."""
     if _NEEDS_NUMBERS.search(text):
-        known = [one for one in known if not one.startswith(_SHAPES_ALONE)]
+        known = [one for one in known if _SHAPES_ALONE not in one]
     special = next((say for pattern, say in _SIZED if pattern.search(f"{text} {title}")), "")
     return tuple(special if special and _OF_MASKS.match(one) else one for one in known)
 
@@ -216,7 +252,10 @@ def _is_call_alone(text: str) -> bool:
     tree = tree_of(text)
     if tree is None:  # it has more lines, or is the header of a block
         return _BEGINS_CALL.match(text) is not None
-    return not tree.body or isinstance(tree.body[0], ast.Expr)
+    alone = tree.body[0] if tree.body else ast.Expr(ast.Constant(None))
+    if not isinstance(alone, ast.Expr):
+        return False
+    return not isinstance(alone.value, ast.Call) or called_name(alone.value) not in LONGER
 
 
 def _is_position(file: str, line: int) -> bool:
@@ -228,6 +267,33 @@ def _is_position(file: str, line: int) -> bool:
     names = _assigned(nodes, line)
     slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
     return any(reads(part, tuple(names)) for part in slices)
+
+
+def _is_kept(file: str, line: int) -> bool:
+    """Whether a number that a line reads out of a tensor is stored in an object, or in a list.
+
+    The setting that keeps it in the graph is for numbers that only feed tensors.
+    """
+    function = function_at(file, line)
+    for node in ast.walk(function) if function is not None else ():
+        if not isinstance(node, ast.stmt | ast.Call):
+            continue
+        if not node.lineno <= line <= (node.end_lineno or line):
+            continue
+        stores = isinstance(node, ast.Assign) and isinstance(
+            node.targets[0], ast.Attribute | ast.Subscript
+        )
+        appends = isinstance(node, ast.Call) and called_name(node) in LONGER
+        if (stores or appends) and list(_readings(node, line)):
+            return True
+    return False
+
+
+def _is_size(file: str, line: int) -> bool:
+    """Whether a number that a line reads out of a tensor is a size, or counts something."""
+    function = function_at(file, line)
+    names = _assigned(list(ast.walk(function)), line) if function is not None else ()
+    return any(is_used_as_index(file, line, name) for name in names)
 
 
 def _tests_length(file: str, line: int) -> bool:
@@ -243,14 +309,21 @@ def _tests_length(file: str, line: int) -> bool:
 
 
 def _assigned(nodes: Sequence[ast.AST], line: int) -> set[str]:
-    """Return the names that a line assigns to."""
-    return {
-        target.id
+    """Return the names that a line assigns to, or loops with."""
+    targets = [
+        target
         for one in nodes
         if isinstance(one, ast.Assign) and one.lineno <= line <= (one.end_lineno or line)
         for target in one.targets
-        if isinstance(target, ast.Name)
-    }
+    ]
+    targets += [
+        one.target
+        for one in nodes
+        if isinstance(one, ast.For | ast.comprehension)
+        and one.iter.lineno <= line <= (one.iter.end_lineno or line)
+    ]
+    names = [one for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+    return {one.id for one in names if isinstance(one.ctx, ast.Store)}
 
 
 def _is_slice(file: str, line: int) -> bool:

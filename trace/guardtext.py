@@ -46,6 +46,8 @@ _ACCESS: Final = (
     (re.compile(r"\b__import___main__\."), ""),  # torch's name of the module that has a global
     (re.compile(r"\b(__import_[\w.]*?)_dot_"), r"\1."),
     (re.compile(r"\b__import_(?![\w.]*_dot_)"), ""),
+    (re.compile(r"\b(?:___from_numpy|as_tensor)\(([\w.\[\]'\"]+)\)(?=\.|$)"), r"\1"),  # an array
+    (re.compile(r"(?<![\w.])fn\.__self__\."), "self."),  # a method that is compiled by itself
     (re.compile(r"\.__dict__\['(_modules|_parameters|_buffers)'\]"), r".\1"),
     (re.compile(r"\._(?:modules|parameters)\['(\d+)'\]"), r"[\1]"),  # as containers are read
     (re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]"), r".\1"),

@@ -65,6 +65,23 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
     return False
 
 
+def is_exponent(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line has a power of an int with an exponent of that name.
+
+    Such a power is a count (`2 ** bits`), of its own for each exponent, whatever is dynamic.
+    """
+    function = function_at(file, line)
+    names = names_of(as_written(name))
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Pow)
+        and isinstance(node.left, ast.Constant)
+        and isinstance(node.left.value, int)
+        and ast.unparse(node.right) in names
+        for node in (ast.walk(function) if function is not None else ())
+    )
+
+
 #: functions and methods that take a dimension by its place; parameters that do by their name
 _ALONG: Final = frozenset((
     "softmax", "log_softmax", "cumsum", "cumprod", "flip", "transpose", "swapaxes", "permute",
@@ -72,6 +89,45 @@ _ALONG: Final = frozenset((
     "amin", "prod", "std", "var", "any", "all", "logsumexp", "median", "sort", "argsort", "unbind",
 ))  # fmt: skip
 _DIMENSIONS: Final = frozenset(("dim", "dims", "axis", "in_dims", "out_dims"))
+
+
+#: methods that ask a dict for one of its items
+_OF_ONE_KEY: Final = frozenset(("get", "setdefault", "pop"))
+
+
+def is_used_whole(file: str, line: int, name: str) -> bool:
+    """Return whether a line asks a container of that name for all that it holds, not for an item.
+
+    `counts.most_common(1)`, `sum(rows)`, `sorted(scores.items())`.
+    """
+    function = function_at(file, line)
+    names = names_of(as_written(name))
+    nodes = list(ast.walk(function)) if function is not None else []
+    parts = [one.value for one in nodes if isinstance(one, ast.Subscript)]
+    calls = [one.func for one in nodes if isinstance(one, ast.Call)]
+    parts += [
+        one.value for one in calls if isinstance(one, ast.Attribute) and one.attr in _OF_ONE_KEY
+    ]
+    uses = [
+        one
+        for one in nodes
+        if isinstance(one, ast.Name | ast.Attribute)
+        and one.lineno <= line <= (one.end_lineno or line)
+        and ast.unparse(one) in names
+    ]
+    return bool(uses) and not any(one is part for one in uses for part in parts)
+
+
+def is_stored(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line sets an attribute or item of that name itself."""
+    function = function_at(file, line)
+    names = names_of(as_written(name))
+    return any(
+        isinstance(one, ast.Attribute | ast.Subscript)
+        and isinstance(one.ctx, ast.Store)
+        and ast.unparse(one) in names
+        for one in (ast.walk(function) if function is not None else ())
+    )
 
 
 def is_dimension(file: str, line: int, name: str) -> bool:

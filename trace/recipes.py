@@ -21,11 +21,14 @@ class Kind(enum.Enum):
 
     SIZE = "size"
     ONE = "a size to or from 0 or 1"
+    TWIN = "a size that was as long as another one on the first call"
+    EQUAL = "whether two sizes are equal"
     GROWS = "a size that grows from call to call"
     NUMBER = "number"
     ONE_NUMBER = "a number to or from 0 or 1"
     TESTED = "a number that the code tests"
     SIDES = "a dynamic number that the code tests"
+    REPORTED = "a number or bool by which the code only reports or collects something"
     DYNAMIC = "a number that is dynamic from now on"
     INDEXES = "a number that the code indexes or counts with"
     INDEXED = "a dynamic number that the code indexes or counts with"
@@ -48,6 +51,7 @@ class Kind(enum.Enum):
     CAST = "dtype of a parameter"
     LENGTH = "length"
     COUNT = "length of what holds no tensors"
+    CONTENTS = "numbers in a container that the code asks for all of them"
     APPENDED = "length of a list that the code appends to"
     KEYS = "keys of a dict"
     TYPE = "type"
@@ -58,6 +62,7 @@ class Kind(enum.Enum):
     EACH_ITEM = "length of what the code goes through, which holds no tensors"
     SURROUNDINGS = "modes or transforms around the call"
     HOOKS = "hooks of a module"
+    HOOKS_PASSED = "hooks of a module that is passed on behind a graph break"
     GRAD_MODE = "grad mode"
     AUTOCAST = "autocast"
     BACKEND = "backend"
@@ -145,6 +150,20 @@ MARK_MADE: Final = Recipe(
     True,
 )
 DYNAMIC: Final = Recipe("{make}(..., dynamic=True) makes all sizes dynamic", "call", True, True)
+APART: Final = Recipe(
+    "torch.fx.experimental._config.use_duck_shape = False, if the two are equal by chance: each is "
+    "a size of its own then",
+    "config",
+    True,
+    True,
+)
+DYNAMIC_APART: Final = Recipe(
+    "{make}(..., dynamic=True) with torch.fx.experimental._config.use_duck_shape = False: it is as "
+    "long as another size on the first call, and would be taken for it",
+    "call",
+    True,
+    True,
+)
 DYNAMIC_NUMBERS: Final = Recipe(
     "{make}(..., dynamic=True) makes numbers dynamic from the first call on", "call", True, True
 )
@@ -173,6 +192,11 @@ FEW: Final = Recipe(
 )
 SIDES: Final = Recipe(
     "nothing to do: each side of the test has a graph of its own, compiled once", "call", True
+)
+TEST_OUTSIDE: Final = Recipe(
+    "take {name}, and what the code does by it, out of the compiled function: act on it before or "
+    "after the call",
+    settles=True,
 )
 BRANCHES: Final = Recipe("choose outside: write and compile a function for each value of {name}")
 NEUTRAL: Final = Recipe(
@@ -361,6 +385,10 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.SIZE, Place.LOCAL): (MARK, DYNAMIC, PAD),
     (Kind.SIZE, Place.AFTER_BREAK): (DYNAMIC, MEND_BREAK, PAD),
     (Kind.SIZE, ANY): (DYNAMIC, MARK_MADE, PAD),
+    (Kind.TWIN, Place.AFTER_BREAK): (DYNAMIC_APART, MEND_BREAK, PAD),
+    (Kind.TWIN, Place.LOCAL): (MARK, DYNAMIC_APART, PAD),
+    (Kind.TWIN, ANY): (DYNAMIC_APART, PAD),
+    (Kind.EQUAL, ANY): (APART, RANGES),
     (Kind.ONE, ANY): (SMALL, AT_LEAST_TWO),
     (Kind.GROWS, ANY): (DYNAMIC, ALLOCATE),
     (Kind.NUMBER, Place.LOCAL): (DYNAMIC_NUMBERS, ZERO_D),
@@ -372,6 +400,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.ONE_NUMBER, ANY): (ZERO_D,),
     (Kind.TESTED, ANY): (FEW, WHERE),
     (Kind.SIDES, ANY): (SIDES, WHERE),
+    (Kind.REPORTED, ANY): (FEW, TEST_OUTSIDE),
     (Kind.INDEXES, Place.LOCAL): (DYNAMIC_NUMBERS,),
     (Kind.INDEXES, ANY): (ARGUMENT,),
     (Kind.INDEXED, Place.LOCAL): (DYNAMIC_NUMBERS,),
@@ -396,7 +425,10 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.CAST, ANY): (CASTED, CAST_FIRST),
     (Kind.INFERENCE, ANY): (NO_GRAD,),
     (Kind.KEYS_OF_TENSOR, ANY): (),
-    (Kind.LENGTH, ANY): (PAD_LIST, STACK, FEW),
+    (Kind.LENGTH, ANY): (PAD_LIST, FEW),
+    (Kind.LENGTH, Place.LOCAL): (PAD_LIST, STACK, FEW),
+    (Kind.LENGTH, Place.FIELD): (PAD_LIST, STACK, FEW),
+    (Kind.CONTENTS, ANY): (COMPUTE, FEW),
     (Kind.COUNT, ANY): (FEW, COMPUTE, BRANCHES),
     (Kind.APPENDED, ANY): (APPEND_OUTSIDE,),
     (Kind.KEYS, ANY): (SAME_KEYS,),
@@ -404,6 +436,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.STRUCTURE, ANY): (STRUCTURES,),
     (Kind.OBJECT, ANY): _EACH_VALUE,
     (Kind.HOOKS, ANY): (HOOKS_FIRST,),
+    (Kind.HOOKS_PASSED, ANY): (MEND_BREAK, HOOKS_FIRST),
     (Kind.GRAD_MODE, ANY): (MODES, AROUND),
     (Kind.AUTOCAST, ANY): (CASTS, AROUND),
     (Kind.BACKEND, ANY): (BACKENDS, ONE_BACKEND),
@@ -459,7 +492,7 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
         "source": subject.source,
         "name": subject.name,
         "index": subject.index,
-        "old": subject.old or "...",
+        "old": _NAMELESS.get(subject.old, subject.old) or "...",
         "dtype": subject.old if subject.old.startswith("torch.") else f"torch.{subject.old}",
         "owner": subject.source.rpartition(".")[0],
         "attr": subject.source.rpartition(".")[2],
@@ -468,12 +501,14 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
     row = [one for one in recipes(subject.kind, subject.place) if one.producer in ("", side)]
     if subject.kind is Kind.IMPLIED and ".shape[" not in subject.source:
         row.remove(PAD)  # a number is no size
-    of_all = [one for one in row if not _OF_INPUT.search(one.text)]
+    of_all = [one for one in row if not _OF_INPUT.search(one.text) and one is not DYNAMIC_NUMBERS]
     if made and len(of_all) < len(row):
         row = [*of_all, MEND_BREAK]
     return tuple(dict.fromkeys(one.text.format_map(words) for one in row))
 
 
+#: numbers that Python prints by names that it does not have
+_NAMELESS: Final = {one: f"float('{one}')" for one in ("inf", "-inf", "nan")}
 #: a condition that holds for all multiples of a number
 MULTIPLE_OF: Final = re.compile(r"^\(?\S+ % (?P<of>\d+)\)? == 0$")
 #: recipes for an input that exists before the call

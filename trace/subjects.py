@@ -184,8 +184,8 @@ def subject_of(
     return Subject(what, _place(name, guard, function, what), source, name, old, new, index)
 
 
-#: what objects of torch's own keep for themselves
-_OF_TORCHS: Final = {"internal": Kind.INTERNAL, "made": Kind.MADE}
+#: what objects of torch's own keep for themselves, and what a container holds
+_KNOWN_SORTS: Final = {"internal": Kind.INTERNAL, "made": Kind.MADE, "contents": Kind.CONTENTS}
 
 
 def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind, str, str]:
@@ -193,8 +193,12 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
         return Kind.RACED, source, "0"
     if kind == "small":
         return Kind.SMALL_NUMBER, source, "0"
-    if kind in _OF_TORCHS:
-        return _OF_TORCHS[kind], source, "0"
+    if kind in _KNOWN_SORTS:
+        return _KNOWN_SORTS[kind], source, "0"
+    if kind == "twin" and (part := _PART.match(source)):
+        return Kind.TWIN, part["name"], part["i"] or part["j"]
+    if kind == "shape" and _TWO_SIZES.match(old):
+        return Kind.EQUAL, source, "0"
     if _LEARNING_RATE.search(source):
         return Kind.LEARNING_RATE, source, "0"
     if OF_OPTIMIZER.search(source) and kind in ("length", "constant"):
@@ -202,7 +206,7 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
     if source.startswith(_ENVIRONMENT):
         return Kind.STATE, source, "0"
     if _is_of_hooks(source, guard):
-        return Kind.HOOKS, source, "0"
+        return Kind.HOOKS_PASSED if _UNNAMED.search(source) else Kind.HOOKS, source, "0"
     if _UNNAMED.search(source):
         return Kind.ACROSS_BREAK, source, "0"
     if _PARAMETER.search(guard) and (part := _PART.match(source)):
@@ -278,6 +282,10 @@ def _held(source: str, condition: str) -> bool:
     return bool(equal and source in of and _NUMBER.match(value) and not many)
 
 
+_TWO_SIZES: Final = re.compile(
+    r"^\(?[\w.\[\]'\"]+\.(?:shape\[\d+\]|stride[\[(]\d+[\])]) == "
+    r"[\w.\[\]'\"]+\.(?:shape\[\d+\]|stride[\[(]\d+[\])])\)?$"
+)
 _RANGE: Final = re.compile(r"^-?[\d.]+ <=? \S+ <=? -?[\d.]+$")
 
 

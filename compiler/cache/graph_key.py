@@ -6,6 +6,7 @@ What is not known to be covered is refused: a miss costs a compile, a wrong hit 
 
 from __future__ import annotations
 
+import builtins
 import functools
 import hashlib
 import os
@@ -209,6 +210,8 @@ def _function_name(function: Any) -> str:
         name = _get_qualified_name(function)
     except Exception as error:
         raise Uncached(f"{function} has no name") from error
+    if vars(builtins).get(name) is function:
+        return name
     package, *path = name.split(".")
     found: Any = sys.modules.get(package)
     for part in path:

@@ -140,6 +140,15 @@ DATA_GUARD = _row(
     "torch._check() what is known of it, where it is a size",
     "read it outside of the compiled function, and pass it in",
 )
+DATA_NUMBER = _row(
+    "data-dependent-number",
+    "TC111",
+    "the value of a number that depends on tensor data has to be known",
+    "Python works with the number itself here, as the index of a list or the bound of a loop",
+    "read it outside of the compiled function, and pass it in",
+)
+#: questions about numbers out of tensors
+OF_DATA: Final = (DATA_GUARD, DATA_NUMBER)
 BACKWARD = _row(
     "backward",
     "TC113",
@@ -161,7 +170,7 @@ UNSUPPORTED_CALL = _row(
     "call of {} is not supported",
     "the tracer cannot look into it: it is not written in Python, or not a torch operation",
     "move the call out of the compiled function",
-    "mark it with tc.disable so that it is skipped knowingly",
+    "if it only computes with tensors, register it: torch.library.custom_op",
 )
 HANDLED_CALL = _row(
     "handled-call",

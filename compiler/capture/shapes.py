@@ -364,17 +364,19 @@ class Shapes:
         try:
             return function(symbol)
         except GuardOnDataDependentSymNode as error:
-            raise self.unknown(str(symbol), error) from None
+            what = "a comparison" if isinstance(symbol, torch.SymBool) else ""
+            raise self.unknown(what, error) from None
 
     def unknown(
         self, what: str, error: GuardOnDataDependentSymNode
     ) -> breaks.GraphBreak:
-        """Return the break for a question about numbers that are known only when the code runs."""
+        """Return the break where something, or Python itself, asks what only a run knows."""
         asked = set(error.cond.free_symbols)
         if asked and asked <= self.drawn.keys():
             called = self.drawn[min(asked, key=str)]
             return breaks.GraphBreak(breaks.OUTSIDE_VALUE, called)
-        return breaks.GraphBreak(breaks.DATA_GUARD, what, str(error))
+        row = breaks.DATA_GUARD if what else breaks.DATA_NUMBER
+        return breaks.GraphBreak(row, what, str(error))
 
     def _track(self, value: Any, torch_source: _WrappedSource, source: Source) -> None:
         if isinstance(value, torch.Tensor):

@@ -572,3 +572,10 @@ def test_no_compiler_is_one_sentence_and_eager_where_asked(monkeypatch):
     tc.reset()
     with tc.config.patch(suppress_errors=True):
         torch.testing.assert_close(tc.compile(two_ops)(x, y), two_ops(x, y))
+
+
+def test_functions_of_python_are_parts_of_keys():
+    """A symbolic number is rounded by Python's own function, which every process finds."""
+    assert graph_key._function_name(round) == "round"
+    with pytest.raises(graph_key.Uncached, match="a function of the user's"):
+        graph_key._function_name(key_on)

@@ -19,6 +19,7 @@ from tc.trace.branches import (
     is_spelled_out,
     is_tested,
     is_with_header,
+    only_reports,
     text_of,
     what_it_does,
     with_argument_named,
@@ -26,7 +27,7 @@ from tc.trace.branches import (
 )
 from tc.trace.breakfixes import FIXES, fixes_at
 from tc.trace.lines import line_of, lines_of
-from tc.trace.positions import is_used_as_index
+from tc.trace.positions import is_exponent, is_stored, is_used_as_index, is_used_whole
 
 ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
 
@@ -386,3 +387,46 @@ def test_a_list_of_another_module_is_made_longer_there(tmp_path: Path) -> None:
     for name, appended in (("shop.metrics.rows", True), ("shop.metrics.names", False),
                            ("rows", False), ("shop.other.rows", False)):  # fmt: skip
         assert is_appended_to_in_module(str(file), name) is appended
+
+
+@pytest.mark.parametrize(
+    ("body", "reports"),
+    [
+        ("if self.seen % 2 == 0:\n        log.info('turn')", True),
+        ("if self.seen > 3:\n        raise ValueError(self.seen)", True),
+        ("if self.seen > 3:\n        x = x * 2", False),
+        (
+            "for h in beams:\n        if h.seen:\n            found.append(h); continue",
+            True,
+        ),
+        ("x = x * 2 if self.seen else x", False),
+        ("x = x * self.seen", False),
+    ],
+)
+def test_a_test_that_only_reports_chooses_nothing(tmp_path: Path, body: str, reports: bool) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(self, x, beams, found):\n    {body}\n    return x\n")
+    assert only_reports(str(file), 3 if "beams" in body else 2, "self.seen") is reports
+
+
+@pytest.mark.parametrize(
+    ("line", "whole"),
+    [
+        ("best = counts.most_common(1)[0][0]", True),
+        ("best = sum(counts.values())", True),
+        ("best = counts['a']", False),
+        ("best = counts.get('a', 0)", False),
+        ("best = 3", False),
+    ],
+)
+def test_what_asks_a_container_for_all_of_it(tmp_path: Path, line: str, whole: bool) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(x, counts):\n    {line}\n    return x * best\n")
+    assert is_used_whole(str(file), 2, "counts") is whole
+
+
+def test_exponents_and_what_a_function_sets_itself(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def f(self, x):\n    self.table = x * (2 ** self.bits - 1)\n    return x\n")
+    assert is_exponent(str(file), 2, "net.bits") and not is_exponent(str(file), 2, "x")
+    assert is_stored(str(file), 2, "net.table") and not is_stored(str(file), 2, "net.bits")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tc.trace.branches import is_in_try
-from tc.trace.breakfixes import ASK_FIRST, fixes_at, is_of_context
+from tc.trace.breakfixes import _CHOSEN, ASK_FIRST, fixes_at, is_of_context
 from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, LIST_INSTEAD, RANDOM_OUTSIDE
 
 OUT = "move the conversion out of the compiled function"
@@ -56,7 +56,7 @@ def test_an_operator_whose_size_depends_on_data_has_its_own_way_out(line: str, w
         ("log.info('norm %s', norm.item())", True),
         ("text = f'{float(norm):.2f}'", True),
         ("y = y * norm.item()", False),
-        ("print(norm.item()), seen.append(norm.item())", False),
+        ("print(norm.item()), y.add_(norm.item())", False),
     ],
 )
 def test_a_number_that_is_only_written_has_to_be_a_number(
@@ -183,3 +183,43 @@ def test_a_break_in_what_a_with_statement_calls(
     file.write_text("def f(x):\n    with lock:\n        return x * 2\n")
     assert is_of_context(title, str(file), 2, in_library) is is_one
     assert not is_of_context(title, str(file), 3, in_library)
+
+
+@pytest.mark.parametrize(
+    ("body", "gone"),
+    [
+        ("    self.best = x.min().item()", "capture_scalar_outputs"),
+        ("    seen.append(float(x.sum()))", "capture_scalar_outputs"),
+        ("    n = int(x.max())\n    y = torch.zeros(n)", "keep the value"),
+        ("    x = x * x.max().item()", ""),
+    ],
+)
+def test_what_a_number_is_for_rules_ways_out(tmp_path: Path, body: str, gone: str) -> None:
+    """What is stored is for Python, and a size is no tensor."""
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(self, x, seen):\n{body}\n    return x\n")
+    found = fixes_at("TC101", str(file), 2, "", OF_NUMBERS)
+    assert found == tuple(one for one in OF_NUMBERS if not gone or gone not in one)
+
+
+def test_a_call_that_keeps_something_cannot_be_left_out() -> None:
+    known = ("move the call out", "guard it: if not torch.compiler.is_compiling(): ...")
+    for line, ways in (("events.append(dumps(1))", known[:1]), ("dumps(1)", known)):
+        assert fixes_at("TC104", "", 0, line, known, "call of json.dumps() while tracing") == ways
+
+
+def test_a_length_is_no_tensor(tmp_path: Path) -> None:
+    known = ("torch._check() what is known of it", "read it outside")
+    for test, ways in (("len(rows) == 0", known[1:]), ("rows > 0", (_CHOSEN, *known[1:]))):
+        file = tmp_path / f"m{len(test)}.py"
+        file.write_text(f"def f(x, rows):\n    if {test}:\n        x = x + 1\n    return x\n")
+        assert fixes_at("TC111", str(file), 2, "", known) == ways
+
+
+def test_functions_of_libraries_are_not_to_be_registered() -> None:
+    known = ("move the call out", "register it: torch.library.custom_op")
+    for name, ways in (("np.histogram", known[:1]), ("mine.count", known)):
+        title = f"call of {name} is not supported"
+        assert fixes_at("TC120", "", 0, "y = f(x)", known, title) == ways
+    line = "(g,) = torch.autograd.grad(e, x)"
+    assert fixes_at("TC120", "", 0, line, known[:1])[0].startswith("torch.func.grad(f)(x)")

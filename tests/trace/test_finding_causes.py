@@ -163,6 +163,40 @@ def test_what_a_library_calls_is_placed_in_the_function_that_called_the_library(
     assert (found.count, found.where.function, found.where.line) == (2, "forward", 3)
 
 
+def test_another_break_in_what_a_library_calls_follows_from_the_line_that_called_it(
+    tmp_path: Path,
+) -> None:
+    compiler = Compiler(tmp_path).start(0, 0, "forward")
+    library = ev.StackFrame("/x/site-packages/torch/nn/modules/_functions.py", 315, "forward", "")
+    mine = ev.StackFrame("/home/me/model.py", 3, "forward", "return self.down(x)")
+    for frame, stack, title in ((0, (mine, library), "attribute"), (1, (library,), "store")):
+        if frame:
+            compiler.say(ev.FrameStart((mine, library)), 0, frame)
+        broke = ev.GraphBreak(
+            code="TC121", title=f"{title} cannot be followed", why="", file=library.file,
+            line=315, function="forward", stack=stack,
+        )  # fmt: skip
+        compiler.say(broke, 0, frame)
+    (found,) = compiler.end().findings
+    assert found.title == "attribute cannot be followed"
+
+
+def test_a_generator_that_is_passed_is_one_cause_with_the_loop_over_it(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path)
+    call = ev.StackFrame("/home/me/m.py", 9, "<module>", "f(n for n in rows)")
+    mine = ev.StackFrame("/home/me/m.py", 3, "f", "return sum(rows)")
+    compiler.say(ev.FrameStart((call, mine)))
+    broke = ev.GraphBreak(
+        code="TC123", title="iteration over rows (generator) is not supported", why="",
+        file=mine.file, line=3, function="f", stack=(mine,), fix=("pass a list",),
+    )  # fmt: skip
+    compiler.say(broke)
+    skipped = ev.FrameSkipped("<genexpr>", call.file, 9, "<genexpr> is a generator")
+    compiler.say(skipped, 0, 1)
+    (found,) = compiler.end().findings
+    assert (found.code, found.fix) == ("TC123", ("pass a list",))
+
+
 def test_what_a_with_statement_calls_is_one_break_of_its_context(tmp_path: Path) -> None:
     """Entering and leaving it: nothing in the block can be moved out to help."""
     file = tmp_path / "m.py"

@@ -12,7 +12,6 @@ from tc.trace.trials import FAILED, HELPED, NO_HELP, OTHERWISE, UNTRIED, Trial
 MARKED = "tc.maybe_mark_dynamic(x, 0) before the first call"
 SAFE = {
     "remove the call of graph_break()",
-    "mark it with tc.disable so that it is skipped knowingly",
     "see the recompiles of this function for what keeps changing",
     "tc.config.capture_dynamic_output_shape_ops = True",
     "tc.config.capture_scalar_outputs = True, if the number only feeds tensors",

@@ -51,7 +51,16 @@ ROWS: Final = (
         "for an assertion: torch._assert_async(condition), which is part of the graph",
     ),
     _row(
-        (124, 109),
+        (109,),
+        r"Tensor\.(tolist)\(\) with non-integer",
+        "TC101",
+        "Tensor.{}() needs a Python number",
+        "the number exists only after the kernels have run, so the graph has to end here",
+        "keep the value as a 0-d tensor: arithmetic, comparisons and torch.where accept it",
+        "move the conversion out of the compiled function",
+    ),
+    _row(
+        (124,),
         r"Tensor\.(item|tolist)|call_method item|_local_scalar_dense",
         "TC101",
         "Tensor.{}() needs a Python number",

@@ -23,12 +23,13 @@ from tc.trace.findings.advice import (
     gb_id,
     row_of,
 )
-from tc.trace.findings.apart import functions_of, is_called
+from tc.trace.findings.apart import functions_of, gave_up, is_called, last_name
 from tc.trace.findings.codes import OTHER_BREAK, Code
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where, here
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import is_resumed, resume_names
+from tc.trace.recipes import CALLER
 from tc.trace.session import Session, all_compiles
 
 _REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)$", re.MULTILINE)
@@ -62,11 +63,8 @@ def graph_breaks(facts: Facts) -> list[Event]:
     """Return each graph break of the run once."""
     compiles = list(all_compiles(facts.session))
     known = functions_of(compiles)
-    found = [
-        replace(event, fix=_STEP_ALONE) if _is_step_itself(event, known) else event
-        for compiled in compiles
-        for event in _of(compiled)
-    ]
+    given_up = [one for one in compiles if gave_up(one)]
+    found = [_known_by(event, known, given_up) for compiled in compiles for event in _of(compiled)]
     spent = _spawned(found, compiles)
     passed, times = _between(found, facts.session)
     return [
@@ -231,6 +229,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     why = advice.why
     ways = _for_torchs(advice.fix) if _OF_TORCH.search(text) else advice.fix
     fix = first_of(text.partition("\nTraceback (most recent")[0], ways)
+    if any(_SUBGRAPHS.search(f"{at.file} {at.source}") for at in stack):
+        fix = tuple(one for one in fix if not _OF_LOGS.search(one))
     within = stack[-1].file if stack else ""
     fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title, within)
     if lacks := without_fake(text):
@@ -276,9 +276,39 @@ def _for_torchs(ways: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(one for one in ways if not _REGISTERS.search(one))
 
 
+#: frames whose callees torch.compile traces into a graph within the graph, out of which it loses
+#: the calls that it was to make later: transforms, checkpoints, functions with a backward
+_SUBGRAPHS: Final = re.compile(
+    r"[/\\]torch[/\\](?:_functorch[/\\]|utils[/\\]checkpoint\.py)|\w\.apply\("
+)
+_OF_LOGS: Final = re.compile(r"\breorderable_logging_functions\b")
+
+
 #: code that is compiled where the program compiles an optimizer's step
 _OPTIMIZERS: Final = re.compile(r"[/\\]torch[/\\](?:optim|_dynamo)[/\\]")
+#: for a library function that is compiled by itself: settings for calls that are traced do nothing
+_MOVE_OUT: Final = "move the call out of the compiled function"
 _STEP_ALONE: Final = ("nothing to do: the step is what is compiled, as a graph of its own",)
+
+
+def _known_by(event: Event, known: Set[tuple[str, str]], given_up: Sequence[Compile]) -> Event:
+    """Return a break with the way out that is known by what else was compiled.
+
+    Args:
+        known: (file, function) of all that was compiled.
+        given_up: what runs in Python because of a break; a library that it calls is compiled apart.
+    """
+    if _is_step_itself(event, known):
+        return replace(event, fix=_STEP_ALONE)
+    mine = event.compiled
+    calls = [(at.file, last_name(at.function)) for at in event.stack]
+    at = next((n for n, one in enumerate(calls) if one in functions_of([mine])), 0)
+    within = [file for file, _ in calls[at:]]
+    if not within or not all(map(LIBRARY.search, within)) or event.code == OPTIMIZER_STEP.code:
+        return event
+    above = any(one in known and not LIBRARY.search(one[0]) for one in calls[:at])
+    is_apart = above or is_called(mine, known, given_up)
+    return replace(event, fix=(_MOVE_OUT, CALLER.text)) if is_apart else event
 
 
 def _is_step_itself(event: Event, known: Set[tuple[str, str]]) -> bool:

@@ -11,6 +11,8 @@ from typing import Final
 from tc.trace.branches import is_made_before_break
 from tc.trace.findings.model import Cause, Recompile
 from tc.trace.findings.remedies import subject_about
+from tc.trace.guardtext import PARAMETER
+from tc.trace.positions import is_used_whole
 from tc.trace.recipes import FEW, Kind, Place, recipes
 from tc.trace.subjects import SPECIAL, part_of
 
@@ -48,12 +50,39 @@ def as_guarded(one: Recompile, lead: Cause) -> Cause:
         name, index = part
         if one.values.get(f"{name}.shape[{index}]") == "1":
             return replace(lead, kind="stride of one")
+    if lead.kind == "size" and subject_about(lead).kind is Kind.SIZE and _is_twin(one, lead):
+        return replace(lead, kind="twin")
+    item = _ITEM.fullmatch(lead.source)
+    of_numbers = item is not None and lead.line and subject_about(lead).kind in NUMBERS
+    if item is not None and of_numbers and is_used_whole(lead.file, lead.line, item[1]):
+        return replace(lead, source=item[1], kind="contents")
     lead = _with_types(one, lead)
     owner = one.held.get(f"type({lead.source.rpartition('.')[0]})", "")
     kind = subject_about(lead).kind
     if _KEEPER.match(owner) and kind in (*NUMBERS, Kind.NONE):
         return replace(lead, kind="internal" if kind in NUMBERS else "made")
     return lead
+
+
+#: an item of a container, as guards name it
+_ITEM: Final = re.compile(r"(.+)\[[^\[\]]+\]")
+
+
+def _is_twin(one: Recompile, lead: Cause) -> bool:
+    """Whether a size was as long as another one, which both compiles hold to that number.
+
+    Sizes that are equal on the first call are one number to a compiler.
+    """
+    return any(
+        source != lead.source
+        and value == lead.old == one.values.get(source)
+        and (size := _SIZE.fullmatch(source)) is not None
+        and f"{size[1]}{PARAMETER}" not in one.held  # whose sizes are plain numbers in any case
+        for source, value in one.held.items()
+    )
+
+
+_SIZE: Final = re.compile(r"(.+)\.shape\[\d+\]")
 
 
 def _with_types(one: Recompile, lead: Cause) -> Cause:
@@ -132,23 +161,27 @@ def marks(one: Recompile, lead: Cause) -> tuple[tuple[str, str], ...]:
 
     A size that changed along with others may have to be equal to one of them, and marking it alone
     is an error then. Empty where one of them cannot be marked: it is made by the function itself,
-    is no argument, or was 0 or 1.
+    is no argument or a NumPy array, or was 0 or 1.
     """
     function = one.compiled.alias or one.compiled.function
     begins = one.compiled.file, one.compiled.line
     found = []
     for cause in (lead, *(other for other in one.causes if other.source != lead.source)):
-        if cause.kind != "size":
+        if cause.kind not in _OF_SIZES:
             continue
         subject = subject_about(cause, function)
         made = is_made_before_break(function, *begins, subject.name)
-        if subject.kind is not Kind.SIZE or subject.place is not Place.LOCAL or made:
+        an_array = _AN_ARRAY.search(cause.guard)
+        can = subject.kind in (Kind.SIZE, Kind.TWIN) and subject.place is Place.LOCAL
+        if not can or made or an_array:
             return ()
         found.append((subject.name, subject.index))
     return tuple(found) if len(found) <= _MOST_MARKS else ()
 
 
 _MOST_MARKS: Final = 4
+_OF_SIZES: Final = ("size", "twin")
+_AN_ARRAY: Final = re.compile(r"\b(?:___from_numpy|as_tensor)\(")
 
 
 def dicts_in(values: Mapping[str, str]) -> set[str]:

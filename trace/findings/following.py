@@ -32,7 +32,7 @@ def behind_breaks(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
     named: dict[str, Finding] = {}
     for one in findings:
         if MEND_BREAK.text in one.fix:
-            causes = (left.get(place) for place in _resumed_at(one, compiles))
+            causes = (_behind(place, left) for place in _resumed_at(one, compiles))
             named.update((one.id, cause) for cause in causes if cause is not None)
     listed: dict[str, Finding] = {}
     for one in findings:
@@ -44,6 +44,21 @@ def behind_breaks(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
             one = replace(one, fix=tuple(said if x == MEND_BREAK.text else x for x in one.fix))
         listed.setdefault(one.id, one)
     return list(listed.values())
+
+
+def _behind(place: Place, left: Mapping[Place, Finding]) -> Finding | None:
+    """Return the break behind which a function continues.
+
+    After a break in a loop it continues at the loop, or behind it: the break is the nearest one
+    above in the function, or else the last.
+    """
+    if place in left:
+        return left[place]
+    *function, line = place
+    lines = [at[-1] for at in left if [*at[:-1]] == function]
+    above = [one for one in lines if one <= line]
+    nearest = max(above or lines, default=None)
+    return None if nearest is None else left[place[0], place[1], place[2], nearest]
 
 
 def _left_at(one: Finding, compiles: Mapping[str, Compile]) -> Iterator[Place]:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tc.trace.breakfixes import is_of_iterator
+from tc.trace.compiles import LIBRARY
 from tc.trace.findings.advice import OWN_BODY
 from tc.trace.findings.model import Event
 
@@ -38,9 +40,14 @@ def merged(found: Found) -> Found:
     skips, given_up = _with_breaks(skips, of_compile)
     taken |= given_up
     kept = [one for one in breaks if id(one.compiled) not in taken]
+    behind = _in_callees(kept)
+    kept = [one for one in kept if id(one) not in behind]
     more: dict[int, Event] = {}  # id of a break -> what follows from it
     left, alone = [], []
+    given = _given_to_iterate(kept)
     for skip in skips:
+        if (skip.compiled.lane.index, skip.where.file, skip.where.line) in given:
+            continue
         mine = of_compile.get(id(skip.compiled), ())
         follows = skip.reason.startswith(_BEFORE_IT_RUNS) or skip.code == _RAISES
         if mine and follows and id(skip.compiled) not in taken:
@@ -62,6 +69,41 @@ def merged(found: Found) -> Found:
         "failures": failed,
         "skips": left,
         "started_over": alone,
+    }
+
+
+def _in_callees(breaks: Sequence[Event]) -> set[int]:
+    """Return the ids of breaks in library code that only another break, of the user's, led to.
+
+    Such code is a frame of its own because the line that calls it runs in Python. The same break,
+    found again there, is a happening of that one.
+    """
+    at_lines: dict[tuple[int, str, int], set[str]] = {}
+    for one in breaks:
+        if any(not LIBRARY.search(at.file) for at in one.stack):
+            place = one.compiled.lane.index, one.where.file, one.where.line
+            at_lines.setdefault(place, set()).add(one.reason)
+    found = set()
+    for one in breaks:
+        within = (one.compiled.file, *(at.file for at in one.stack))
+        if one.stack and all(LIBRARY.search(file) for file in within):
+            above = ((one.compiled.lane.index, at.file, at.line) for at in one.compiled.frames[:-1])
+            led = set[str]().union(*(at_lines.get(at, set()) for at in above))
+            found |= {id(one)} if led and one.reason not in led else set()
+    return found
+
+
+def _given_to_iterate(breaks: Sequence[Event]) -> set[tuple[int, str, int]]:
+    """Return (rank, file, line) of the calls that gave a function an iterator at which it breaks.
+
+    A generator that is written there runs in Python because the loop over it does: the break names
+    what to do about both.
+    """
+    return {
+        (one.compiled.lane.index, at.file, at.line)
+        for one in breaks
+        if is_of_iterator(one.title)
+        for at in one.compiled.frames[:-1]
     }
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from tc.trace.compiles import Compile, Note
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Recompile, Where, here
+from tc.trace.findings.recompiles import as_passed, fits, guard_values, plain
 from tc.trace.findings.remedies import remedy
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.parsed import line_number
@@ -60,7 +61,7 @@ def compared(session: Session, found: Sequence[Recompile]) -> Ranks:
 def divergences(facts: Facts) -> list[Event]:
     """Return an event for each group of ranks that did otherwise than most."""
     story = {id(one.compiled): one for one in facts.recompiles}
-    return [_event(one, story, facts.session.producer) for one in facts.ranks.divergences]
+    return [_event(one, story, facts.session) for one in facts.ranks.divergences]
 
 
 _APART: Final = {"diverged": "TC602", "waits": "TC603"}
@@ -139,23 +140,42 @@ FIXES_APART: Final = {
 }
 
 
-def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event:
+#: how many inputs that differ are named
+_MOST_NAMED: Final = 3
+
+
+def _unlike(one: Divergence, session: Session) -> str:
+    """Return which inputs of two ranks differ where they captured different graphs, with values."""
+    if one.of_most is None or one.of_group is None or one.of_group.kind != "graph":
+        return ""
+    most, group = (guard_values(session, of.compiled) for of in (one.of_most, one.of_group))
+    named = [
+        f"{source} is {plain(most[source])} on {one.most.name}, {plain(value)} on {one.group.name}"
+        for source, value in group.items()
+        if source in most and not fits(most[source], value) and not fits(value, most[source])
+    ]
+    return "; ".join(named[:_MOST_NAMED])
+
+
+def _event(one: Divergence, story: dict[int, Recompile], session: Session) -> Event:
     step = one.of_group or one.of_most
     assert step is not None
     compiled = step.compiled
     fixes: tuple[str, ...] = _FIXES[step.kind]
+    unlike = _unlike(one, session)
     again = story.get(id(compiled))
     causes = again.causes if step.kind == "compile" and again else ()
-    if causes:
+    if causes and again is not None:
         at = (causes[0].file or compiled.file, causes[0].line or compiled.line)
         named_so = compiled.alias or compiled.function
-        known = remedy(causes[0], producer, named_so, at=at)[2]
+        lead = as_passed(again, causes[0])
+        known = remedy(lead, session.producer, named_so, at=at)[2]
         # A graph for each value is nothing that ranks can have.
         fixes = (*[text for text in known if recipe_of(text) not in (FEW, SIDES)][:1], *fixes)
     return Event(
         code="TC601",
         title=_title(one, step),
-        why="; ".join(one.chain),
+        why="; ".join(filter(None, (unlike, *one.chain))),
         fix=fixes,
         where=here(compiled),
         reason=f"{step.kind} {step.words}",

@@ -171,7 +171,7 @@ def apart(source: str, was: str, now: str) -> bool:
     """Whether two sizes need a graph each, even if the input is dynamic."""
     if not _SIZE.search(source):
         return False
-    sizes = [_plain(one) for one in (was, now)]
+    sizes = [plain(one) for one in (was, now)]
     special = [one for one in sizes if one in _CONSTANT_SIZES]
     return bool(special) and sizes[0] != sizes[1] and "dynamic" not in sizes
 
@@ -197,8 +197,8 @@ def _merge(
         now = after.get(cause.source, "")
         causes[cause.source] = Cause(
             source=cause.source,
-            old=cause.old or _plain(before.get(cause.source, "")),
-            new=cause.new or _plain(now),
+            old=cause.old or plain(before.get(cause.source, "")),
+            new=cause.new or plain(now),
             kind=cause.kind,
             guard=cause.guard,
             now_dynamic=now.startswith("dynamic"),
@@ -213,7 +213,7 @@ def _merge(
             name = source.rpartition(".")[0]
             guard = "torch.nn.parameter.Parameter" if name + guardtext.PARAMETER in after else ""
             sort = sort_of_value(source, tensors)
-            causes[source] = Cause(source, was, _plain(now), sort, guard, dynamic)
+            causes[source] = Cause(source, was, plain(now), sort, guard, dynamic)
     return tuple(_with_items(cause, {**before, **after}) for cause in causes.values())
 
 
@@ -261,7 +261,7 @@ def _without_numbers(
     return found
 
 
-def _plain(value: str) -> str:
+def plain(value: str) -> str:
     """`dynamic (18)` -> `18`: what the input was, however it is held."""
     return value[len("dynamic (") : -1] if value.startswith("dynamic (") else value
 
@@ -373,10 +373,9 @@ def recompiled(facts: Facts) -> list[Event]:
         called = is_called(one.compiled, compiled_here, given_up)
         called = called or is_apart(one, lead, in_python)
         marked = marks(one, lead)
-        if producer != "tc" and lead.kind == "shape":
-            reason = f"branch on {lead.source}"
+        reason = _as_found(reason, lead, producer)
         title, why, fix = remedy(
-            _as_passed(one, lead), producer, named_so, sizes, at,
+            as_passed(one, lead), producer, named_so, sizes, at,
             (one.compiled.file, one.compiled.line), called,
             tuple((_named_argument(one, name), index) for name, index in marked),
             _is_of_torch(one, lead), dicts_in(one.held),
@@ -407,6 +406,13 @@ def recompiled(facts: Facts) -> list[Event]:
             )
         )
     return _of_one_switch(_at_one_place(made))
+
+
+def _as_found(reason: str, lead: Cause, producer: str) -> str:
+    """Return what distinguishes a cause in view of what is known of it after all."""
+    if lead.kind == "contents":
+        return f"items of {lead.source}"
+    return f"branch on {lead.source}" if producer != "tc" and lead.kind == "shape" else reason
 
 
 def _that_can_be_made(
@@ -465,7 +471,7 @@ def _holding(found: Sequence[Recompile]) -> dict[Input, tuple[str, int]]:
     return places
 
 
-def _as_passed(one: Recompile, lead: Cause) -> Cause:
+def as_passed(one: Recompile, lead: Cause) -> Cause:
     """Return a cause that names an argument of a wrapper as the user's call passes it."""
     return replace(
         lead, source=_named_argument(one, lead.source), old=_named_argument(one, lead.old)
@@ -530,8 +536,6 @@ _PLAIN: Final = (Kind.STRING, Kind.CONSTANT, Kind.NO_TENSOR, Kind.COUNT)
 
 #: there is something to do where a function reached the limit
 _NOT_AT_LIMIT: Final = (FEW, SIDES, STRUCTURES, RANGES)
-
-
 _TORCHS: Final = "torch.nn.modules."
 
 

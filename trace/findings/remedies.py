@@ -18,12 +18,19 @@ from tc.trace.branches import (
     is_read,
     is_spelled_out,
     is_tested,
+    only_reports,
     with_cell_named,
 )
 from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
-from tc.trace.positions import is_dimension, is_gone_through, is_used_as_index
-from tc.trace.recipes import Kind, Place, Subject, advice
+from tc.trace.positions import (
+    is_dimension,
+    is_exponent,
+    is_gone_through,
+    is_stored,
+    is_used_as_index,
+)
+from tc.trace.recipes import MARK_MADE, Kind, Place, Subject, advice, recipe_of
 from tc.trace.subjects import GLOBALS, OF_OPTIMIZER, is_number, subject_of
 from tc.trace.words import alike, grouped
 
@@ -86,7 +93,10 @@ def remedy(
         title = f"{grouped(named)} grow together"
         owners = [subject_about(Cause(one, "", "", "size")).name for one in named]
         subject = replace(subject, name=", ".join(alike(owners)))
-    return title, why, advice(subject, producer, made)
+    fixes = advice(subject, producer, made)
+    if is_stored(*at, subject.name):  # by the function: there is no place before the first call
+        fixes = tuple(text for text in fixes if recipe_of(text) is not MARK_MADE)
+    return title, why, fixes
 
 
 def _is_made_inside(subject: Subject, cause: Cause, function: str, begins: tuple[str, int]) -> bool:
@@ -118,6 +128,10 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.INTERNAL if kind in _ITEMS else Kind.SETTING
     if kind in (*_NUMBERS, Kind.HELD_NUMBER, Kind.SMALL_NUMBER) and is_dimension(*at, name):
         return Kind.DIMENSION
+    if kind in _NUMBERS and is_exponent(*at, name):
+        return Kind.SETTING
+    if kind in (*_NUMBERS, Kind.BOOL) and only_reports(*at, name):
+        return Kind.REPORTED
     if kind in _NUMBERS and is_tested(*at, name):
         return Kind.SIDES if cause.now_dynamic else Kind.TESTED
     if kind in (*_NUMBERS, Kind.HELD_NUMBER) and is_looped_over(*at, name):
@@ -138,6 +152,8 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.FILLED
     if kind is Kind.COUNT and is_gone_through(*at, name):
         return Kind.EACH_ITEM
+    if kind is Kind.EQUAL and any(is_tested(*at, one) for one in name.split(", ")):
+        return Kind.CONDITION
     if kind is Kind.CONDITION and is_read(*at) and not is_tested(*at, name):
         return Kind.IMPLIED
     return kind
@@ -325,8 +341,7 @@ def _turns(subject: Subject, cause: Cause) -> tuple[str, str]:
 def _setting(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source} is a constant in the graph",
-        "code of torch's reads it as a Python value, which is built into the "
-        f"graph{_change(cause)}",
+        f"what reads it needs a Python value, which is built into the graph{_change(cause)}",
     )
 
 
@@ -342,6 +357,14 @@ def _internal(subject: Subject, cause: Cause) -> tuple[str, str]:
         f"{cause.source} is a constant in the graph",
         "torch's own code, which changes it, is compiled into the graph, and reads it as plain "
         f"Python{_change(cause)}",
+    )
+
+
+def _contents(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"what {cause.source} holds changes",
+        "the code asks for all of it, so each number in it is built into the compiled "
+        f"code{_change(cause)}",
     )
 
 
@@ -402,6 +425,13 @@ def _implied(subject: Subject, cause: Cause) -> tuple[str, str]:
     )
 
 
+def _equal(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"two sizes are not equal any more: {cause.old}",
+        "they were on the first call, so the compiled code has one number for both",
+    )
+
+
 def _parameter(subject: Subject, cause: Cause) -> tuple[str, str]:
     what = "dtype" if subject.kind is Kind.CAST else "choice of what learns"
     return (
@@ -444,7 +474,7 @@ def _raced(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 def _across_break(subject: Subject, cause: Cause) -> tuple[str, str]:
     named = "___" in f"{cause.old} {cause.new}"  # by the compiler, in its own words
-    change = f" (was {cause.old}, then {cause.new})" if cause.new and not named else ""
+    change = "" if named else _change(cause)
     return (
         "a value from before a graph break changes",
         f"what follows the break is compiled for what the code before it left behind{change}",
@@ -459,20 +489,22 @@ def _other(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 
 _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
-    Kind.SIZE: _size, Kind.ONE: _one, Kind.GROWS: _grows,
+    Kind.SIZE: _size, Kind.TWIN: _size, Kind.EQUAL: _equal, Kind.ONE: _one, Kind.GROWS: _grows,
     Kind.NUMBER: _constant, Kind.ONE_NUMBER: _constant,
-    Kind.TESTED: _tested, Kind.SIDES: _sides, Kind.BOOL: _constant, Kind.STRING: _constant,
+    Kind.TESTED: _tested, Kind.REPORTED: _tested, Kind.SIDES: _sides,
+    Kind.BOOL: _constant, Kind.STRING: _constant,
     Kind.CONSTANT: _constant, Kind.NONE: _none, Kind.TRAINING: _training,
     Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor,
     Kind.STRIDE_OF_ONE: _tensor, Kind.DEVICE: _tensor,
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
     Kind.DYNAMIC: _constant,
     Kind.INDEXES: _constant, Kind.INDEXED: _constant, Kind.NO_TENSOR: _none, Kind.COUNT: _length,
+    Kind.CONTENTS: _contents,
     Kind.GONE: _none, Kind.RANGE: _range, Kind.CALLED: _called,
     Kind.LENGTH: _length, Kind.KEYS: _keys, Kind.FILLED: _filled, Kind.LEARNING_RATE: _rate,
     Kind.GROUPS: _groups,
     Kind.TYPE: _type, Kind.STRUCTURE: _type,
-    Kind.OBJECT: _type, Kind.HOOKS: _hooks,
+    Kind.OBJECT: _type, Kind.HOOKS: _hooks, Kind.HOOKS_PASSED: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.BACKEND: _global,
     Kind.STATE: _global, Kind.SURROUNDINGS: _global, Kind.ATTACHED: _attached,
     Kind.DIMENSION: _dimension, Kind.EACH_ITEM: _length,

@@ -25,6 +25,8 @@ _SKIPPED: Final = (
     ("coroutine", ("compile the functions that it calls",)),
 )
 _UNCOMPILED: Final = (
+    ("a size is computed with", ("compute the size in integers, n * 3 // 4 in place of "
+                                 "int(n * 0.75), or before the call",)),
     ("has a hook", ("register the hook outside of the compiled function, on what it returns",
                     "in place of the hook: a torch.autograd.Function, whose backward does what the "
                     "hook does, is a part of the graph")),

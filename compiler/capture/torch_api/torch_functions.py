@@ -89,7 +89,7 @@ class TorchValue(KnownObject):
         except breaks.GraphBreak as cause:
             written_in_python = isinstance(self.obj, types.FunctionType)
             if not (
-                cause.reason in (breaks.TENSOR_ITEM, breaks.DATA_GUARD)
+                cause.reason in (breaks.TENSOR_ITEM, *breaks.OF_DATA)
                 and written_in_python
             ):
                 raise

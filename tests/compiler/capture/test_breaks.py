@@ -584,6 +584,7 @@ def test_a_call_of_a_logger_breaks_by_its_own_reason(monkeypatch):
         (lambda x: x * random.choice([2, 3]), "TC104", "call it outside of the compiled function"),
         (lambda x: x * min(time.perf_counter(), 1.0), "TC104", "call it outside"),
         (lambda x: x[x.long()[0, 0], [0, 1]], "TC101", "gather in place of indexing"),
+        (lambda x: x * [2, 3][x.long()[0].tolist()[1]], "TC111", "read it outside"),
     ],
 )  # fmt: skip
 def test_advice_follows_what_is_called(called, code, fix):
