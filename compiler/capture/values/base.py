@@ -80,6 +80,8 @@ class Value:
     creation_index = 0
     #: whether its class's ``__hash__`` was called: a key must have its attributes before it is one
     is_hashed = False
+    #: whether residual code stores what it contains only once all new objects are made
+    is_filled_late = False
 
     @staticmethod
     def next_creation_index() -> int:
