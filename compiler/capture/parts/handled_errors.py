@@ -46,7 +46,7 @@ _OF_INDICES = names("""
     index_put index_put_ index_reduce index_reduce_ index_select max_unpool1d max_unpool2d
     max_unpool3d multi_margin_loss multilabel_margin_loss nll_loss nll_loss_nd one_hot put put_
     repeat_interleave scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_
-    take take_along_dim
+    take take_along_dim masked_scatter masked_scatter_ segment_reduce histogram histogramdd
 """)
 #: operations of integers, whose kernels refuse other numbers
 _OF_INTEGERS = names("""

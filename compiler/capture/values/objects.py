@@ -116,6 +116,8 @@ class Attributed(Value):
         if name == "_validate_args" and issubclass(
             self.cls, torch.distributions.Distribution
         ):
+            asked = _validates_arguments  # which a function of the library sets
+            t.guards.ask_process_again(asked, asked.__name__, asked())
             if not t.output.may_assume:
                 # a check that reads the data, omitted rather than break
                 return ConstValue(False)
@@ -267,6 +269,11 @@ def descriptor_method(t: Interpreter, raw: Any, name: str) -> Value | None:
         return None
     owner = t.values.known(raw)
     return t.attributes.bind_descriptor(owner, kind, own, name, inherited=True)
+
+
+def _validates_arguments() -> bool:
+    """Return whether distributions check their arguments where they are not told."""
+    return bool(torch.distributions.Distribution._validate_args)
 
 
 class ObjectValue(Attributed):

@@ -321,3 +321,15 @@ def test_a_size_that_becomes_zero_is_divided_by_as_in_eager(text):
     for n in (4, 6, 7, 5, 8):
         x = torch.arange(3.0 * n).view(n, 3)
         assert compiled(x).equal(f(x))
+
+
+def test_a_mask_with_more_elements_than_there_are_is_handled():
+    def program(x):
+        try:
+            return torch.zeros(2, 2).masked_scatter(x > 0, torch.ones(2)) + x
+        except RuntimeError:
+            return x + 5
+
+    compiled = tc.compile(program, backend="eager")
+    for x in (torch.eye(2), torch.ones(2, 2), torch.eye(2)):
+        assert compiled(x).equal(program(x))

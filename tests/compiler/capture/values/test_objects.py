@@ -452,3 +452,19 @@ def test_an_iterator_of_none_refuses():
             return x + 1, str(error)
 
     assert str(tc.compile(program)(torch.ones(1))) == str(program(torch.ones(1)))
+
+
+def test_whether_distributions_check_their_arguments_may_change():
+    normal = torch.distributions.Normal
+    compiled = tc.compile(lambda x: normal(x, -x).mean + 1, backend="eager")
+    x, check = torch.ones(2), torch.distributions.Distribution.set_default_validate_args
+    try:
+        for checks in (False, True, False, True):
+            check(checks)
+            if checks:
+                with pytest.raises(ValueError, match="scale"):
+                    compiled(x)
+            else:
+                assert compiled(x).tolist() == [2.0, 2.0]
+    finally:
+        check(True)
