@@ -18,17 +18,12 @@ from tc.compiler.capture.values.objects import (
     Attributed,
     ClassValue,
 )
-from tc.compiler.capture.values.stand_ins import UNEXPECTED, raise_as_python
+from tc.compiler.capture.values.stand_ins import UNEXPECTED, raise_as_python, refusal
 from tc.compiler.core.sources import instance_dict
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.dicts import DictValue
     from tc.compiler.capture.values.interfaces import Interpreter
-
-#: methods of builtin containers that take keyword arguments
-TAKE_KEYWORDS = frozenset(
-    ("__init__", "fromkeys", "move_to_end", "popitem", "sort", "update")
-)
 
 
 class ClassAttributes:
@@ -55,8 +50,9 @@ class ClassAttributes:
             )
 
         def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-            if kwargs and name not in TAKE_KEYWORDS:
-                raise_as_python(t, owner, name, args, kwargs)
+            refused = refusal(kind, name, len(args), tuple(kwargs))
+            if refused is not None:
+                t.python.raise_(TypeError, refused)
             try:
                 return owner.method(t, name, args, kwargs)
             except UNEXPECTED:

@@ -51,7 +51,7 @@ class AttributesValue(DictValue):
         ]
 
     def _is_slot(self, name: str) -> bool:
-        return isinstance(type_lookup(self.owner.cls, name), SLOT_TYPES)
+        return isinstance(type_lookup(self.owner.python_type(), name), SLOT_TYPES)
 
     def whole(self, t: Interpreter) -> Entries:
         """Return all attributes, after guarding on the names of an existing object."""
@@ -80,7 +80,9 @@ class AttributesValue(DictValue):
 
     def put(self, t: Interpreter, key: Value, value: Value) -> None:
         """Store an attribute, bypassing descriptors."""
-        if is_data_descriptor(type_lookup(self.owner.cls, t.python.concrete(key))):
+        if is_data_descriptor(
+            type_lookup(self.owner.python_type(), t.python.concrete(key))
+        ):
             # The store that is replayed would call it.
             self.cannot(
                 breaks.UNSUPPORTED_STORE, "an entry of __dict__ that a descriptor hides"

@@ -26,6 +26,7 @@ from tc.compiler.capture.values.lookup import (
     type_lookup,
     users_slot,
 )
+from tc.compiler.capture.values.stand_ins import refusal
 from tc.compiler.core.sources import AttrSource, DictSource
 
 if TYPE_CHECKING:
@@ -104,6 +105,9 @@ class ConstValue(KnownObject):
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if (known := METHODS_OF_CONSTANTS.get((type(self.obj), name))) is not None:
+            refused = refusal(self.python_type(), name, len(args), tuple(kwargs))
+            if refused is not None:
+                t.python.raise_(TypeError, refused)
             return known(t, self.obj, args, kwargs)
         if self.has_own(name):
             return self.call_special(t, name, args, kwargs)

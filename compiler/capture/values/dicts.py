@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.values import table_iterators
 from tc.compiler.capture.values.base import (
     Args,
     Exhausted,
@@ -22,11 +23,11 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import (
     ListValue,
+    SequenceIterator,
     TupleValue,
 )
 from tc.compiler.capture.values.keys import OWN_LOOKUP, find, refuse_comparisons
 from tc.compiler.capture.values.lookup import ITERABLE, MISSING, has_any, type_lookup
-from tc.compiler.capture.values.table_iterators import SizedIterator
 from tc.compiler.core.sources import AttrSource, DictSource, Source, instance_dict
 
 if TYPE_CHECKING:
@@ -192,11 +193,6 @@ class DictValue(Value):
             return own
         return t.attributes.builtin_method(self, name)
 
-    @property
-    def cls(self) -> type:
-        """Its class, by the name that objects with attributes have for it."""
-        return self.kind
-
     def stored(self, t: Interpreter, name: str) -> Value | None:
         """Return an attribute of an OrderedDict, which has a ``__dict__`` unlike other dicts."""
         stored = t.effects.attribute(self, name)
@@ -326,6 +322,64 @@ class DictView(Value):
         r.load_callable(vars(self.owner.kind)[self.name])  # which its class may replace
         r.push(self.owner.holder)
         r.e.call(1)
+
+
+class SizedIterator(SequenceIterator):
+    """An iterator over a dict, a view, or a set; Python refuses to go past a change of size."""
+
+    def __init__(
+        self,
+        t: Interpreter,
+        items: list[Value],
+        owner: Value,
+        view: DictView | None = None,
+    ) -> None:
+        super().__init__(ListValue(list(items)))
+        self.owner = owner
+        self.view = view
+        self.writes = t.effects.writes
+
+    def advance(self, t: Interpreter) -> Value:
+        self._refresh(t)
+        return super().advance(t)
+
+    def _refresh(self, t: Interpreter) -> None:
+        """Look at the items again if something was written: values may have been replaced."""
+        if self.view is None or self.writes == t.effects.writes or self.is_invalid(t):
+            return
+        if self.sequence.slots:
+            self.sequence.slots[:] = self.view.contents(t)
+        self.writes = t.effects.writes
+
+    def is_invalid(self, t: Interpreter) -> bool:
+        if (
+            self.index >= self.size
+            and self.owner.python_type() is collections.OrderedDict
+        ):
+            return False  # its iterator looks for the end first
+        return bool(self.owner.length(t).constant() != self.size)
+
+    def children(self, t: Interpreter) -> list[Value]:
+        if self.sequence.slots and self.is_invalid(t):
+            raise breaks.SkipFrame(
+                "a container changes its size while it is iterated over"
+            )
+        if self.is_of_the_owner():
+            return [self.view or self.owner]
+        return super().children(t)
+
+    def is_of_the_owner(self) -> bool:
+        """Return whether residual code may iterate over the container itself, as Python does."""
+        return self.index <= self.size and bool(self.sequence.slots)
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        if not self.is_of_the_owner():
+            super().rebuild(r)
+            return
+        is_late = self.owner.is_filled_late
+        r.load_callable(table_iterators.later if is_late else table_iterators.at)
+        r.push_slots([self.view or self.owner, ConstValue(self.index)])
+        r.e.call(2)
 
 
 # -- dict methods ----------------------------------------------------------------------------

@@ -272,7 +272,7 @@ def descriptor_method(t: Interpreter, raw: Any, name: str) -> Value | None:
 
 
 def _validates_arguments() -> bool:
-    """Return whether distributions check their arguments where they are not told."""
+    """Return whether distributions check their arguments by default."""
     return bool(torch.distributions.Distribution._validate_args)
 
 

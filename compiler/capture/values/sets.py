@@ -13,9 +13,9 @@ import numpy as np
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.dicts import SizedIterator
 from tc.compiler.capture.values.keys import OWN_LOOKUP, find, refuse_comparisons
 from tc.compiler.capture.values.lookup import MISSING, type_lookup
-from tc.compiler.capture.values.table_iterators import SizedIterator
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:

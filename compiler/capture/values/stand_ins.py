@@ -7,6 +7,8 @@ stand-in, a container of the same kind and length, so that Python's own error is
 from __future__ import annotations
 
 import collections
+import functools
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,43 @@ if TYPE_CHECKING:
 #: exceptions of handlers that get unexpected arguments
 UNEXPECTED = (TypeError, ValueError, IndexError, KeyError, OverflowError)
 SEQUENCES = (list, tuple, collections.deque)
+
+
+#: a fresh object of each kind whose methods handlers implement
+EMPTY: dict[type, Callable[[], Any]] = {
+    **{
+        kind: kind
+        for kind in (list, tuple, dict, set, frozenset, str, bytes, int, float)
+    },
+    **{kind: kind for kind in (collections.deque, collections.OrderedDict)},
+    collections.defaultdict: collections.defaultdict,
+    range: lambda: range(0),
+}
+#: how Python refuses the number of arguments, or keywords
+_REFUSAL = re.compile(
+    r"(takes|expected) .*argument.*(given|got|keyword)|no keyword arguments"
+    r"|missing required argument|invalid keyword argument"
+)
+
+
+@functools.cache
+def refusal(kind: type, name: str, count: int, named: tuple[str, ...]) -> str | None:
+    """Return what Python says of a method that is called with so many arguments; None: nothing.
+
+    Python's own method is asked, of a fresh object and with objects that are good for nothing.
+    """
+    base = next((base for base in kind.__mro__ if base in EMPTY), object)
+    if name not in dir(base) or base is object:
+        return None
+    try:
+        getattr(EMPTY[base](), name)(
+            *[object()] * count, **{key: object() for key in named}
+        )
+    except TypeError as error:
+        return str(error) if _REFUSAL.search(str(error)) else None
+    except Exception:
+        return None  # it took them
+    return None
 
 
 class Opaque:
