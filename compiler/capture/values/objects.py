@@ -49,8 +49,16 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
-#: what a node of autograd saved: each read runs hooks of the program, which may raise
-_UNPACKED = ("saved_", "_saved_")
+#: what an autograd.Function saved, as its ``ctx`` has it
+_SAVED = ("saved_tensors", "saved_variables")
+
+
+def _unpacks_by_hooks(context: Any) -> bool:
+    """Return whether reading what was saved runs hooks of the program, or raises."""
+    try:
+        return any(one.unpack_hook is not None for one in context._raw_saved_tensors)
+    except RuntimeError:  # it is freed
+        return True
 
 
 class Attributed(Value):
@@ -140,10 +148,13 @@ class Attributed(Value):
         Where the class defines how attributes are read, only the descriptor itself may be asked:
         what an empty slot leads to is code of the program.
         """
-        if name.startswith(_UNPACKED) and issubclass(
-            self.cls, torch.autograd.graph.Node
-        ):
-            self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
+        if name in _SAVED and issubclass(self.cls, torch.autograd.graph.Node):
+            if _unpacks_by_hooks(self.obj):
+                self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
+            asked = CallSource(
+                self.source or Source(), _unpacks_by_hooks, "unpacks({})"
+            )
+            t.guards.add("BOOL", asked, False)
         source = self.source or Source()
         value: Any
         place: AttrSource | CallSource
