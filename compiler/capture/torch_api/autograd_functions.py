@@ -377,7 +377,8 @@ def _backward(
     """Trace backward; its graph returns a gradient or None for each tensor argument.
 
     Raises:
-        GraphBreak: it raises, which Python does only when gradients are computed.
+        GraphBreak: it raises, which Python does only when gradients are computed, or returns what
+            is no dense tensor.
     """
     gradients: list[Value] = []
     for output in results:
@@ -411,6 +412,10 @@ def _backward(
         )
         returned += [ConstValue(None)] * (len(args) - len(returned))
     chosen = [r for arg, r in zip(args, returned, strict=False) if arg in flat]
+    for one in chosen:  # a sparse tensor is one that the graph cannot hold
+        if not isinstance(one, NodeValue) and not t.python.is_none(one):
+            what = f"{cls.obj.__name__}.backward, which returns {one.describe()},"
+            context.cannot(breaks.UNSUPPORTED_CALL, what)
     nodes: list[Any] = [r.node(t) if isinstance(r, NodeValue) else None for r in chosen]
     scope.graph.output(tuple(nodes))
 

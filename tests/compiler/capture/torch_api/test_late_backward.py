@@ -151,3 +151,31 @@ def test_a_compiled_backward_reads_what_forward_saved_in_its_graph():
     broken = tc.compile(gradient, backend="eager")
     assert run(broken) == [5.0, 5.0]
     assert run(broken, pack) == run(gradient, pack) == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_sparse_gradient_is_not_lost(backend, dense):
+    class Fixed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, gradient):
+            ctx.save_for_backward(gradient)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors[0], None
+
+    indices, values = torch.tensor([[0, 2]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    sparse = torch.sparse_coo_tensor(indices, values, (3, 2))
+
+    def program(x):
+        y = Fixed.apply(x, sparse)
+        return y + Fixed.apply(x, torch.ones(3, 2)) if dense else y
+
+    def run(call):
+        x = torch.ones(3, 2, requires_grad=True)
+        call(x).sum().backward()
+        return x.grad.to_dense().tolist() if x.grad is not None else None
+
+    assert run(tc.compile(program, backend=backend)) == run(program)
