@@ -91,6 +91,7 @@ def _function_of(
     return types.new_class(name, (BASE,), exec_body=lambda body: body.update(members))
 
 
+#: what may hold something else when backward runs
 _MUTABLE = (ListValue, DictValue, SetValue, ObjectValue)
 
 
@@ -247,9 +248,7 @@ def _arguments_as_views(
         same = any(leaf is arg for arg in args) and not any(
             leaf is one for one in context.dirty
         )
-        if not same:
-            return leaf
-        if not isinstance(leaf, TensorValue):
+        if not same or not isinstance(leaf, TensorValue):
             return leaf
         if leaf.example.requires_grad:
             return t.output.call_torch("detach", [leaf], {}, method=True)

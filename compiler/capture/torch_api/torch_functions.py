@@ -182,13 +182,13 @@ BY_NAME.add(f"{SYMBOLIC_SHAPES}.has_free_unbacked_symbols", _has_unknown_sizes)
 
 def _compiling(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     t.output.asks_if_compiling = True
-    return ConstValue(not _has_hooks_of_failures(t))
+    return ConstValue(not _has_always_called_hooks(t))
 
 
-def _has_hooks_of_failures(t: Interpreter) -> bool:
-    """Return whether the call of a module asks that has hooks to run even if its forward raises.
+def _has_always_called_hooks(t: Interpreter) -> bool:
+    """Return whether it is a module's ``_call_impl`` that asks, and has hooks with ``always_call``.
 
-    PyTorch leaves them out where the call is compiled.
+    Such hooks run even if forward raises. PyTorch leaves them out where the call is compiled.
     """
     frame = t.top
     if frame is None or frame.code is not torch.nn.Module._call_impl.__code__:

@@ -586,11 +586,11 @@ DICT_KINDS = (dict, collections.OrderedDict, collections.defaultdict)
 def _dict_reduce(t: Interpreter, d: DictValue, protocol: Value) -> Value:
     given = [d.factory or ConstValue(None)] if d._has_factory() else []
     pairs = t.values.list_of(d.pairs(t)).iterate(t)
-    none = ConstValue(None)
-    state: Value = none
+    none: Value = ConstValue(None)
+    state = none
     if d.kind is collections.OrderedDict:
-        held = d.attr(t, "__dict__").method(t, "copy", [], {})
-        state = held if held.truth(t) else state
+        state = d.attr(t, "__dict__").method(t, "copy", [], {})
+    state = state if state.truth(t) else none
     return t.values.new_tuple(
         [t.values.known(d.kind), t.values.new_tuple(given), state, none, pairs]
     )

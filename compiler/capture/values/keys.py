@@ -110,7 +110,9 @@ def _matched(token: Any) -> Any:
     """Return the token that another one was found equal to."""
     if isinstance(token, tuple):
         return tuple(map(_matched, token))
-    return token.match if getattr(token, "match", MISSING) is not MISSING else token
+    if isinstance(token, HashedKey) and token.match is not MISSING:
+        return token.match
+    return token
 
 
 def refuse_comparisons(tokens: Iterable[Any]) -> None:

@@ -111,7 +111,7 @@ class Attributed(Value):
         if name == "__class__":
             return t.values.known(self.cls)
         raw = type_lookup(self.cls, name)
-        t.guards.definitions.meet(raw)
+        t.guards.definitions.meet(raw)  # its class may come to define __set__
         if raw is not MISSING and is_read_first(raw):
             return self._data_descriptor(t, raw, name)
         stored = self.stored(t, name) or t.effects.class_attribute(

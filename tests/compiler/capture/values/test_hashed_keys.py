@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import random
+import re
 import reprlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -255,3 +256,21 @@ def test_containers_that_outlive_the_frame_are_not_compared_again():
         kept: list = []
         compiled(torch.ones(1), kept)
         assert not Logged.log and [len(one) for one in kept] == [2, 2]
+
+
+class Matching:
+    """A class that is a key, with an attribute that means nothing to dictionaries."""
+
+    match: ClassVar[list[int]] = []
+
+
+def test_attributes_of_a_key_are_its_own_affair():
+    pattern = re.compile("a")
+
+    def program(x):
+        held = {Matching: 1, pattern: 2, (Matching, pattern): 3}
+        found = held[Matching], held[pattern], held[Matching, pattern], held.get(Matching)
+        return x + sum(found), found, Matching in held
+
+    compiled = tc.compile(program, backend="eager", fullgraph=True)
+    assert str(compiled(torch.ones(1))) == str(program(torch.ones(1)))
