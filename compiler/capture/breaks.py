@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tc.compiler.core.table import Table
-from tc.compiler.errors import is_own
+from tc.compiler.errors import error_context, is_own
 from tc.trace import StackFrame
 from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -383,3 +385,23 @@ def forget_frames(error: BaseException) -> None:
             return
         behind.__traceback__ = None
         behind = behind.__cause__ or behind.__context__
+
+
+def handled(name: str, handler: Callable[..., Result], *given: Any) -> Result:
+    """Call a handler.
+
+    Args:
+        name: of the function in whose place it is called.
+
+    Raises:
+        GraphBreak: it fails, as for operands that the function refuses: Python makes the call,
+            and raises what the program may expect.
+    """
+    try:
+        return handler(*given)
+    except Exception as error:
+        of_python = type(error).__module__ == "builtins"
+        if not of_python or isinstance(error, RecursionError) or error_context(error):
+            raise
+        note = f"{type(error).__name__}: {error}"
+        raise GraphBreak(OP_FAILED, name, note) from error

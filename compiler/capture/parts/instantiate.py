@@ -90,7 +90,10 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     if kind is types.SimpleNamespace and not args:
         return _namespace(t, kwargs)
     if kind is torch.Size:
-        return TupleValue(list(args[0].unpack(t)) if args else [], kind=torch.Size)
+        sizes = args[0].unpack(t) if args else []
+        if any(issubclass(one.python_type(), str | float | tuple) for one in sizes):
+            raise breaks.GraphBreak(breaks.OP_FAILED, "torch.Size()")
+        return TupleValue([*sizes], kind=torch.Size)
     if is_struct_sequence(kind):
         return TupleValue(list(args[0].unpack(t)), kind=kind)
     if issubclass(kind, torch.Tensor) or isinstance(kind, TYPED):

@@ -108,7 +108,7 @@ class HandledValue(TorchValue):
             found = t.intercept(self.obj, args, kwargs)
             if found is not None:
                 return found
-        return HANDLERS[id(self.obj)](t, args, kwargs)
+        return breaks.handled(self.describe(), HANDLERS[id(self.obj)], t, args, kwargs)
 
 
 class TensorDescriptor(TorchValue):

@@ -122,7 +122,8 @@ def _deepcopy_tensor(
         and tensor.example.is_contiguous()
         and not attributes
     )
-    if tensor.example.requires_grad or not plain:
+    has_grad = plain and not t.python.is_none(tensor.attr(t, "grad"))
+    if tensor.example.requires_grad or not plain or has_grad:
         tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.__deepcopy__")
     return t.output.call_torch("clone", [tensor], {}, method=True)
 

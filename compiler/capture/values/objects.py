@@ -36,6 +36,7 @@ from tc.compiler.capture.values.lookup import (
     type_lookup,
     users_slot,
 )
+from tc.compiler.core.modes import MODES
 from tc.compiler.core.sources import (
     AttrSource,
     CallSource,
@@ -500,6 +501,11 @@ class ClassValue(KnownObject):
         r.load_object(self.obj)
 
 
+def _changes_modes(t: Interpreter) -> bool:
+    """Return whether a mode of torch is another than at the start of the frame."""
+    return any(mode.read() != t.modes.value_before(name) for name, mode in MODES.rows())
+
+
 class PythonModuleValue(Value):
     """A Python module: attributes are read from it and guarded one by one."""
 
@@ -528,6 +534,11 @@ class PythonModuleValue(Value):
         pending = t.effects.global_value(vars(self.obj), name)
         if pending is not None:
             return pending
+        raw = type_lookup(type(self.obj), name)
+        if isinstance(raw, property) or (
+            is_data_descriptor(raw) and _changes_modes(t)  # it may read one of them
+        ):
+            return t.attributes.bind_descriptor(self, type(self.obj), raw, name)
         source: Source = AttrSource(t.values.source_of(self), name)
         fallback = vars(self.obj).get("__getattr__")
         if self._runs_program(fallback) and name not in dir(types.ModuleType):
@@ -556,6 +567,18 @@ class PythonModuleValue(Value):
         )
 
     def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        """Store an attribute; settings of torch are descriptors of their modules' classes."""
+        kind = type(self.obj)
+        raw = type_lookup(kind, name)
+        if replaced_slot(kind, "__setattr__") is not MISSING:
+            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
+        if isinstance(raw, property) and raw.fset is not None:
+            t.inline_object(raw.fset, [self, value])
+            return
+        setter = descriptor_method(t, raw, "__set__")
+        if setter is not None:
+            setter.call(t, [self, value], {})
+            return
         t.effects.store_global(vars(self.obj), name, value)
 
     def rebuild(self, r: ResidualInterface) -> None:

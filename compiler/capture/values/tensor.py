@@ -302,7 +302,7 @@ class TensorValue(NodeValue):
                 return found
         special = METHODS.get(name)
         if special is not None:
-            return special(t, self, args, kwargs)
+            return breaks.handled(f"Tensor.{name}", special, t, self, args, kwargs)
         if name in REFUSED or not hasattr(torch.Tensor, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"Tensor.{name}")
         return t.output.call_torch(name, [self, *args], kwargs, method=True)
@@ -498,8 +498,13 @@ OF_NUMBERS = {
 
 def _size(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     size = t.output.tensor_size(tensor)
-    dims = [*args, *kwargs.values()]
-    return size.item(t, dims[0]) if dims else size
+    dims = [one for one in (*args, *kwargs.values()) if not t.python.is_none(one)]
+    if not dims:
+        return size
+    count, dim = tensor.example.dim(), t.python.concrete(dims[0])
+    if not -count <= dim < count:
+        raise IndexError(f"dimension {dim} of {count}")
+    return size.item(t, ConstValue(dim))
 
 
 def _numel(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
@@ -511,7 +516,7 @@ def _stride(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> 
         t.output.number_from(tensor, "stride", s, dim)
         for dim, s in enumerate(tensor.example.stride())
     ]
-    dims = [*args, *kwargs.values()]
+    dims = [one for one in (*args, *kwargs.values()) if not t.python.is_none(one)]
     return strides[t.python.concrete(dims[0])] if dims else t.values.new_tuple(strides)
 
 

@@ -481,6 +481,10 @@ def _percent_field(t: Interpreter, operands: _Operands, spec: str, kind: str) ->
 
 
 # -- containers ------------------------------------------------------------------------------
+#: what stands around a place: of private use, since texts made in C may end at a zero
+_AROUND = "\ue000"
+
+
 class _Item:
     """An item of a container, whose text has a place in that of the container."""
 
@@ -488,7 +492,7 @@ class _Item:
         self.place = place
 
     def __repr__(self) -> str:
-        return f"\0{self.place}\0"
+        return f"{_AROUND}{self.place}{_AROUND}"
 
 
 def text_of_items(t: Interpreter, value: Value) -> Value | None:
@@ -524,7 +528,7 @@ def text_of_items(t: Interpreter, value: Value) -> Value | None:
         text = f"{torch.Size.__module__}.{torch.Size.__qualname__}({places!r})"
     else:
         text = t.python.fold(repr, value.make(places))
-    parts = text.split("\0")
+    parts = text.split(_AROUND)
     return joined(
         t,
         [
