@@ -11,7 +11,7 @@ a clause that gives another result must not depend on that.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -70,7 +70,7 @@ _OTHER_ERRORS = names("""
 """)
 
 
-def break_where_handled(frame: Any, name: str, args: Iterable[Any]) -> None:
+def break_where_handled(frame: Any, name: str, args: Sequence[Any]) -> None:
     """Break the graph at a call whose error the frame, or one that calls it, may handle.
 
     Where it only raises another, and under ``fullgraph``, it is noted that such a call is in the
@@ -138,7 +138,7 @@ def only_raises(program: Any, start: Instruction, within: Any = ...) -> bool:
     return True
 
 
-def _may_fail(name: str, args: Iterable[Any]) -> bool:
+def _may_fail(name: str, args: Sequence[Any]) -> bool:
     leaves = pytree.tree_leaves(list(args))
     of_data = any(
         isinstance(one, torch.SymInt) and free_unbacked_symbols(one) for one in leaves
@@ -151,12 +151,20 @@ def _may_fail(name: str, args: Iterable[Any]) -> bool:
     if name in _OF_INTEGERS:
         return not all(whole)
     if name in _OF_INDICES:
-        return any(whole)
+        return any(whole) or any(isinstance(one, list) for one in _index(name, args))
     divisor = leaves[1] if len(leaves) > 1 else None
     if isinstance(divisor, int | float) and divisor:
         return False
     # sizes are divided by what is guarded not to be zero
     return bool(whole) and all(whole)
+
+
+def _index(name: str, args: Sequence[Any]) -> Sequence[Any]:
+    """Return the parts of an index: lists among them are indices, as tensors are."""
+    if not name.endswith("item") and not name.endswith("item__"):
+        return ()
+    index = args[1]
+    return index if isinstance(index, tuple) else (index,)
 
 
 def catches_any(frame: Any) -> bool:
