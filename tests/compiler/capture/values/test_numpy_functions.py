@@ -15,7 +15,7 @@ import tc
 #: numpy makes tensors of the results of its universal functions
 UNIVERSAL = sorted(name for name in dir(np) if isinstance(getattr(np, name), np.ufunc))
 #: some call the method of the tensor's that has their name, others make arrays
-OTHERS = [
+OTHERS = (
     "argmax",
     "argsort",
     "clip",
@@ -44,7 +44,7 @@ OTHERS = [
     "tril_indices_from",
     "unique",
     "where",
-]
+)
 TYPES = (torch.float32, torch.int64, torch.bool)
 
 
