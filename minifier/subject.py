@@ -49,8 +49,12 @@ get_ipython = Shell
 PYTEST: Final = """\
 if __name__ == "__main__":
     import sys
+    import types
 
     import pytest
+
+    class File(types.SimpleNamespace):
+        __hash__ = object.__hash__
 
     class Raised:
         error = None
@@ -69,7 +73,7 @@ if __name__ == "__main__":
     raise SystemExit(int(code))
 """
 #: an object whose attributes are what a file defines
-OF_FILE: Final = "__import__('types').SimpleNamespace(**__import__('runpy').run_path({!r}))"
+OF_FILE: Final = "File(**__import__('runpy').run_path({!r}))"
 CONFTEST: Final = "conftest.py"
 #: files in which pytest looks for settings, and the heading of these in each
 INI: Final = {

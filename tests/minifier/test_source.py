@@ -123,7 +123,8 @@ INLINED = {
         "    @property\n    def one(self):\n        return self.kept\n"
         "a = A()\na.kept += 1\nprint(a.both[0], A().kept, type(a).__name__)",
         "8 7 A\n",
-        "",
+        "class A:\n    kept = 7\na = A()\na.kept += 1\n"
+        "print([a.kept][0], A.kept, type(a).__name__)",
     ),
     "generators": (
         "def rows(count):\n    for step in range(count):\n        yield step + 5\n"
