@@ -136,7 +136,9 @@ class EagerLayouts(RememberingMode):  # type: ignore[no-untyped-call]
         elif row is None:
             operands = iteration_order.operands_of(func, args, kwargs)
             if iteration_order.may_be_narrow(first) or iteration_order.are_unlike(operands):
-                first = _with_strides(call, first, iteration_order.strides(call, first, operands))
+                kept = int(func is aten.where.self)
+                steps = iteration_order.strides(call, first, operands, of_own_type=kept)
+                first = _with_strides(call, first, steps)
         return (first, *result[1:]) if isinstance(result, tuple) else first
 
 

@@ -230,6 +230,7 @@ OF_NARROW = {
     "heaviside": torch.heaviside,
     "xlogy": torch.special.xlogy,
     "logical_xor": torch.logical_xor,
+    "where": lambda x, y: torch.where(x[:1] > 0, x, y) if x.dim() else x,
     "clone": lambda x, y: x.clone(),
     "tril": lambda x, y: x.tril() if x.dim() > 1 else x,
     "prelu": lambda x, y: F.prelu(x, torch.ones(x.shape[1])) if x.dim() > 1 else x,
