@@ -195,7 +195,10 @@ def _handlers(frame: Any) -> Iterator[Handler]:
 
 
 def _catches(frame: Any, handler: Handler, others: frozenset[str]) -> bool:
-    """Return whether a handler is a ``with`` block, or an ``except`` clause not only for others."""
+    """Return whether a handler may end an error that is not only of ``others``.
+
+    It is one of a ``with`` block, an ``except`` clause or a ``finally``.
+    """
     instructions, index = frame.program.instructions, frame.program.index
     at = index[id(handler.target)] + 1
     found: list[Any] = []
@@ -214,7 +217,10 @@ def _catches(frame: Any, handler: Handler, others: frozenset[str]) -> bool:
         if one.opname.startswith("LOAD_"):
             found.append(one.argval)
         elif one.opname not in ("BUILD_TUPLE", "COPY", "NOP", "CACHE", "PUSH_EXC_INFO"):
-            return one.opname == "POP_TOP" and not found  # ``except:``
+            if one.opname == "POP_TOP" and not found:  # ``except:``
+                return True
+            # of ``finally``, which ends the error where it returns or leaves a loop
+            return not only_raises(frame.program, handler.target)
         at += 1
     return False
 
