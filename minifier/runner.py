@@ -225,14 +225,17 @@ class Recorder:
         return (self.folder / "problem.json").exists()
 
     def end(self, outcome: Outcome) -> int:
-        """Write how the script ended, unless a process that it forked has found a problem.
+        """Write how the script ended, unless another of its processes has found a problem.
+
+        How another one ends is not how the script does.
 
         Returns:
             The exit code of this process.
         """
         if self.is_over:
             return FAILED
-        self.write("problem.json", problem_of(outcome, self))
+        if self.origin is None or self.origin.is_here:
+            self.write("problem.json", problem_of(outcome, self))
         return 0
 
     def watch_exit(self) -> None:

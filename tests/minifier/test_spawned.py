@@ -64,6 +64,15 @@ def test_graphs_of_other_processes_are_counted(server: Server, tmp_path: Path) -
         assert [problem.facts[name] for name in ("compiles", "graphs", "calls")] == [1, 1, 1]
 
 
+def test_how_a_forked_process_ends_is_not_how_the_script_does(
+    server: Server, tmp_path: Path
+) -> None:
+    text = "import os, torch, tc\ntc.compile(torch.sin)(torch.ones(2))\n"
+    (tmp_path / "script.py").write_text(f"{text}if os.fork():\n    os.wait()\n    [][1]\n")
+    problem = recorded(server, Run(tmp_path / "script.py", seconds=60))
+    assert problem.kind == "script" and "IndexError" in problem.message
+
+
 def test_only_programs_of_multiprocessing_are_begun_with_the_line(tmp_path: Path) -> None:
     program = "from multiprocessing.spawn import spawn_main; spawn_main(pipe_handle=3)"
     assert spawned.recording(["python", "-c", program, "--x"], "join\n") == [
