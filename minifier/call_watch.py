@@ -10,6 +10,7 @@ import ast
 import enum
 import inspect
 import linecache
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from tc.trace.syntax import tree_of
 
 NUMBERS: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 PLAIN: Final = (int, float, bool, str, type(None), torch.dtype, torch.device, enum.Enum)
+DEEP: Final = 4  # properties that read properties
 
 
 def rows_of(gm: fx.GraphModule) -> list[Row]:
@@ -110,13 +112,36 @@ class Space:
 
     def _reads_of(self, text: str) -> Iterator[tuple[str, str, str]]:
         tree = tree_of(text + " pass" if text.endswith(":") else text)
-        if tree is None:  # a part of a statement
-            return
+        if tree is not None:  # else a part of a statement
+            yield from self._reads_in(tree)
+
+    def _reads_in(self, tree: ast.AST, deep: int = DEEP) -> Iterator[tuple[str, str, str]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
                 found = self._value(node)
                 if found is not None and isinstance(found[1], PLAIN):
                     yield ast.unparse(node), found[0], repr(found[1])[:80]
+                elif isinstance(node, ast.Attribute) and deep:
+                    yield from self._reads_of_property(node, deep)
+
+    def _reads_of_property(self, node: ast.Attribute, deep: int) -> Iterator[tuple[str, str, str]]:
+        """Yield what a property reads, which takes the name of its owner where that is read."""
+        home = self._value(node.value)
+        held = inspect.getattr_static(home[1], node.attr, None) if home is not None else None
+        getter = held.fget if isinstance(held, property) else None
+        try:
+            tree = tree_of(textwrap.dedent(inspect.getsource(getter))) if getter else None
+        except (OSError, TypeError):
+            return
+        function = tree.body[0] if tree is not None else None
+        if not isinstance(function, ast.FunctionDef) or home is None or not function.args.args:
+            return
+        own, name = function.args.args[0].arg, ast.unparse(node.value)
+        inner = Space({**Space.of(getter, (), {}).names, own: home})
+        for statement in function.body:
+            for text, source, value in inner._reads_in(statement, deep - 1):
+                shown = f"{name}{text.removeprefix(own)}" if text.startswith(f"{own}.") else text
+                yield shown, source, value
 
     def _value(self, node: ast.expr) -> tuple[str, Any] | None:
         if isinstance(node, ast.Name):

@@ -13,7 +13,7 @@ from tc.minifier.console import quiet_interrupts
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
 from tc.minifier.job import HUNG, Result, Setting, verified
-from tc.minifier.limits import LOADING
+from tc.minifier.limits import LOADING, until, why_stopped
 from tc.minifier.oracle import NotRunnable, Oracle, Server
 from tc.minifier.problem import Problem, looks
 from tc.minifier.reduce import Reduction
@@ -67,15 +67,16 @@ class GraphJob:
                 self.oracle, self.oracle.question(best), lambda: self.oracle.ask(best)
             )
             self.oracle.deadline = self.setting.deadline
-            reduction.run()
-        except KeyboardInterrupt:
-            self.stopped = "interrupted"
-            with quiet_interrupts():
-                reduction.embed()
+            with until(self.setting.deadline):
+                reduction.run()
+        except KeyboardInterrupt as stop:
+            self.stopped = why_stopped(stop)
         if time.monotonic() > self.oracle.deadline:
             self.stopped = self.stopped or "out of time"
-            self.oracle.deadline = float("inf")
-            reduction.embed()
+        self.oracle.deadline = float("inf")
+        if self.stopped:
+            with quiet_interrupts():
+                reduction.embed()
         return self.finish(reduction.best)
 
     def alone(self, case: Case) -> Answer:

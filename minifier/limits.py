@@ -7,13 +7,16 @@ help. Both are read from ``/proc``; where there is none, the clock alone decides
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NoReturn
 
 LOADING: Final = 15.0  # seconds more for a process that has to load torch first
 MOST: Final = 10.0  # times the limit, after which a group is late in any case
@@ -23,6 +26,38 @@ BUSY: Final = 0.2  # share of the window for which a group that does not sleep r
 PROC: Final = Path("/proc")
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 GROUP, USER, KERNEL, CHILDREN = 2, 11, 12, (13, 14)  # fields of ``stat``, after the name
+
+
+class BudgetOver(KeyboardInterrupt):
+    """The time that a search may take has passed, whatever it is doing; the best is kept."""
+
+
+def why_stopped(stop: KeyboardInterrupt) -> str:
+    """Return in words why a search ended before it was done."""
+    return "out of time" if isinstance(stop, BudgetOver) else "interrupted"
+
+
+@contextlib.contextmanager
+def until(deadline: float) -> Iterator[None]:
+    """Interrupt what this block does at a time of `time.monotonic`, as Ctrl-C would.
+
+    Raises:
+        BudgetOver: the time has come.
+    """
+    if math.isinf(deadline):
+        yield
+        return
+
+    def over(number: int, frame: Any) -> NoReturn:
+        raise BudgetOver
+
+    before = signal.signal(signal.SIGALRM, over)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0.001))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tc.minifier import fresh, identity
+from tc.minifier import fresh, identity, spawned
 from tc.minifier.answer import Answer
 from tc.minifier.caches import caches_of_one_run
 from tc.minifier.case import Case, from_json, to_json
@@ -218,6 +218,8 @@ def forget(folder: Path) -> None:
     """Remove what the last run left."""
     for name in ("problem.json", "begun.json", "used.json"):
         (folder / name).unlink(missing_ok=True)
+    for path in spawned.left_by_others(folder):
+        path.unlink(missing_ok=True)
 
 
 def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None) -> Problem:
@@ -254,8 +256,10 @@ def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None)
 
 def _read(folder: Path, status: int | None, hang: Answer | None) -> Problem:
     found, begun = folder / "problem.json", folder / "begun.json"
-    if found.exists() and hang is None and (status or 0) >= 0:
-        problem = problem_of_row(json.loads(found.read_text()))
+    row = spawned.with_counts(json.loads(found.read_text()), folder) if found.exists() else None
+    elsewhere = row is not None and row.get(spawned.ELSEWHERE)  # which ends the first process
+    if row is not None and (elsewhere or (hang is None and (status or 0) >= 0)):
+        problem = problem_of_row(row)
         if problem.kind != "exit" or not problem.answer.detail.get("printed", True):
             return problem  # it is known what it says
         return replace(problem, message=f"{problem.message}: {last_line(folder)}")

@@ -28,9 +28,10 @@ from torch import fx
 
 import tc
 from tc.compiler import api
-from tc.minifier import call_watch, graphs, identity, judge, settings
+from tc.minifier import call_watch, graphs, identity, judge, settings, spawned
 from tc.minifier.case import Call, to_json
 from tc.minifier.judge import Outcome
+from tc.minifier.oracle import WITH_TC
 from tc.minifier.own_backend import WITHOUT_OWN, OwnBackend
 from tc.minifier.passes import rendering
 from tc.minifier.problem import RUNNER
@@ -115,6 +116,7 @@ class Recorder:
         sequence: every call of a graph so far, as cases; None: they are not kept.
         tensors: the inputs of these, each name with the number of its call before it.
         raises: a failure is an exception of the program, and no file.
+        origin: the recording that this process belongs to; None: it is the first and only one.
         own: name and place of each backend that the script passes as a function.
     """
 
@@ -130,16 +132,17 @@ class Recorder:
         self.sequence: list[dict[str, Any]] | None = [] if sequence else None
         self.tensors: dict[str, torch.Tensor] = {}
         self.raises = False
-        self.graphs = 0
-        self.calls = 0
-        self.random = 0
-        self.rounding = 0
-        self.refused = 0
-        self.refusal = ""
-        self.compiles = 0
+        self.origin: spawned.Origin | None = None
         self.compiler = ""
+        self.refusal = ""
+        self.begin_to_count()
         self.own: list[tuple[str, str]] = []
         self.notes: list[str] = []
+
+    def begin_to_count(self) -> None:
+        """Count from nothing: a process that the script forks counts what it does itself."""
+        self.graphs = self.calls = self.compiles = 0
+        self.random = self.rounding = self.refused = 0
 
     def backend(
         self, real: Callable[..., Any], call: Call, own: OwnBackend | None = None
@@ -152,6 +155,7 @@ class Recorder:
 
         def recording(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
             self.graphs += 1
+            self.leave_counts()
             watched = Watched(self, gm, with_dynamic(gm, call), own)
             inputs = [graphs.plain(value) for value in example_inputs]
             real_tensors = not any(_is_fake(value) for value in inputs)
@@ -199,24 +203,39 @@ class Recorder:
 
         The process may die or hang.
         """
+        self.leave_counts()
         if not self.raises and (self.compiles == 1 or self.own):
             died = Outcome("died", identity.of_death("?"), "the process died")
             self.write("used.json", problem_of(died, self))
 
+    def join(self, origin: spawned.Origin) -> None:
+        """Belong to a recording, to which other processes may belong, too."""
+        self.origin = origin
+        os.register_at_fork(after_in_child=self.begin_to_count)
+        spawned.watch(origin, WITH_TC)
+
+    def leave_counts(self) -> None:
+        """Leave behind what was counted, where the first process does not count it."""
+        if self.origin is not None and not self.origin.is_here:
+            spawned.leave_counts(self.origin, vars(self))
+
     @property
     def is_over(self) -> bool:
-        """Whether the problem is known already; a process that the script forked may have it."""
+        """Whether the problem is known already; another process of the script may have it."""
         return (self.folder / "problem.json").exists()
 
     def end(self, outcome: Outcome) -> int:
-        """Write how the script ended, unless a process that it forked has found a problem.
+        """Write how the script ended, unless another of its processes has found a problem.
+
+        How another one ends is not how the script does.
 
         Returns:
             The exit code of this process.
         """
         if self.is_over:
             return FAILED
-        self.write("problem.json", problem_of(outcome, self))
+        if self.origin is None or self.origin.is_here:
+            self.write("problem.json", problem_of(outcome, self))
         return 0
 
     def watch_exit(self) -> None:
@@ -249,7 +268,7 @@ class Recorder:
     def write(self, name: str, problem: dict[str, Any]) -> None:
         """Write a file whole or not at all."""
         path = self.folder / name
-        draft = path.with_suffix(".part")
+        draft = self.folder / f"{name}.{os.getpid()}.part"
         draft.write_text(json.dumps(problem))
         draft.replace(path)
 
@@ -371,6 +390,7 @@ class Watched:
         """The call came back."""
         if self.recorder.raises:
             return
+        self.recorder.leave_counts()
         (self.recorder.folder / "begun.json").unlink(missing_ok=True)
 
     def fail(self, outcome: Outcome, inputs: Sequence[Any]) -> None:
@@ -378,6 +398,9 @@ class Watched:
         if self.recorder.raises:
             raise Differs(outcome)
         self._save("problem.json", outcome, inputs)
+        origin = self.recorder.origin
+        if origin is not None and not origin.is_here:
+            origin.end_first()
         identity.flush()
         os._exit(FAILED)
 
@@ -387,6 +410,8 @@ class Watched:
         problem = problem_of(outcome, self.recorder)
         problem["graph"] = self.number
         problem["grad"] = self.grad
+        origin = self.recorder.origin
+        problem[spawned.ELSEWHERE] = origin is not None and not origin.is_here
         try:
             case, tensors = self.case(inputs)
         except graphs.Unprintable as reason:
@@ -522,6 +547,7 @@ def run_recorded(
         os.environ |= settings.UNCOMPILED
     recorder = Recorder(Path(folder), Path(script), limit, sequence)
     install(recorder)
+    recorder.join(spawned.Origin(folder, script, sys.path[0], os.getpid(), sequence))
     sys.argv = [script, *arguments]
     recorder.watch_exit()
     recorder.watch_exec(script)
@@ -529,6 +555,16 @@ def run_recorded(
         error = identity.run_program(script)
         outcome = judge.script_error(error) if error is not None else Outcome("ok")
     return recorder.end(outcome)
+
+
+def join(**facts: Any) -> None:
+    """Record what a process does that `multiprocessing` has started for a script."""
+    origin = spawned.Origin(**facts)
+    sys.path.insert(0, origin.home)  # where the recorder looks for neighbours
+    recorder = Recorder(Path(origin.folder), Path(origin.script), sequence=origin.sequence)
+    sys.path.pop(0)
+    install(recorder)
+    recorder.join(origin)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from tc.minifier.answer import Answer
 from tc.minifier.check import ProgramOracle
 from tc.minifier.console import quiet_interrupts
 from tc.minifier.job import HUNG, Result, Setting
+from tc.minifier.limits import until, why_stopped
 from tc.minifier.oracle import MEASURED, ScriptOracle
 from tc.minifier.passes import modules, source
 from tc.minifier.problem import NotReproduced
@@ -78,16 +79,19 @@ class ScriptJob:
         self.best = text
         try:
             self.improved(text, "script")
-            home = self.setting.subject.home
-            whole = modules.inlined(
-                text, home, oracle.fails, lambda one: self.improved(one, "inlined")
-            )
-            source.reduced(whole, oracle.fails, lambda one: self.improved(one, "text"))
-        except KeyboardInterrupt:
-            self.stopped = "interrupted"
+            with until(oracle.deadline):
+                self.shortened(text)
+        except KeyboardInterrupt as stop:
+            self.stopped = why_stopped(stop)
         if time.monotonic() > oracle.deadline:
             self.stopped = self.stopped or "out of time"
         return self.finish(text)
+
+    def shortened(self, text: str) -> None:
+        """Cut a script: first its modules stand in it, then its syntax tree is edited."""
+        fails, home = self.oracle.fails, self.setting.subject.home
+        whole = modules.inlined(text, home, fails, lambda one: self.improved(one, "inlined"))
+        source.reduced(whole, fails, lambda one: self.improved(one, "text"))
 
     def limit(self) -> float:
         """Return the seconds that a candidate may take; the same in a reduction that is resumed."""

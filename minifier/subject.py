@@ -45,10 +45,16 @@ class Shell:
 get_ipython = Shell
 """,
 }
-PYTEST: Final = """
-
+#: before the text of a test, so that pytest alone runs that text, as it does otherwise
+PYTEST: Final = """\
 if __name__ == "__main__":
+    import sys
+    import types
+
     import pytest
+
+    class File(types.SimpleNamespace):
+        __hash__ = object.__hash__
 
     class Raised:
         error = None
@@ -56,15 +62,24 @@ if __name__ == "__main__":
         def pytest_exception_interact(self, call):
             self.error = call.excinfo.value
 
+    sys.path += [{cwd!r}]
     raised = Raised()
     options = ["-q", "-x", "-p", "no:cacheprovider"{more}]
-    code = pytest.main([__file__ + {node!r}, *options], plugins=[raised])
+    code = pytest.main([__file__ + {node!r}, *options], plugins=[raised{plugins}])
     if raised.error is None and code in (4, 5):
         raise SystemExit("pytest finds no such test")
     if raised.error is not None:
         raise raised.error
     raise SystemExit(int(code))
 """
+#: an object whose attributes are what a file defines
+OF_FILE: Final = "File(**__import__('runpy').run_path({!r}))"
+CONFTEST: Final = "conftest.py"
+#: files in which pytest looks for settings, and the heading of these in each
+INI: Final = {
+    "pytest.ini": "", ".pytest.ini": "", "pyproject.toml": "[tool.pytest",
+    "tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -328,9 +343,54 @@ def of_test(node: str, arguments: tuple[str, ...]) -> Subject:
         raise Usage(f"{node} is a test, and pytest is not installed")
     name, _, inner = node.partition("::")
     path = existing_script(name)
-    home = path.resolve().parent
-    more = ', "-p", "conftest"' if (home / "conftest.py").exists() else ""
+    beside = path.resolve().parent
+    home = next(one for one in (beside, *beside.parents) if not (one / "__init__.py").exists())
     text = program_in(path, name)
-    driver = PYTEST.replace("{node!r}", repr(f"::{inner}")).replace("{more}", more)
-    places = tuple(lines_of(path, text))
-    return Subject(node, text.rstrip("\n") + driver, home, arguments, places=places)
+    driver = test_driver(f"::{inner}", beside, home)
+    places = lines_of(path, text)
+    first = end_of_head(text)
+    places[first:first] = [""] * (driver.count("\n") + 1)
+    return Subject(node, after_head(text, driver), home, arguments, places=tuple(places),
+                   beside=beside)  # fmt: skip
+
+
+def test_driver(inner: str, beside: Path, home: Path) -> str:
+    """Return the lines that let pytest run a test of the file that they stand in.
+
+    The file runs in a copy of its folder: what pytest finds above the folder is given to it. Its
+    usual options are not, which may start other processes.
+
+    Args:
+        inner: what names the test in the file.
+        beside: the folder of the file.
+        home: where the packages begin that the folder belongs to.
+    """
+    settings = settings_of_pytest(beside)
+    top = settings.parent if settings is not None else home
+    folders = [one for one in (*reversed(beside.parents), beside) if one.is_relative_to(top)]
+    options, plugins = [], ""
+    for folder in folders:
+        if not (folder / CONFTEST).exists():
+            continue
+        if folder.is_relative_to(home):
+            name = ".".join((*folder.relative_to(home).parts, "conftest"))
+            options += ["-p", name]
+        else:
+            plugins += f", {OF_FILE.format(str(folder / CONFTEST))}"
+    if settings is not None:
+        options += ["-c", str(settings), "-o", "addopts="]
+    more = "".join(f", {json.dumps(one, ensure_ascii=False)}" for one in options)
+    return (
+        PYTEST.replace("{node!r}", repr(inner)).replace("{cwd!r}", repr(str(Path.cwd())))
+        .replace("{more}", more).replace("{plugins}", plugins)
+    )  # fmt: skip
+
+
+def settings_of_pytest(folder: Path) -> Path | None:
+    """Return the file that holds pytest's settings for tests in a folder, or none."""
+    for place in (folder, *folder.parents):
+        for name, heading in INI.items():
+            path = place / name
+            if path.is_file() and heading in path.read_text(encoding="utf-8", errors="replace"):
+                return path
+    return None

@@ -13,6 +13,7 @@ from typing import Any, Final
 from tc.minifier.passes.edits import SMALL, blocks, called, places, put
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+PROPERTIES: Final = ("property", "cached_property")  # decorators of what is read as an attribute
 SEVERAL: Final = 2  # items of a list that takes the place of an object of the program's own class
 
 
@@ -67,6 +68,57 @@ def function_values(tree: ast.Module) -> Iterator[None]:
         yield
         home[:] = was
         put(holder, field, number, node)
+
+
+def properties(tree: ast.Module) -> Iterator[None]:
+    """Put what a property computes in place of a read of it."""
+    made = {
+        name: (function, home)
+        for name, (function, home) in _functions(tree).items()
+        if any(_last_name(one) in PROPERTIES for one in function.decorator_list)
+    }
+    for holder, field, number, node in places(tree):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        if node.attr not in made:
+            continue
+        function, home = made[node.attr]
+        value, parameters = _value(function), function.args.args
+        if value is None or len(parameters) != 1:
+            continue
+        was = list(home)
+        given = {parameters[0].arg: node.value}
+        put(holder, field, number, _Given(given).visit(copy.deepcopy(value)))
+        if _references(tree, function.name) == 0:
+            _leave_out(home, function)
+        yield
+        home[:] = was
+        put(holder, field, number, node)
+
+
+def _last_name(node: ast.expr) -> str:
+    """Return the last part of a dotted name."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
+def values_of_classes(tree: ast.Module) -> Iterator[None]:
+    """Let a class hold a value that its constructor gives to each object."""
+    for home in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
+        for function in home.body:
+            if not isinstance(function, ast.FunctionDef) or function.name != "__init__":
+                continue
+            for statement in function.body:
+                target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+                if not isinstance(target, ast.Attribute) or not isinstance(statement, ast.Assign):
+                    continue
+                before, was = list(home.body), list(function.body)
+                value = ast.Assign([ast.Name(target.attr, ast.Store())], statement.value)
+                _leave_out(function.body, statement)
+                if all(isinstance(one, ast.Pass) for one in function.body):
+                    home.body.remove(function)
+                home.body.insert(0, value)
+                yield
+                home.body[:], function.body[:] = before, was
 
 
 def _value(function: Function) -> ast.expr | None:

@@ -26,6 +26,7 @@ TABLE: Final[tuple[edits.Edits, ...]] = (
     edits.fewer_items,
     edits.fewer_options,
     inlining.function_values,
+    inlining.properties,
     inlining.loops_over_parts,
     inlining.statements_of_tests,
     inlining.next_values,
@@ -33,6 +34,7 @@ TABLE: Final[tuple[edits.Edits, ...]] = (
     edits.hoisted,
     edits.constants,
     inlining.own_objects,
+    inlining.values_of_classes,
     edits.not_async,
     edits.small_values,
 )

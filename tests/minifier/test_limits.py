@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tc.minifier import limits
-from tc.minifier.limits import TimeLimit
+from tc.minifier.limits import BudgetOver, TimeLimit, until, why_stopped
 
 SPINS = "import time\nwhile time.process_time() < {seconds}: pass"
 FOREVER = "while True: pass"
@@ -79,3 +80,23 @@ def test_what_a_group_uses_is_that_of_all_its_processes() -> None:
             time.sleep(0.05)
         assert len(list(limits.members(process.pid))) == 2
         assert not limits.sleeps(process.pid)
+
+
+def test_a_budget_ends_what_runs_when_it_is_over() -> None:
+    began = time.monotonic()
+    with pytest.raises(BudgetOver) as stop, until(began + 0.2):
+        time.sleep(20)
+    assert time.monotonic() - began < 10
+    assert why_stopped(stop.value) == "out of time"
+    assert why_stopped(KeyboardInterrupt()) == "interrupted"
+
+
+def test_a_budget_that_is_not_over_changes_nothing() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    for deadline in (float("inf"), time.monotonic() + 0.1):
+        with until(deadline):
+            pass
+        assert signal.getsignal(signal.SIGALRM) is before
+    time.sleep(0.2)
+    with pytest.raises(BudgetOver), until(time.monotonic() - 1):  # it is over already
+        time.sleep(20)

@@ -63,6 +63,42 @@ def ran(rows: list[tuple[str, int]], model: Model | None = None, *args: Any) -> 
     return watch.as_json()
 
 
+LIMIT = 2
+
+
+class Plan:
+    """Holds a number behind properties."""
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+
+    @property
+    def kept(self) -> int:
+        """The number."""
+        return self._kept
+
+    @property
+    def share(self) -> float:
+        """A part of it."""
+        return self.kept / LIMIT
+
+    @property
+    def endless(self) -> int:
+        """Reads itself."""
+        return self.endless + self._kept
+
+
+def test_a_property_reads_what_its_code_reads() -> None:
+    def f(x: torch.Tensor, plan: Plan) -> torch.Tensor:
+        return x
+
+    space = Space.of(f, (torch.ones(1), Plan(5)), {})
+    kept = ("plan._kept", "L['plan']._kept", "5")
+    assert list(space._reads_of("x * plan.kept")) == [kept]
+    assert set(space._reads_of("if plan.share > 1:")) == {kept, ("LIMIT", "G['LIMIT']", "2")}
+    assert set(space._reads_of("x * plan.endless")) == {kept}
+
+
 def test_a_constant_that_changed() -> None:
     old = ran([("mul(x, 2.0)", 1), ("add(mul, 1)", 4)])
     found = missing(old, ran([("mul(x, 2.0)", 1), ("add(mul, 5)", 4)], None, 5))

@@ -304,7 +304,7 @@ def test_nothing_is_compiled_in_programs_that_an_eager_program_starts(
     script = tmp_path / "script.py"
     script.write_text(SPAWNS)
     run = Run(script, seconds=60)
-    assert recorded(server, run).kind == "exit"
+    assert recorded(server, run).kind == "wrong"
     assert recorded(server, run, calls=(0, False)).kind == "ok"
     oracle = ScriptOracle(server=server, path=lambda: tmp_path / "own.py", place=lambda: tmp_path)
     assert oracle.ask(SPAWNS).kind == "exit" and oracle.is_sound(SPAWNS)

@@ -117,6 +117,15 @@ INLINED = {
         "[2]\n",
         "print([2])",
     ),
+    "properties": (
+        "class A:\n    def __init__(self):\n        self.kept = 7\n"
+        "    @property\n    def both(self):\n        return [self.one, self]\n"
+        "    @property\n    def one(self):\n        return self.kept\n"
+        "a = A()\na.kept += 1\nprint(a.both[0], A().kept, type(a).__name__)",
+        "8 7 A\n",
+        "class A:\n    kept = 7\na = A()\na.kept += 1\n"
+        "print([a.kept][0], A.kept, type(a).__name__)",
+    ),
     "generators": (
         "def rows(count):\n    for step in range(count):\n        yield step + 5\n"
         "for number, row in enumerate(rows(2)):\n    print('got', number, row)",

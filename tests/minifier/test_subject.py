@@ -151,6 +151,42 @@ def test_a_test_becomes_a_script_that_raises_what_it_raises(
     assert "finds no such test" in ran(subject_of(f"{path}::test_b", ()).text, tmp_path).stderr
 
 
+@pytest.mark.parametrize("package", [False, True])
+def test_a_test_finds_what_pytest_finds_around_its_folder(
+    package: bool, tmp_path: Path, no_plugins: None
+) -> None:
+    tests, source = tmp_path / "tests", tmp_path / "src"
+    for folder in (tests, source):
+        folder.mkdir()
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\npythonpath = ["src"]\naddopts = "--no-such-option"\n'
+    )
+    (source / "found.py").write_text("three = 3\n")
+    fixture = "import pytest\n@pytest.fixture\ndef {0}():\n    return '{0}'\n"
+    (tmp_path / "conftest.py").write_text(fixture.format("above"))
+    (tests / "conftest.py").write_text(fixture.format("beside"))
+    helper = "from .helper import four" if package else "four = 4"
+    if package:
+        (tests / "__init__.py").write_text("")
+        (tests / "helper.py").write_text("four = 4\n")
+    path = tests / "test_it.py"
+    path.write_text(
+        f'"""Doc."""\nfrom __future__ import annotations\n{helper}\nfrom found import three\n'
+        "def test_a(above, beside):\n    raise KeyError(f'{above} {beside} {three} {four}')\n"
+    )
+    subject = subject_of(f"{path}::test_a", ())
+    assert subject.folder == tests and subject.home == (tmp_path if package else tests)
+    mirror = Mirror(tmp_path / "beside", subject.folder, subject.name)
+    made = mirror.ready() / subject.name
+    made.write_text(subject.text)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(subject.home)!r});"
+         f"import runpy; runpy.run_path({str(made)!r}, run_name='__main__')"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert "KeyError: 'above beside 3 4'" in done.stderr, done.stderr + done.stdout
+
+
 READS = """\
 from pathlib import Path
 def test_a():
@@ -272,7 +308,7 @@ def test_a_program_in_another_encoding_means_what_python_reads(
         text = modules.inlined("import script\n", tmp_path, lambda text: True, lambda text: None)
     else:
         text = subject_of("script" if named == "-m" else named, (), named == "-m").text
-        text = text.replace("import pytest", "raise SystemExit")  # pytest is not asked
+        text = text.replace('__name__ == "__main__"', "False")  # pytest is not asked
     found = ran(text, tmp_path)
     assert "AssertionError: short" in found.stderr, found.stderr
 

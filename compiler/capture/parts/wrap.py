@@ -45,7 +45,6 @@ from tc.compiler.capture.values import (
     triton_kernels,
 )
 from tc.compiler.capture.values.array_calls import numpy_name
-from tc.compiler.capture.values.arrays import NumpyFunctionValue
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
 from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constant_object
@@ -74,6 +73,7 @@ from tc.compiler.capture.values.lookup import (
     users_slot,
 )
 from tc.compiler.capture.values.nn_modules import NNModuleValue
+from tc.compiler.capture.values.numpy_functions import NumpyFunctionValue
 from tc.compiler.capture.values.objects import (
     ClassValue,
     ObjectValue,

@@ -9,16 +9,12 @@ import numpy as np
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.array_memory import as_tensor
-from tc.compiler.capture.values.arrays import (
-    ArrayValue,
-    NumpyCall,
-    NumpyFunctionValue,
-    constant_array,
-)
+from tc.compiler.capture.values.arrays import ArrayValue, NumpyCall, constant_array
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.context_vars import TokenValue
 from tc.compiler.capture.values.known_arrays import KnownScalar
+from tc.compiler.capture.values.numpy_functions import NumpyFunctionValue
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:

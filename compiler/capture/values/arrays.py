@@ -21,7 +21,6 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.array_memory import as_tensor
 from tc.compiler.capture.values.array_calls import (
     numpy_attribute,
-    numpy_call,
     numpy_method,
     tensor_numpy,
 )
@@ -37,6 +36,7 @@ from tc.compiler.capture.values.containers import ListValue, SequenceValue, Tupl
 from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import OFF
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
+from tc.compiler.capture.values.tuple_objects import tuple_of
 from tc.compiler.core.memory import share_storage, storage_id
 from tc.compiler.core.sources import Source
 from tc.compiler.core.symbolic import hint
@@ -44,31 +44,6 @@ from tc.compiler.core.symbolic import hint
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
-#: functions that return an array even if the result has no dimension
-MAKERS = frozenset(
-    (
-        "array",
-        "asarray",
-        "ascontiguousarray",
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "reshape",
-        "copy",
-    )
-)
-#: functions that accept types in place of arrays
-ON_TYPES = frozenset(
-    (
-        "issubdtype",
-        "can_cast",
-        "promote_types",
-        "result_type",
-        "min_scalar_type",
-        "isscalar",
-    )
-)
 TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__float__"))
 #: methods that write into the array
 WRITES = frozenset(
@@ -146,7 +121,7 @@ class ArrayValue(Value):
             )
         if name in FIELDS:
             call = NumpyCall(operator.attrgetter(name), (self,), {}, name)
-            return _record(t, numpy_attribute, (name, self.tensor), False, call)
+            return record(t, numpy_attribute, (name, self.tensor), False, call)
         if not hasattr(np.ndarray, name):
             text = f"'numpy.ndarray' object has no attribute '{name}'"
             return t.python.raise_(AttributeError, text)
@@ -169,11 +144,11 @@ class ArrayValue(Value):
         if writes and not self.writeable:
             self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name} of a read-only array")
         t.guards.aliasing_matters |= writes
-        given = _arguments(t, args, kwargs)
+        given = arguments(t, args, kwargs)
         scalars = name not in ("reshape", "copy", "astype", "view", "transpose")
         method = functools.partial(_call_method, name)
         call = NumpyCall(method, (self, *args), kwargs, f"ndarray.{name}")
-        found = _record(t, numpy_method, (name, self.tensor, *given), scalars, call)
+        found = record(t, numpy_method, (name, self.tensor, *given), scalars, call)
         return ConstValue(None) if name == "__setitem__" else found
 
     def to_python(
@@ -235,63 +210,6 @@ def _to_read_only(tensor: torch.Tensor) -> Any:
 
 def _to_scalar(tensor: torch.Tensor) -> Any:
     return tensor.numpy(force=True)[()]
-
-
-#: functions that write to their first operand
-FILLS = frozenset(("copyto", "fill_diagonal", "place", "put", "putmask"))
-
-
-class NumpyFunctionValue(Value):
-    """A function of numpy that ``torch._numpy`` implements on tensors."""
-
-    noun = "a numpy function"
-
-    def __init__(self, obj: Any, name: str, source: Source | None) -> None:
-        self.obj = obj
-        self.name = name
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
-
-    def describe(self) -> str:
-        return f"numpy.{self.name}"
-
-    def attr(self, t: Interpreter, name: str) -> Value:
-        return t.python.folded(getattr, self.obj, name)
-
-    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        if self.name.startswith("random."):
-            self.cannot(breaks.of_call(f"numpy.{self.name}"), f"numpy.{self.name}()")
-        operands = (*args, *kwargs.values())
-        if self.name in ON_TYPES and all(one.is_constant() for one in operands):
-            plain = t.python.concrete_list(args)
-            named = t.python.concrete_dict(kwargs)
-            return t.python.folded(self.obj, *plain, **named)
-        given = _arguments(t, args, kwargs)
-        out = kwargs.get("out")
-        written = [out]
-        if self.name in FILLS:
-            written += args[:1]
-        arrays = (one for one in written if isinstance(one, ArrayValue))
-        if not all(one.writeable for one in arrays):
-            self.cannot(
-                breaks.UNSUPPORTED_CALL, f"numpy.{self.name} into a read-only array"
-            )
-        t.guards.aliasing_matters |= out is not None
-        call = NumpyCall(self.obj, args, kwargs, f"numpy.{self.name}")
-        found = _record(
-            t, numpy_call, (self.name, *given), self.name not in MAKERS, call
-        )
-        if self.name in FILLS:
-            return ConstValue(None)
-        return out if isinstance(out, ArrayValue) else found
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        r.load_object(self.obj)
 
 
 def _row(t: Interpreter, row: TensorValue) -> ArrayValue:
@@ -406,6 +324,11 @@ def _sample(
         if not value.writeable:
             arrays[-1].flags.writeable = False
         return arrays[-1]
+    if isinstance(value, TensorValue):
+        held.append(ArrayValue(value))
+        arrays.append(sample_array(value.example))
+        given = torch.from_numpy(arrays[-1])
+        return given.requires_grad_(value.example.requires_grad)
     if isinstance(value, SymValue):
         return hint(value.example)
     if isinstance(value, TupleValue | ListValue):
@@ -428,13 +351,23 @@ def _sample(
 _SILENT = frozenset(("ignore", "warn"))
 
 
-def _record(
+def record(
     t: Interpreter,
     target: Callable[..., Any],
     args: tuple[Any, ...],
     scalars: bool,
     call: NumpyCall,
 ) -> Value:
+    """Call numpy in the graph.
+
+    Args:
+        target: what the node calls, with ``args``.
+        scalars: whether results without a dimension are scalars, where numpy has not been asked.
+        call: the same call, as the program makes it.
+
+    Raises:
+        GraphBreak: the node would not do what numpy does.
+    """
     errors = np.geterr()
     t.guards.ask_process_again(np.geterr, "geterr", errors)
     if not _SILENT.issuperset(errors.values()):
@@ -448,6 +381,9 @@ def _record(
         raise breaks.GraphBreak(
             breaks.BUILTIN_CALL, f"{call.text}(), which refuses"
         ) from None
+    if said is None and any(isinstance(one, TensorValue) for one in call.operands()):
+        what = f"{call.text}() of a tensor, which numpy refuses,"
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, what)
 
     def recorded() -> Value:
         # the program does not call torch here, so no override applies
@@ -455,7 +391,9 @@ def _record(
             found = t.output.call_torch(target, values, {})
             if said is None or isinstance(found, ConstValue):
                 return _as_arrays(t, found, scalars)
-            return _Results(t, said, held, call.text, fixed).of(found, said.result)
+            universal = isinstance(call.function, np.ufunc)
+            results = _Results(t, said, held, call.text, fixed, universal)
+            return results.of(found, said.result)
 
     if not call.is_known(t):
         return recorded()
@@ -485,33 +423,52 @@ class _Results:
     held: Sequence[ArrayValue]
     text: str
     fixed: bool
+    universal: bool
 
     def of(self, value: Value, result: Any) -> Value:
         """Return the value of a result."""
         if isinstance(value, TupleValue | ListValue) and isinstance(
             result, tuple | list
         ):
-            kind = ListValue if isinstance(result, list) else TupleValue
             pairs = zip(value.values(self.t), result, strict=True)
-            return kind([self.of(one, other) for one, other in pairs])
-        if not isinstance(value, TensorValue) or not isinstance(
-            result, np.ndarray | np.generic
-        ):
+            found = [self.of(one, other) for one, other in pairs]
+            if isinstance(result, list):
+                return ListValue(found)
+            return tuple_of(found, type(result))
+        if isinstance(value, TensorValue) and isinstance(result, torch.Tensor):
+            return self._wrapped(value, result)
+        if not isinstance(value, TensorValue):
             return _as_arrays(self.t, value, not isinstance(result, np.ndarray))
+        if not isinstance(result, np.ndarray | np.generic):
+            self._refuse(f"a {type(result).__name__}, not an array")
         scalar = isinstance(result, np.generic)
-        found = ArrayValue(value, scalar)
-        if found.dtype != result.dtype or value.example.dim() != result.ndim:
+        array = ArrayValue(value, scalar)
+        if array.dtype != result.dtype or value.example.dim() != result.ndim:
             self._refuse("a result of another type")
         pairs = zip(self.held, self.said.arrays, strict=True)
-        for one, array in pairs:
-            if array is result:
+        for one, sample in pairs:
+            if sample is result:
                 return one
-        found = ArrayValue(self._with_memory(value, result), scalar)
-        found.writeable = scalar or bool(result.flags.writeable)
+        array = ArrayValue(self._with_memory(value, result), scalar)
+        array.writeable = scalar or bool(result.flags.writeable)
         if self.fixed and result.size <= FEW:
             if free_unbacked_symbols(value.example):
                 return constant_array(self.t, result)
-            found.elements = np.array(result)
+            array.elements = np.array(result)
+        return array
+
+    def _wrapped(self, value: TensorValue, result: torch.Tensor) -> TensorValue:
+        """Return the tensor that numpy makes of what a universal function of tensors returns.
+
+        Other functions call the tensors' own methods, and return what these do.
+        """
+        if not self.universal or value.example.dim() != result.dim():
+            self._refuse("of a tensor")
+        if value.example.dtype == result.dtype:
+            return value
+        kind = ConstValue(result.dtype)
+        found = self.t.output.call_torch("to", [value, kind], {}, method=True)
+        assert isinstance(found, TensorValue)
         return found
 
     def _with_memory(self, value: TensorValue, result: Any) -> TensorValue:
@@ -561,7 +518,7 @@ def _as_arrays(t: Interpreter, value: Value, scalars: bool) -> Value:
     return value
 
 
-def _arguments(t: Interpreter, args: Args, kwargs: Kwargs) -> tuple[Value, Value]:
+def arguments(t: Interpreter, args: Args, kwargs: Kwargs) -> tuple[Value, Value]:
     """Return numpy's arguments as those of a node."""
     positional = t.values.new_tuple(_argument(t, arg) for arg in args)
     named = ((key, _argument(t, value)) for key, value in kwargs.items())

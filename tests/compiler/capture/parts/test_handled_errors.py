@@ -333,3 +333,16 @@ def test_a_mask_with_more_elements_than_there_are_is_handled():
     compiled = tc.compile(program, backend="eager")
     for x in (torch.eye(2), torch.ones(2, 2), torch.eye(2)):
         assert compiled(x).equal(program(x))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 0)])
+@pytest.mark.parametrize("index", ["x[:, [0, 1]]", "x[[0, 9]]", "x[..., [7]]"])
+def test_lists_of_indices_are_handled_as_tensors_of_them(index, shape):
+    names = {}
+    exec(
+        f"def function(x):\n  try:\n    return {index}\n  except IndexError:\n    return x + 1\n",
+        names,
+    )
+    x = torch.ones(shape, device="cpu")
+    found = tc.compile(names["function"], backend="eager")(x)
+    assert torch.equal(found, names["function"](x))
