@@ -232,7 +232,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     if any(_SUBGRAPHS.search(f"{at.file} {at.source}") for at in stack):
         fix = tuple(one for one in fix if not _OF_LOGS.search(one))
     within = stack[-1].file if stack else ""
-    fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title, within)
+    callers = [(at.file, at.line) for at in stack[:-1]]
+    fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title, within, callers)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
     unknown = advice.code == OTHER_BREAK and is_with_header(where.file, where.line)

@@ -15,8 +15,8 @@ from tc.trace.branches import (
     is_keywords,
     is_looped_over,
     is_made_before_break,
+    is_made_when_missing,
     is_read,
-    is_spelled_out,
     is_tested,
     only_reports,
     with_cell_named,
@@ -27,6 +27,7 @@ from tc.trace.positions import (
     is_dimension,
     is_exponent,
     is_gone_through,
+    is_spelled_out,
     is_stored,
     is_used_as_index,
 )
@@ -84,6 +85,8 @@ def remedy(
     subject = replace(subject, marked=marked)
     made = _is_made_inside(subject, cause, function, begins)
     title, why = _ROWS[subject.kind](subject, cause)
+    if made and subject.kind is Kind.STRUCTURE:  # the parameter of this turn, not other modules
+        subject = replace(subject, kind=Kind.ACROSS_BREAK)
     named = [
         one
         for one in together
@@ -150,6 +153,8 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.KEYS
     if kind in _ITEMS and is_filled(*at, name):
         return Kind.FILLED
+    if kind is Kind.NONE and is_stored(*at, name) and not is_made_when_missing(*at, name):
+        return Kind.NO_TENSOR  # what the last call left: there is no value of before the first
     if kind is Kind.COUNT and is_gone_through(*at, name):
         return Kind.EACH_ITEM
     if kind is Kind.EQUAL and any(is_tested(*at, one) for one in name.split(", ")):
