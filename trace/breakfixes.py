@@ -212,7 +212,7 @@ def fixes_at(
     if code == "TC102" and _NEEDS_NUMBERS.search(text) and _is_position(file, line):
         known = tuple(one for one in known if _OF_NUMBERS not in one)
     if code == "TC102":
-        return _fixes_of_sizes(text, title, known)
+        return _fixes_of_sizes(text, title, known, _becomes_numbers(file, line))
     if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
         return tuple(_SLICE if _OF_INDEX.match(one) else one for one in known)
     in_container = _IN_CONTAINER.search(within) is not None
@@ -256,9 +256,11 @@ def _possible(code: str, title: str, text: str, known: Sequence[str]) -> tuple[s
     return (_FUNC_GRAD, *left) if of_gradients else left
 
 
-def _fixes_of_sizes(text: str, title: str, known: Sequence[str]) -> tuple[str, ...]:
+def _fixes_of_sizes(
+    text: str, title: str, known: Sequence[str], numbers_follow: bool
+) -> tuple[str, ...]:
     """Return the ways out of an operator whose result has a size that depends on data."""
-    if _NEEDS_NUMBERS.search(text):
+    if _NEEDS_NUMBERS.search(text) or numbers_follow:
         known = [one for one in known if _SHAPES_ALONE not in one]
     special = next((say for pattern, say in _SIZED if pattern.search(f"{text} {title}")), "")
     return tuple(special if special and _OF_MASKS.match(one) else one for one in known)
@@ -356,6 +358,25 @@ def _tests_length(file: str, line: int) -> bool:
         reads(test, (f"len({name})", f"{name}.numel()", f"{name}.shape[0]", f"{name}.size(0)"))
         for name in _assigned(nodes, line)
         for test in tests
+    )
+
+
+def _becomes_numbers(file: str, line: int) -> bool:
+    """Whether numbers are read out of what a line makes, or of what is made of that later on."""
+    function = function_at(file, line)
+    nodes = list(ast.walk(function)) if function is not None else []
+    names = _assigned(nodes, line)
+    made = [one for one in nodes if isinstance(one, ast.Assign) and one.lineno > line]
+    for one in sorted(made, key=lambda one: one.lineno):
+        if reads(one.value, tuple(names)):
+            names |= _assigned(nodes, one.lineno)
+    return any(
+        isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Attribute)
+        and one.func.attr in ("tolist", "item")
+        and one.lineno > line
+        and reads(one.func.value, tuple(names))
+        for one in nodes
     )
 
 

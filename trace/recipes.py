@@ -144,7 +144,7 @@ class Recipe:
 
 MARK: Final = Recipe("{api}.maybe_mark_dynamic({marked}) before the first call", "call", True, True)
 MARK_MADE: Final = Recipe(
-    "{api}.maybe_mark_dynamic({name}, {index}) where {name} is made, before the first call",
+    "{api}.maybe_mark_dynamic({marked}) where {name} is made, before the first call",
     "call",
     True,
     True,

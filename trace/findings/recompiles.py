@@ -17,6 +17,7 @@ from tc.trace.findings.apart import (
     functions_above,
     functions_of,
     gave_up,
+    has_caller_in,
     is_apart,
     is_called,
 )
@@ -24,6 +25,8 @@ from tc.trace.findings.changing import (
     NUMBERS,
     Input,
     as_guarded,
+    behind_a_break,
+    broke,
     counting,
     dicts_in,
     first_values,
@@ -31,6 +34,7 @@ from tc.trace.findings.changing import (
     inputs_of,
     marks,
     of_input,
+    of_many_values,
     static_sizes,
 )
 from tc.trace.findings.codes import Code
@@ -42,9 +46,7 @@ from tc.trace.findings.sites import named_by, read_at, stack_of, where_of
 from tc.trace.ids import MODES, changed_apart, free_inputs
 from tc.trace.parsed import parse_json
 from tc.trace.recipes import (
-    BRANCHES,
     CLONED,
-    COMPUTE,
     FEW,
     MARK,
     RANGES,
@@ -382,8 +384,11 @@ def recompiled(facts: Facts) -> list[Event]:
         )  # fmt: skip
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
-        fix = _of_many_values(fix, lead) if of_input(one, lead) in many else fix
+        fix = of_many_values(fix, lead) if of_input(one, lead) in many else fix
         can_mark = bool(marked) and of_input(one, lead) not in special
+        can_mark = can_mark and not has_caller_in(one, in_python)
+        is_left = bool(resumed) or broke(one.compiled)
+        fix = behind_a_break(fix, producer) if is_left else fix
         fix = _that_can_be_made(fix, one, lead, can_mark)
         made.append(
             Event(
@@ -520,18 +525,6 @@ def _as_found_later(
         file, line = holding[of_input(one, lead)]
         lead = replace(lead, file=file, line=line)
     return read_at(one, as_guarded(one, lead))
-
-
-def _of_many_values(fix: tuple[str, ...], lead: Cause) -> tuple[str, ...]:
-    """Return the fixes of an input that takes more values than what is worth a graph each."""
-    left = tuple(text for text in fix if recipe_of(text) is not FEW)
-    if BRANCHES in map(recipe_of, left) and subject_about(lead).kind in _PLAIN:
-        return (COMPUTE.text.format(source=lead.source), *left)
-    return left
-
-
-#: kinds of which plain Python can make a number or a tensor before the call
-_PLAIN: Final = (Kind.STRING, Kind.CONSTANT, Kind.NO_TENSOR, Kind.COUNT)
 
 
 #: there is something to do where a function reached the limit

@@ -82,20 +82,21 @@ def remedy(
     in_step = OF_OPTIMIZER.search(subject.source)  # which is a graph of its own, whoever calls it
     if called and subject.place is not Place.PROCESS and not in_step:
         subject = replace(subject, kind=Kind.CALLED)
+    named = [
+        about
+        for one in together
+        if (about := subject_about(Cause(one, "", "", "size"))).kind is not Kind.ACROSS_BREAK
+    ]
+    if subject.kind is Kind.SIZE and not marked and len(named) <= _MOST_MARKS:
+        marked = tuple((one.name, one.index) for one in named)
     subject = replace(subject, marked=marked)
     made = _is_made_inside(subject, cause, function, begins)
     title, why = _ROWS[subject.kind](subject, cause)
     if made and subject.kind is Kind.STRUCTURE:  # the parameter of this turn, not other modules
         subject = replace(subject, kind=Kind.ACROSS_BREAK)
-    named = [
-        one
-        for one in together
-        if subject_about(Cause(one, "", "", "size")).kind is not Kind.ACROSS_BREAK
-    ]
     if subject.kind is Kind.GROWS and len(named) > 1:
-        title = f"{grouped(named)} grow together"
-        owners = [subject_about(Cause(one, "", "", "size")).name for one in named]
-        subject = replace(subject, name=", ".join(alike(owners)))
+        title = f"{grouped([one.source for one in named])} grow together"
+        subject = replace(subject, name=", ".join(alike([one.name for one in named])))
     fixes = advice(subject, producer, made)
     if is_stored(*at, subject.name):  # by the function: there is no place before the first call
         fixes = tuple(text for text in fixes if recipe_of(text) is not MARK_MADE)
@@ -111,6 +112,8 @@ def _is_made_inside(subject: Subject, cause: Cause, function: str, begins: tuple
     return held and is_used_as_index(*begins, subject.name)
 
 
+#: inputs that one edit marks, at most
+_MOST_MARKS: Final = 4
 _NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
 #: places of which no setting makes a number dynamic at once
 _OTHERS: Final = (
