@@ -291,3 +291,22 @@ def test_functions_of_pythons_own_modules_are_not_to_be_registered() -> None:
     of = "call of {} that the tracer cannot look into"
     assert fixes_at("TC120", "", 0, "", known, of.format("heapq.heappop")) == known[:1]
     assert fixes_at("TC120", "", 0, "", known, of.format("mine.decode")) == known
+
+
+@pytest.mark.parametrize(
+    ("later", "refused"),
+    [
+        ("best = best[best != 0]\n    return [str(c) for c in best.tolist()]", True),
+        ("return best.tolist()", True),
+        ("return x.tolist(), best * 2", False),
+    ],
+)
+def test_a_setting_for_sizes_is_refused_where_numbers_follow(
+    tmp_path: Path, later: str, refused: bool
+) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(f"def f(x):\n    best = torch.unique_consecutive(x)\n    {later}\n")
+    setting = "tc.config.capture_dynamic_output_shape_ops = True"
+    line = "best = torch.unique_consecutive(x)"
+    known = ("use a masked form with a fixed shape", setting)
+    assert (setting not in fixes_at("TC102", str(path), 2, line, known)) is refused

@@ -71,9 +71,12 @@ def is_apart(one: Recompile, lead: Cause, in_python: Set[tuple[str, str]]) -> bo
     Args:
         in_python: (file, function) of what was given up because of a graph break.
     """
+    callers = functions_above(one.compiled)
+    if one.compiled.line_of_resume:  # it was given up where it was called first
+        callers -= functions_of([one.compiled])
     subject = subject_about(lead, one.compiled.alias or one.compiled.function)
     is_setting = subject.kind in (Kind.STRING, Kind.CONSTANT, Kind.OBJECT)
-    return is_setting and subject.place is Place.MODULE and has_caller_in(one, in_python)
+    return is_setting and subject.place is Place.MODULE and bool(callers & in_python)
 
 
 def has_caller_in(one: Recompile, in_python: Set[tuple[str, str]]) -> bool:

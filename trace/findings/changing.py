@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Final
 
 from tc.trace.branches import is_made_before_break
-from tc.trace.compiles import Compile
 from tc.trace.findings.model import Cause, Recompile
 from tc.trace.findings.remedies import subject_about
 from tc.trace.guardtext import PARAMETER
@@ -197,16 +196,11 @@ _A_DICT: Final = re.compile(r"[dD]ict\b")
 _KEYS_OF: Final = re.compile(r"list\([\w.\[\]']+\)")
 
 
-def broke(compiled: Compile) -> bool:
-    """Return whether a graph break leaves the graph of a compile."""
-    return bool(compiled.noted("dynamo_graph_break_reason"))
-
-
 def behind_a_break(fix: tuple[str, ...], producer: str) -> tuple[str, ...]:
-    """Return the fixes of an input of a function that a graph break leaves.
+    """Return the fixes of an input of a resume function.
 
-    PyTorch compiles the code that broke by itself, and what is behind the break: two functions
-    that call that code share both.
+    What PyTorch compiles behind a break is of the code that broke, and not of the function that
+    was compiled: two functions that call that code share its resume function.
     """
     found = [recipe_of(text) for text in fix]
     shared = producer != "tc" and FEW in found

@@ -26,7 +26,6 @@ from tc.trace.findings.changing import (
     Input,
     as_guarded,
     behind_a_break,
-    broke,
     counting,
     dicts_in,
     first_values,
@@ -387,8 +386,7 @@ def recompiled(facts: Facts) -> list[Event]:
         fix = of_many_values(fix, lead) if of_input(one, lead) in many else fix
         can_mark = bool(marked) and of_input(one, lead) not in special
         can_mark = can_mark and not has_caller_in(one, in_python)
-        is_left = bool(resumed) or broke(one.compiled)
-        fix = behind_a_break(fix, producer) if is_left else fix
+        fix = behind_a_break(fix, producer) if resumed else fix
         fix = _that_can_be_made(fix, one, lead, can_mark)
         made.append(
             Event(
