@@ -211,14 +211,16 @@ def only_reports(file: str, line: int, name: str) -> bool:
 def is_made_when_missing(file: str, line: int, name: str) -> bool:
     """Return whether the function at a line sets an input of that name in a branch that tests it.
 
-    `if self.table is None: self.table = …`: then it may as well be there before.
+    `if self.table is None: self.table = …`: then it may as well be there before, as the value may
+    that an expression has in its place.
     """
     names = names_of(_original.get()(name))
-    return any(
+    tests = _tests_of(file, line, name)
+    return any(isinstance(parents[-1], ast.IfExp) for parents in tests) or any(
         isinstance(one, ast.Attribute | ast.Subscript)
         and isinstance(one.ctx, ast.Store)
         and ast.unparse(one) in names
-        for parents in _tests_of(file, line, name)
+        for parents in tests
         for one in ast.walk(parents[-1])
     )
 

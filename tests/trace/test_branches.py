@@ -456,4 +456,7 @@ def test_what_a_test_makes_may_be_there_before(tmp_path: Path) -> None:
         "    self.old = x\n    return x\n"
     )
     assert is_made_when_missing(str(path), 1, "self.table")
+    other = tmp_path / "other.py"
+    other.write_text("def h(self, x):\n    self.m = x + (x if self.m is None else self.m)\n")
+    assert is_made_when_missing(str(other), 1, "self.m")
     assert not is_made_when_missing(str(path), 5, "self.old")

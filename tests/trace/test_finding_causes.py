@@ -10,11 +10,9 @@ from tc_log import Compiler
 from tc.trace import events as ev
 from tc.trace.compiles import Compile, Frame
 from tc.trace.findings.apart import has_caller_in
-from tc.trace.findings.changing import behind_a_break
 from tc.trace.findings.matching import Row, match
 from tc.trace.findings.model import Finding, Recompile
 from tc.trace.ids import CompileId
-from tc.trace.recipes import BRANCHES, FEW
 from tc.trace.source_events import FunctionLines, SourceLines
 
 
@@ -241,14 +239,6 @@ def test_an_attribute_that_is_set_to_another_value_is_reported_as_the_value(
     ):
         (found,) = findings(tmp_path / name, ev.Recompile("f", "m.py", 3, of, causes))
         assert (found.title, found.reason) == (title, "x.unit")
-
-
-def test_functions_share_what_pytorch_compiles_behind_a_break() -> None:
-    """One compiled function for each value is no way out of a recompile of code that they share."""
-    few, choose, other = FEW.text, BRANCHES.text.format(name="x"), "loop outside"
-    assert behind_a_break((few, choose), "torch") == (few,)
-    assert behind_a_break((few, choose), "tc") == (few, choose)
-    assert behind_a_break((choose, other), "torch") == (choose, other)
 
 
 def test_a_function_that_goes_on_behind_its_own_break_is_not_called_by_itself() -> None:

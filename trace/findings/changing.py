@@ -196,18 +196,6 @@ _A_DICT: Final = re.compile(r"[dD]ict\b")
 _KEYS_OF: Final = re.compile(r"list\([\w.\[\]']+\)")
 
 
-def behind_a_break(fix: tuple[str, ...], producer: str) -> tuple[str, ...]:
-    """Return the fixes of an input of a resume function.
-
-    What PyTorch compiles behind a break is of the code that broke, and not of the function that
-    was compiled: two functions that call that code share its resume function.
-    """
-    found = [recipe_of(text) for text in fix]
-    shared = producer != "tc" and FEW in found
-    return tuple(text for text, one in zip(fix, found, strict=True)
-                 if not shared or one is not BRANCHES)  # fmt: skip
-
-
 def of_many_values(fix: tuple[str, ...], lead: Cause) -> tuple[str, ...]:
     """Return the fixes of an input that takes more values than what is worth a graph each."""
     left = tuple(text for text in fix if recipe_of(text) is not FEW)

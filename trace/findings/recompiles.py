@@ -25,7 +25,6 @@ from tc.trace.findings.changing import (
     NUMBERS,
     Input,
     as_guarded,
-    behind_a_break,
     counting,
     dicts_in,
     first_values,
@@ -386,7 +385,6 @@ def recompiled(facts: Facts) -> list[Event]:
         fix = of_many_values(fix, lead) if of_input(one, lead) in many else fix
         can_mark = bool(marked) and of_input(one, lead) not in special
         can_mark = can_mark and not has_caller_in(one, in_python)
-        fix = behind_a_break(fix, producer) if resumed else fix
         fix = _that_can_be_made(fix, one, lead, can_mark)
         made.append(
             Event(
