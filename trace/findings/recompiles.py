@@ -20,6 +20,7 @@ from tc.trace.findings.apart import (
     has_caller_in,
     is_apart,
     is_called,
+    other_than,
 )
 from tc.trace.findings.changing import (
     NUMBERS,
@@ -356,7 +357,6 @@ def recompiled(facts: Facts) -> list[Event]:
     many, holding, first = counting(found), _holding(found), first_values(found)
     compiled_here = functions_of(all_compiles(facts.session))
     given_up = [c for c in all_compiles(facts.session) if gave_up(c)]
-    in_python = functions_of(given_up)
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
@@ -371,6 +371,7 @@ def recompiled(facts: Facts) -> list[Event]:
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
         called = is_called(one.compiled, compiled_here, given_up)
+        in_python = other_than(one.compiled, given_up)
         called = called or is_apart(one, lead, in_python)
         marked = marks(one, lead)
         reason = _as_found(reason, lead, producer)
