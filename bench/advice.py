@@ -146,19 +146,24 @@ def _edits(text: str, sides: tuple[str, ...]) -> Iterator[Edit]:
 
 def run(program: Program, text: str, side: str, folder: Path) -> Ran:
     """Run the text of a program under a compiler, with a trace, in a folder of its own."""
-    (folder / "trace").mkdir(parents=True)
-    (folder / f"{program.name}.py").write_text(text)
-    child = os.fork()
-    if not child:
-        os.setpgid(0, 0)
-        _child(program, side, folder)
-    code = _waited(child)
+    code = _run(program, text, side, folder)
     from tc.trace.findings import diagnose
     from tc.trace.session import load
 
     output = (folder / "output.txt").read_text("utf-8", "replace")
     found = diagnose(load(str(folder / "trace"))).findings
     return Ran(code, output, tuple(found), text)
+
+
+def _run(program: Program, text: str, side: str, folder: Path) -> int:
+    """Run the text of a program, and return its exit code."""
+    (folder / "trace").mkdir(parents=True)
+    (folder / f"{program.name}.py").write_text(text)
+    child = os.fork()
+    if not child:
+        os.setpgid(0, 0)
+        _child(program, side, folder)
+    return _waited(child)
 
 
 def _waited(child: int) -> int:
@@ -227,7 +232,8 @@ def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str
     @cache
     def plain() -> str:
         text = program.text.replace(HEADER, HEADER + _AS_PYTHON)
-        return run(program, text, side, folder / "plain").output
+        _run(program, text, side, folder / "plain")
+        return (folder / "plain" / "output.txt").read_text("utf-8", "replace")
 
     for edit in (edit for edit in program.edits if side in edit.sides):
         asking = [one for one in before.findings if _asks(one, edit)]

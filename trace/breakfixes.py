@@ -75,10 +75,10 @@ _SHAPES_ALONE: Final = "config.capture_dynamic_output_shape_ops"
 _AS_TENSOR: Final = "keep the value as a"
 #: the length of a tensor is no tensor
 _OF_LENGTH: Final = re.compile(r"\blen\(|\.(?:shape|size|numel)\b")
+_USELESS: Final = (_OF_NUMBERS, "for an assertion")
 _CHOSEN: Final = "keep it as a tensor, and choose with torch.where(condition, a, b)"
 _OF_LOGS: Final = "for print and loggers"
 _REPORTS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
-_OF_ASSERTIONS: Final = "for an assertion"
 _GUARDED: Final = "guard it"
 _BEGINS_CALL: Final = re.compile(r"[\w.]+\(")
 
@@ -215,29 +215,33 @@ def fixes_at(
         return _fixes_of_sizes(text, title, known, _becomes_numbers(file, line))
     if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
         return tuple(_SLICE if _OF_INDEX.match(one) else one for one in known)
+    numbers, asked = code == "TC101", code in (*ASKING, _LATER)
     in_container = _IN_CONTAINER.search(within) is not None
-    needed = _is_position(file, line) or _is_text(file, line) or _counts_turns(file, line)
-    if code == "TC101" and (in_container or needed or _MAKES_TEXT.match(title)):
+    if numbers and (in_container or _is_needed(file, line, title)):
         ways = (one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one)
         return (_ALL_MODULES, *ways) if in_container else tuple(ways)
-    if code == "TC101" and _is_size(file, line):
+    if numbers and _is_size(file, line):
         known = tuple(one for one in known if not one.startswith(_AS_TENSOR))
-    if code == "TC101" and (_OF_ARRAYS in title or _is_kept(file, line)):
+    if numbers and (_OF_ARRAYS in title or _is_kept(file, line)):
         known = tuple(one for one in known if _OF_NUMBERS not in one)
-    numbers = code == "TC101"
-    asked = code in (*ASKING, _LATER)
     does = what_it_does(file, line, source, numbers) if asked else None
+    if does is Does.RAISES and any(is_in_try(*at) for at in callers):
+        does = Does.CATCHES
     if does is None:
         return tuple(known)
     if code == _LATER and does not in FIXES:
         rest = tuple(known[1:] or known)
         return rest if _OF_LENGTH.search(text) else (_CHOSEN, *rest)
-    if does is Does.RAISES and any(is_in_try(*at) for at in callers):
-        does = Does.CATCHES
     if does is Does.CHOOSES and _chooses_counts(file, line):
         return (_OUTSIDE,)
-    useless = _OF_NUMBERS, _OF_ASSERTIONS
-    return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in useless))
+    return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in _USELESS))
+
+
+def _is_needed(file: str, line: int, title: str) -> bool:
+    """Whether what a line reads out of a tensor is used as a number, or as text, at once."""
+    if _MAKES_TEXT.match(title):
+        return True
+    return _is_position(file, line) or _is_text(file, line) or _counts_turns(file, line)
 
 
 def _possible(code: str, title: str, text: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -82,11 +82,7 @@ def remedy(
     in_step = OF_OPTIMIZER.search(subject.source)  # which is a graph of its own, whoever calls it
     if called and subject.place is not Place.PROCESS and not in_step:
         subject = replace(subject, kind=Kind.CALLED)
-    named = [
-        about
-        for one in together
-        if (about := subject_about(Cause(one, "", "", "size"))).kind is not Kind.ACROSS_BREAK
-    ]
+    named = _passed(together)
     if subject.kind is Kind.SIZE and not marked and len(named) <= _MOST_MARKS:
         marked = tuple((one.name, one.index) for one in named)
     subject = replace(subject, marked=marked)
@@ -101,6 +97,12 @@ def remedy(
     if is_stored(*at, subject.name):  # by the function: there is no place before the first call
         fixes = tuple(text for text in fixes if recipe_of(text) is not MARK_MADE)
     return title, why, fixes
+
+
+def _passed(sizes: Sequence[str]) -> list[Subject]:
+    """Return the sizes of what a program passes: no value from before a graph break has a name."""
+    found = (subject_about(Cause(one, "", "", "size")) for one in sizes)
+    return [one for one in found if one.kind is not Kind.ACROSS_BREAK]
 
 
 def _is_made_inside(subject: Subject, cause: Cause, function: str, begins: tuple[str, int]) -> bool:
