@@ -136,7 +136,9 @@ class EagerLayouts(RememberingMode):  # type: ignore[no-untyped-call]
         elif row is None:
             operands = iteration_order.operands_of(func, args, kwargs)
             if iteration_order.may_be_narrow(first) or iteration_order.are_unlike(operands):
-                first = _with_strides(call, first, iteration_order.strides(call, first, operands))
+                kept = int(func is aten.where.self)
+                steps = iteration_order.strides(call, first, operands, of_own_type=kept)
+                first = _with_strides(call, first, steps)
         return (first, *result[1:]) if isinstance(result, tuple) else first
 
 
@@ -366,17 +368,23 @@ def _view_of_contiguous(call: Call, tensor: torch.Tensor, shape: Sequence[Any]) 
 
 def _as_first(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
     """Contiguous, or channels last where the first argument is."""
-    form = suggest_memory_format(args[0])
-    options = {"dtype": result.dtype, "device": result.device, "memory_format": form}
-    made: torch.Tensor = call(aten.empty.memory_format, list(result.shape), **options)
-    return made
+    return _contiguous(call, result, args, suggest_memory_format(args[0]))
+
+
+#: the layout with the channels last, by the number of dimensions
+_LAST = (*[torch.contiguous_format] * 4, torch.channels_last, torch.channels_last_3d)
 
 
 def _batch_normed(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
-    """On a CPU contiguous is asked for first: a tensor of one channel may be channels last, too."""
-    is_narrow = result.device.type == "cpu" and iteration_order.may_be_narrow(args[0])
-    if is_narrow and args[0].is_contiguous():
-        return _contiguous(call, result, args)
+    """On a CPU contiguous is asked for first: a tensor of one channel may be channels last, too.
+
+    Then channels last is, whatever the steps along dimensions of size 1.
+    """
+    if result.device.type == "cpu" and iteration_order.may_be_narrow(args[0]):
+        forms = [torch.contiguous_format, *_LAST[args[0].dim() :][:1]]
+        for form in forms:
+            if args[0].is_contiguous(memory_format=form):
+                return _contiguous(call, result, args, form)
     return _as_first(call, result, args)
 
 
@@ -385,8 +393,13 @@ def _as_input(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Te
     return _as_first(call, result, args[1:])
 
 
-def _contiguous(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
-    options = {"dtype": result.dtype, "device": result.device}
+def _contiguous(
+    call: Call,
+    result: torch.Tensor,
+    args: Sequence[Any],
+    form: torch.memory_format = torch.contiguous_format,
+) -> torch.Tensor:
+    options = {"dtype": result.dtype, "device": result.device, "memory_format": form}
     made: torch.Tensor = call(aten.empty.memory_format, list(result.shape), **options)
     return made
 
@@ -438,6 +451,12 @@ def _contiguous_of_complex(call: Call, result: torch.Tensor, args: Sequence[Any]
 def _elementwise(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
     """As the iteration over the first two arguments."""
     return _with_strides(call, result, iteration_order.strides(call, result, args[:2]))
+
+
+def _scaled(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """A product of the first argument and powers with the second as exponent: these are dense."""
+    powers = call(aten.empty.memory_format, list(args[1].shape), device=result.device)
+    return _elementwise(call, result, (args[0], powers))
 
 
 def _indexed(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
@@ -497,6 +516,10 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.floor_divide.default: _elementwise,
     aten.div.Tensor_mode: _elementwise,
     aten.copysign.Tensor: _elementwise,
+    aten.ldexp.Tensor: _scaled,
+    aten.nll_loss2d_forward.default: _contiguous,
+    aten.reflection_pad3d.default: _as_first,
+    aten.replication_pad3d.default: _as_first,
     aten.masked_fill.Scalar: _contiguous,
     aten.masked_fill.Tensor: _contiguous,
     aten.angle.default: _contiguous_of_complex,
@@ -532,6 +555,7 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
             *(aten.hardtanh.default, aten.relu6.default, aten.nan_to_num.default),
             *(aten.deg2rad.default, aten.rad2deg.default, aten.flip.default, aten.frexp.Tensor),
             *(aten.clone.default, aten._to_copy.default, aten.sort.default, aten.sort.stable),
+            aten._prelu_kernel.default,
             *(aten.empty_like.default, aten.full_like.default, aten.ones_like.default),
             *(aten.zeros_like.default, aten.rand_like.default, aten.randn_like.default),
             *(aten.randint_like.default, aten.randint_like.low_dtype, aten.bernoulli.default),
@@ -560,7 +584,7 @@ COMPOSED = frozenset(
 #: ops of the kind of elementwise ones which torch does not tag so
 ELEMENTWISE = frozenset(
     [
-        *(aten.complex.default, aten.polar.default, aten._prelu_kernel.default),
+        *(aten.complex.default, aten.polar.default),
         *(aten.hardswish.default, aten.glu.default),
     ]
 )

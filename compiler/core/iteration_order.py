@@ -83,15 +83,19 @@ def are_unlike(operands: Sequence[Any]) -> bool:
     )
 
 
-def strides(call: Call, result: torch.Tensor, operands: Sequence[Any]) -> list[Any]:
+def strides(
+    call: Call, result: torch.Tensor, operands: Sequence[Any], of_own_type: int = 0
+) -> list[Any]:
     """Return the strides that an elementwise kernel gives its new result.
 
     Args:
         call: runs an op on fake tensors.
         result: has the shape and the dtype of the result.
         operands: tensors and numbers, in the order of the kernel's operands.
+        of_own_type: how many of them, the first, keep their dtypes, as a condition does.
     """
-    tensors = [o for o in cast(call, result, operands) if isinstance(o, torch.Tensor)]
+    read = [*operands[:of_own_type], *cast(call, result, operands[of_own_type:])]
+    tensors = [o for o in read if isinstance(o, torch.Tensor)]
     return strides_over(list(result.shape), tensors, numbers=len(tensors) < len(operands))
 
 

@@ -34,6 +34,12 @@ CALLS = {
         x.sigmoid(), torch.ones(x.shape), reduction="none"
     ),
     "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "ldexp": lambda x: torch.ldexp(x, x[(0,) * (x.dim() - 2)].contiguous()),
+    "nll_loss": lambda x: (
+        F.nll_loss(x, x[:, 0].gt(0).long(), reduction="none") if x.dim() == 4 else x + 1
+    ),
+    "reflect": lambda x: F.pad(x, (1,) * 6, mode="reflect") if x.dim() == 4 else x + 1,
+    "replicate": lambda x: F.pad(x, (1,) * 6, mode="replicate") if x.dim() == 4 else x + 1,
     "channel_shuffle": lambda x: F.channel_shuffle(x, 2) if x.dim() == 4 else x + 1,
     "max_unpool2d": lambda x: (
         F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2) if x.dim() == 4 else x + 1
@@ -224,8 +230,10 @@ OF_NARROW = {
     "heaviside": torch.heaviside,
     "xlogy": torch.special.xlogy,
     "logical_xor": torch.logical_xor,
+    "where": lambda x, y: torch.where(x[:1] > 0, x, y) if x.dim() else x,
     "clone": lambda x, y: x.clone(),
     "tril": lambda x, y: x.tril() if x.dim() > 1 else x,
+    "prelu": lambda x, y: F.prelu(x, torch.ones(x.shape[1])) if x.dim() > 1 else x,
 }
 
 
@@ -292,21 +300,31 @@ NARROW = {
 }
 #: which torch decomposes by Python code, where a tensor of one channel is of either form
 IN_PYTHON = ("bilinear", "bicubic")
-IMAGES = [(2, 1, 4, 4), (2, 3, 1, 1), (1, 3, 4, 4), (1, 1, 4, 4), (2, 1, 1, 4), (1, 3, 1, 1)]
+IMAGES = [
+    (2, 1, 4, 4),
+    (1, 2, 3, 1),
+    (2, 3, 1, 1),
+    (1, 3, 4, 4),
+    (1, 1, 4, 4),
+    (2, 1, 1, 4),
+    (1, 3, 1, 1),
+]
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("layout", ["contiguous", "channels last", "rows first"])
 @pytest.mark.parametrize("name", NARROW)
-def test_images_of_one_channel_or_pixel_are_laid_out_as_eagers(name, last):
+def test_images_of_one_channel_or_pixel_are_laid_out_as_eagers(name, layout):
     call = NARROW[name]
     compiled = tc.compile(call, backend="aot_eager")
     for shape in IMAGES:
         if name == "batch_norm" and shape[0] * shape[2] * shape[3] == 1:
             continue  # it refuses one value per channel
         x = torch.randn(shape)
-        if last:
+        if layout == "channels last":
             x = x.to(memory_format=torch.channels_last)
+        elif layout == "rows first":
+            x = x.transpose(1, 2).contiguous().transpose(1, 2)
         mode = EagerLayouts()
         with mode:
             fake = call(torch.empty_strided(x.shape, x.stride()))

@@ -11,7 +11,10 @@ a clause that gives another result must not depend on that.
 from __future__ import annotations
 
 import contextlib
+import dis
+import types
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,13 +26,18 @@ from tc.compiler.capture.bytecode.instructions import TERMINAL
 from tc.compiler.capture.guards.facts import is_library
 from tc.compiler.capture.parts.reads import names
 from tc.compiler.capture.parts.repeatable import may_run_again
-from tc.compiler.capture.values.functions import MethodValue
+from tc.compiler.capture.values.base import Value
+from tc.compiler.capture.values.containers import ListValue
+from tc.compiler.capture.values.functions import FunctionValue, MethodValue
+from tc.compiler.capture.values.generators import GeneratorValue
 from tc.compiler.capture.values.lookup import python_method
 from tc.compiler.capture.values.numbers import is_whole
+from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.core import levels
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Handler, Instruction
+    from tc.compiler.capture.values.interfaces import Interpreter
 
 #: factorisations, which exist for some matrices only, distributions, and losses of probabilities
 _OF_VALUES = names("""
@@ -59,6 +67,8 @@ _OF_INTEGERS = names("""
 _DIVISIONS = names("""
     div div_ divide floor_divide floor_divide_ floordiv fmod fmod_ mod remainder remainder_
 """)
+#: what ``contextlib.contextmanager`` makes
+_HOLDS_GENERATOR = contextlib._GeneratorContextManager
 _RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: functions that refuse values which programs seldom have: they are mistakes
 _SELDOM = _OF_INDICES | _OF_INTEGERS | _DIVISIONS
@@ -185,14 +195,17 @@ def _handlers(frame: Any) -> Iterator[Handler]:
 
 
 def _catches(frame: Any, handler: Handler, others: frozenset[str]) -> bool:
-    """Return whether a handler is a ``with`` block, or an ``except`` clause not only for others."""
+    """Return whether a handler may end an error that is not only of ``others``.
+
+    It is one of a ``with`` block, an ``except`` clause or a ``finally``.
+    """
     instructions, index = frame.program.instructions, frame.program.index
     at = index[id(handler.target)] + 1
     found: list[Any] = []
     while at < len(instructions):
         one: Instruction = instructions[at]
         if one.opname == "WITH_EXCEPT_START":
-            return _may_suppress(frame, handler)
+            return _may_suppress(frame, handler, others)
         if one.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
             if not others.issuperset(found):
                 return True
@@ -204,20 +217,54 @@ def _catches(frame: Any, handler: Handler, others: frozenset[str]) -> bool:
         if one.opname.startswith("LOAD_"):
             found.append(one.argval)
         elif one.opname not in ("BUILD_TUPLE", "COPY", "NOP", "CACHE", "PUSH_EXC_INFO"):
-            return one.opname == "POP_TOP" and not found  # ``except:``
+            if one.opname == "POP_TOP" and not found:  # ``except:``
+                return True
+            # of ``finally``, which ends the error where it returns or leaves a loop
+            return not only_raises(frame.program, handler.target)
         at += 1
     return False
 
 
-def _may_suppress(frame: Any, handler: Handler) -> bool:
+def _may_suppress(frame: Any, handler: Handler, others: frozenset[str]) -> bool:
+    """Return whether leaving the ``with`` block of a handler may end an error, or raise another."""
     leaving = (
         frame.stack[handler.depth - 1] if handler.depth <= len(frame.stack) else None
     )
+    return isinstance(leaving, MethodValue) and _suppresses(frame.t, leaving, others)
+
+
+def _suppresses(t: Interpreter, leaving: Value, others: frozenset[str]) -> bool:
+    """Return whether a callable given an error, as ``__exit__`` is, may end it or raise another."""
     if not isinstance(leaving, MethodValue):
-        return False
-    kind = leaving.owner.python_type()
-    if issubclass(kind, contextlib.suppress):
-        return True
-    return python_method(kind, "__exit__") is not None and not is_library(
-        kind.__module__
-    )
+        return not isinstance(leaving, FunctionValue) or _may_return_true(leaving.code)
+    owner = leaving.owner
+    kind = owner.python_type()
+    if isinstance(owner, ObjectValue) and issubclass(kind, _HOLDS_GENERATOR):
+        made = owner.stored(t, "gen")
+        if isinstance(made, GeneratorValue):
+            within = made.frame  # at the ``yield`` that the error is thrown in
+            return any(_catches(within, one, others) for one in _handlers(within))
+    if isinstance(owner, ObjectValue) and issubclass(kind, contextlib.ExitStack):
+        callbacks = owner.stored(t, "_exit_callbacks")
+        if isinstance(callbacks, ListValue):
+            pairs = [one.unpack(t) for one in callbacks.unpack(t)]
+            return any(_suppresses(t, one, others) for _, one in pairs)
+    method = python_method(kind, "__exit__")
+    if method is None or not is_library(kind.__module__):
+        return method is not None
+    return _may_return_true(method.__code__)
+
+
+@cache
+def _may_return_true(code: types.CodeType) -> bool:
+    """Return whether a function may return anything but constants that are false."""
+    before: Any = None
+    for one in dis.get_instructions(code):
+        if one.opname == "RETURN_CONST" and one.argval:
+            return True
+        if one.opname == "RETURN_VALUE" and (
+            before.opname != "LOAD_CONST" or before.argval
+        ):
+            return True
+        before = one
+    return False
