@@ -9,7 +9,8 @@ The files `advice_*.txt` hold the programs, and behind each the edits that its f
 code of a finding, words of its place, title and advice, with ` & ` between them, and texts of the
 program that are replaced. Findings that stand one above the other ask for one edit. A program runs
 with a trace, and again with each edit. An edit did what its finding says if the finding is
-gone, or was met less often, and the program prints the same.
+gone, or was met less often, and the program prints the same. Where a compiler computed something
+else than Python does before the edit, what it prints with the edit is held against Python's.
 
 Findings of a program that have no edit are listed, too: those that ask for nothing, and those that
 nobody has tried. A finding that an edit is for and that is not found is an error. Each run is a
@@ -33,8 +34,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -48,6 +50,8 @@ NEEDED: Final = 0.95
 LIMIT: Final = 300.0
 #: codes of findings about one run, or about what its machine did in it: no edit of a program
 OF_RUNS: Final = ("TC30", "TC40", "TC31")
+#: below the header of a program: nothing is compiled
+_AS_PYTHON: Final = "compile = lambda f=None, **k: f if f is not None else lambda g: g\n"
 _EDIT: Final = re.compile(r"^==== *(?P<head>[^\n]*)$\n(?P<body>.*?)(?=^====|\Z)", re.M | re.S)
 _PAIR: Final = re.compile(r"^<<<<\n(.*?)^----\n(.*?)^>>>>$", re.M | re.S)
 
@@ -142,19 +146,24 @@ def _edits(text: str, sides: tuple[str, ...]) -> Iterator[Edit]:
 
 def run(program: Program, text: str, side: str, folder: Path) -> Ran:
     """Run the text of a program under a compiler, with a trace, in a folder of its own."""
-    (folder / "trace").mkdir(parents=True)
-    (folder / f"{program.name}.py").write_text(text)
-    child = os.fork()
-    if not child:
-        os.setpgid(0, 0)
-        _child(program, side, folder)
-    code = _waited(child)
+    code = _run(program, text, side, folder)
     from tc.trace.findings import diagnose
     from tc.trace.session import load
 
     output = (folder / "output.txt").read_text("utf-8", "replace")
     found = diagnose(load(str(folder / "trace"))).findings
     return Ran(code, output, tuple(found), text)
+
+
+def _run(program: Program, text: str, side: str, folder: Path) -> int:
+    """Run the text of a program, and return its exit code."""
+    (folder / "trace").mkdir(parents=True)
+    (folder / f"{program.name}.py").write_text(text)
+    child = os.fork()
+    if not child:
+        os.setpgid(0, 0)
+        _child(program, side, folder)
+    return _waited(child)
 
 
 def _waited(child: int) -> int:
@@ -219,6 +228,13 @@ def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str
     before = run(program, program.text, side, folder / "before")
     asked: list[str] = []
     runs: dict[str, Ran] = {}
+
+    @cache
+    def plain() -> str:
+        text = program.text.replace(HEADER, HEADER + _AS_PYTHON)
+        _run(program, text, side, folder / "plain")
+        return (folder / "plain" / "output.txt").read_text("utf-8", "replace")
+
     for edit in (edit for edit in program.edits if side in edit.sides):
         asking = [one for one in before.findings if _asks(one, edit)]
         if not asking:
@@ -231,7 +247,7 @@ def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str
             runs[text] = run(program, text, side, folder / f"edit{len(runs)}")
         after = runs[text]
         happened = _happened(
-            found, before, after, {line.strip() for line in program.text.splitlines()}
+            found, before, after, {line.strip() for line in program.text.splitlines()}, plain
         )
         advice = next((one for one in found.fix if edit.words[-1] in one), found.fix[0])
         edited = f"{advice}<br>{_diff(edit)}"
@@ -244,8 +260,12 @@ def judged(program: Program, side: str, folder: Path) -> Iterator[tuple[str, str
             yield one.where.short, f"{one.code} {one.title}", "; ".join(one.fix[:1]), why
 
 
-def _happened(found: Any, before: Ran, after: Ran, kept: set[str]) -> str:
-    """Return what became of a finding; one at another line that was there before is another one."""
+def _happened(found: Any, before: Ran, after: Ran, kept: set[str], plain: Callable[[], str]) -> str:
+    """Return what became of a finding; one at another line that was there before is another one.
+
+    Args:
+        plain: gives what the program prints if nothing is compiled.
+    """
     from tc.tlparse.outputs import difference, same
 
     here = before.line_of(found)
@@ -255,13 +275,15 @@ def _happened(found: Any, before: Ran, after: Ran, kept: set[str]) -> str:
     count = sum(one.count for one in left)
     if after.code and not before.code:
         return f"FAILED: exit code {after.code}"
-    if not before.code and not same(before.output, after.output):
+    differs = not before.code and not same(before.output, after.output)
+    if differs and not same(plain(), after.output):
         return f"DIFFERS: {difference(before.output, after.output)}"
     if count >= found.count:
         return f"NO HELP: still met {count} times"
     new = {one.code for one in after.findings} - {one.code for one in before.findings}
     new = {code for code in new if not code.startswith(OF_RUNS)}
     also = f", but {', '.join(sorted(new))} is new" if new else ""
+    also += ", and the results are those of Python, which they were not" if differs else ""
     return f"gone{also}" if not count else f"{found.count} → {count}{also}"
 
 

@@ -208,6 +208,34 @@ def only_reports(file: str, line: int, name: str) -> bool:
     return bool(found) and not {Does.CHOOSES, Does.LEAVES, Does.CATCHES, Does.LOOPS} & set(found)
 
 
+def is_made_when_missing(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line sets an input of that name in a branch that tests it.
+
+    `if self.table is None: self.table = …`: then it may as well be there before, as the value may
+    that an expression has in its place.
+    """
+    names = names_of(_original.get()(name))
+    tests = _tests_of(file, line, name)
+    return any(isinstance(parents[-1], ast.IfExp) for parents in tests) or any(
+        isinstance(one, ast.Attribute | ast.Subscript)
+        and isinstance(one.ctx, ast.Store)
+        and ast.unparse(one) in names
+        for parents in tests
+        for one in ast.walk(parents[-1])
+    )
+
+
+def branch_at(file: str, line: int) -> ast.If | None:
+    """Return the innermost `if` statement whose condition is at a line."""
+    tree = tree_at(_original.get()(file))
+    found = None
+    for parents in _branches(tree) if tree is not None else ():
+        node = parents[-1]
+        if isinstance(node, ast.If) and node.test.lineno <= line <= (node.test.end_lineno or line):
+            found = node
+    return found
+
+
 def _tests_of(file: str, line: int, name: str) -> list[tuple[ast.AST, ...]]:
     """Return the branches of the function at a line that read an input of that name in their test.
 
@@ -274,38 +302,6 @@ def containers_of_key(file: str, line: int, name: str) -> set[str]:
     }
 
 
-#: functions and methods that make text of what they are given
-_SPELLING: Final = frozenset(("str", "repr", "format", "hex", "bin", "oct", "ascii"))
-
-
-def is_spelled_out(file: str, line: int, name: str) -> bool:
-    """Return whether the function at a line makes text of an input of that name, and uses it.
-
-    Text of a tensor is another one. What only an error or a message to somebody says is no use.
-    """
-    function = function_at(file, line)
-    names = names_of(_original.get()(name))
-    waiting: list[ast.AST] = [function] if function is not None else []
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Raise | ast.Assert):
-            continue
-        if isinstance(node, ast.Call) and called_name(node) in REPORTING:
-            continue
-        texts: list[ast.AST] = []
-        if isinstance(node, ast.JoinedStr):
-            texts = [one for one in node.values if isinstance(one, ast.FormattedValue)]
-        elif isinstance(node, ast.Call) and called_name(node) in _SPELLING:
-            texts = [*node.args, *(one.value for one in node.keywords)]
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
-            texts = [node.right] if is_text else []
-        if any(reads(one, names) for one in texts):
-            return True
-        waiting += ast.iter_child_nodes(node)
-    return False
-
-
 def is_looped_over(file: str, line: int, name: str) -> bool:
     """Return whether a loop of the function at a line takes as many iterations as an input says.
 
@@ -330,7 +326,8 @@ def _is_less(node: ast.AST, names: Sequence[str]) -> bool:
 def is_appended_to(file: str, line: int, name: str) -> bool:
     """Return whether the function at a line makes a list of that name longer.
 
-    That of an object may be made longer by any method.
+    That of an object may be made longer by any method or function; what a program does outside of
+    all functions is outside of the compiled one already.
     """
     path, name = map(_original.get(), (file, name))
     tree = tree_at(path) if "." in name else None
@@ -340,8 +337,17 @@ def is_appended_to(file: str, line: int, name: str) -> bool:
         and isinstance(one.func, ast.Attribute)
         and one.func.attr in LONGER
         and _item(one.func.value) in names
-        for one in (calls_at(file, line) if tree is None else ast.walk(tree))
+        for one in (calls_at(file, line) if tree is None else _in_functions(tree))
     )
+
+
+def _in_functions(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is in functions of a module, and not among the statements that run when it is."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from ast.walk(node)
+        else:
+            yield from _in_functions(node)
 
 
 def is_appended_to_in_module(file: str, name: str) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 from tc.trace.branches import (
@@ -16,7 +17,9 @@ from tc.trace.branches import (
     READING,
     REPORTING,
     Does,
+    branch_at,
     called_name,
+    calls_at,
     function_at,
     is_in_try,
     is_with_header,
@@ -24,7 +27,7 @@ from tc.trace.branches import (
     text_of,
     what_it_does,
 )
-from tc.trace.positions import is_used_as_index
+from tc.trace.positions import COUNTING, is_used_as_index
 from tc.trace.syntax import tree_of
 from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, LIST_INSTEAD, RANDOM_OUTSIDE
 
@@ -72,10 +75,10 @@ _SHAPES_ALONE: Final = "config.capture_dynamic_output_shape_ops"
 _AS_TENSOR: Final = "keep the value as a"
 #: the length of a tensor is no tensor
 _OF_LENGTH: Final = re.compile(r"\blen\(|\.(?:shape|size|numel)\b")
+_USELESS: Final = (_OF_NUMBERS, "for an assertion")
 _CHOSEN: Final = "keep it as a tensor, and choose with torch.where(condition, a, b)"
 _OF_LOGS: Final = "for print and loggers"
 _REPORTS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
-_OF_ASSERTIONS: Final = "for an assertion"
 _GUARDED: Final = "guard it"
 _BEGINS_CALL: Final = re.compile(r"[\w.]+\(")
 
@@ -105,6 +108,11 @@ _OF_ARRAYS: Final = "ndarray."  # numbers of NumPy's arrays are read by NumPy
 #: functions that no program can mark or register: those of torch and NumPy
 _OF_LIBRARIES: Final = re.compile(r"^call of (?:np|numpy|torch|Tensor|ndarray|Generator)\.")
 _REGISTERS: Final = re.compile(r"\bcustom_op\b")
+#: functions of Python's own modules compute nothing with tensors
+_OF_MODULE: Final = re.compile(r"^call of (\w+)\.\w")
+_FOR_TENSORS: Final = re.compile(r"\bcustom_op\b|\ballow_in_graph\b")
+#: a tensor becomes text: no number of it is needed, and no setting makes text a part of a graph
+_MAKES_TEXT: Final = re.compile(r"^(?:format|str|repr)\(\) of ")
 _GRADIENTS: Final = re.compile(r"\bautograd\.grad\(")
 _OF_AUTOGRAD: Final = ("TC113", "TC120")
 _FUNC_GRAD: Final = (
@@ -169,7 +177,7 @@ def is_of_iterator(title: str) -> bool:
 
 def fixes_at(
     code: str, file: str, line: int, source: str, known: Sequence[str], title: str = "",
-    within: str = "",
+    within: str = "", callers: Sequence[tuple[str, int]] = (),
 ) -> tuple[str, ...]:  # fmt: skip
     """Return the ways out of a graph break.
 
@@ -179,6 +187,7 @@ def fixes_at(
         known: those for the cause, whatever is done with the answer.
         title: what the break is, where it names the function that was called.
         within: the file of the innermost frame.
+        callers: files and lines of the calls that lead there.
     """
     text = text_of(file, line, source)
     known = _possible(code, title, text, known)
@@ -203,27 +212,36 @@ def fixes_at(
     if code == "TC102" and _NEEDS_NUMBERS.search(text) and _is_position(file, line):
         known = tuple(one for one in known if _OF_NUMBERS not in one)
     if code == "TC102":
-        return _fixes_of_sizes(text, title, known)
+        return _fixes_of_sizes(text, title, known, _becomes_numbers(file, line))
     if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
         return tuple(_SLICE if _OF_INDEX.match(one) else one for one in known)
+    numbers, asked = code == "TC101", code in (*ASKING, _LATER)
     in_container = _IN_CONTAINER.search(within) is not None
-    if code == "TC101" and (in_container or _is_position(file, line) or _is_text(file, line)):
+    if numbers and (in_container or _is_needed(file, line, title)):
         ways = (one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one)
         return (_ALL_MODULES, *ways) if in_container else tuple(ways)
-    if code == "TC101" and _is_size(file, line):
+    if numbers and _is_size(file, line):
         known = tuple(one for one in known if not one.startswith(_AS_TENSOR))
-    if code == "TC101" and (_OF_ARRAYS in title or _is_kept(file, line)):
+    if numbers and (_OF_ARRAYS in title or _is_kept(file, line)):
         known = tuple(one for one in known if _OF_NUMBERS not in one)
-    numbers = code == "TC101"
-    asked = code in (*ASKING, _LATER)
     does = what_it_does(file, line, source, numbers) if asked else None
+    if does is Does.RAISES and any(is_in_try(*at) for at in callers):
+        does = Does.CATCHES
     if does is None:
         return tuple(known)
     if code == _LATER and does not in FIXES:
         rest = tuple(known[1:] or known)
         return rest if _OF_LENGTH.search(text) else (_CHOSEN, *rest)
-    useless = _OF_NUMBERS, _OF_ASSERTIONS
-    return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in useless))
+    if does is Does.CHOOSES and _chooses_counts(file, line):
+        return (_OUTSIDE,)
+    return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in _USELESS))
+
+
+def _is_needed(file: str, line: int, title: str) -> bool:
+    """Whether what a line reads out of a tensor is used as a number, or as text, at once."""
+    if _MAKES_TEXT.match(title):
+        return True
+    return _is_position(file, line) or _is_text(file, line) or _counts_turns(file, line)
 
 
 def _possible(code: str, title: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
@@ -233,15 +251,20 @@ def _possible(code: str, title: str, text: str, known: Sequence[str]) -> tuple[s
         left = tuple(one for one in left if not one.startswith(_OF_LOGS))
     if code == "TC104" and not _is_call_alone(text):
         left = tuple(one for one in left if not one.startswith(_GUARDED))
+    module = _OF_MODULE.search(title)
+    if module and module[1] in sys.stdlib_module_names:
+        left = tuple(one for one in left if not _FOR_TENSORS.search(one))
     if _OF_LIBRARIES.search(title):
         left = tuple(one for one in left if not _REGISTERS.search(one))
     of_gradients = code in _OF_AUTOGRAD and _GRADIENTS.search(text)
     return (_FUNC_GRAD, *left) if of_gradients else left
 
 
-def _fixes_of_sizes(text: str, title: str, known: Sequence[str]) -> tuple[str, ...]:
+def _fixes_of_sizes(
+    text: str, title: str, known: Sequence[str], numbers_follow: bool
+) -> tuple[str, ...]:
     """Return the ways out of an operator whose result has a size that depends on data."""
-    if _NEEDS_NUMBERS.search(text):
+    if _NEEDS_NUMBERS.search(text) or numbers_follow:
         known = [one for one in known if _SHAPES_ALONE not in one]
     special = next((say for pattern, say in _SIZED if pattern.search(f"{text} {title}")), "")
     return tuple(special if special and _OF_MASKS.match(one) else one for one in known)
@@ -293,7 +316,41 @@ def _is_size(file: str, line: int) -> bool:
     """Whether a number that a line reads out of a tensor is a size, or counts something."""
     function = function_at(file, line)
     names = _assigned(list(ast.walk(function)), line) if function is not None else ()
-    return any(is_used_as_index(file, line, name) for name in names)
+    counted = _has_reading(file, line, COUNTING)
+    return counted or any(is_used_as_index(file, line, name) for name in names)
+
+
+def _counts_turns(file: str, line: int) -> bool:
+    """Whether a line takes as many turns as a number says that it reads out of a tensor."""
+    return _has_reading(file, line, ("range",))
+
+
+def _has_reading(file: str, line: int, of: Container[str]) -> bool:
+    """Whether a call of one of these functions, at a line, is passed a number out of a tensor."""
+    return any(
+        list(_readings(value, line))
+        for call in calls_at(file, line)
+        if called_name(call) in of and call.lineno <= line <= (call.end_lineno or line)
+        for value in (*call.args, *(one.value for one in call.keywords))
+    )
+
+
+def _chooses_counts(file: str, line: int) -> bool:
+    """Whether all that a branch sets are attributes that the function counts or indexes with.
+
+    Such a number is no tensor, which `torch.where` could choose.
+    """
+    branch = branch_at(file, line)
+    rows = [*branch.body, *branch.orelse] if branch is not None else []
+    targets = [
+        row.targets[0] if isinstance(row, ast.Assign) else row.target
+        for row in rows
+        if isinstance(row, ast.Assign | ast.AugAssign)
+    ]
+    return len(targets) == len(rows) > 0 and all(
+        isinstance(one, ast.Attribute) and is_used_as_index(file, line, ast.unparse(one))
+        for one in targets
+    )
 
 
 def _tests_length(file: str, line: int) -> bool:
@@ -305,6 +362,25 @@ def _tests_length(file: str, line: int) -> bool:
         reads(test, (f"len({name})", f"{name}.numel()", f"{name}.shape[0]", f"{name}.size(0)"))
         for name in _assigned(nodes, line)
         for test in tests
+    )
+
+
+def _becomes_numbers(file: str, line: int) -> bool:
+    """Whether numbers are read out of what a line makes, or of what is made of that later on."""
+    function = function_at(file, line)
+    nodes = list(ast.walk(function)) if function is not None else []
+    names = _assigned(nodes, line)
+    made = [one for one in nodes if isinstance(one, ast.Assign) and one.lineno > line]
+    for one in sorted(made, key=lambda one: one.lineno):
+        if reads(one.value, tuple(names)):
+            names |= _assigned(nodes, one.lineno)
+    return any(
+        isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Attribute)
+        and one.func.attr in ("tolist", "item")
+        and one.lineno > line
+        and reads(one.func.value, tuple(names))
+        for one in nodes
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Set
 from typing import Final
 
 from tc.trace.branches import (
+    REPORTING,
     as_written,
     called_name,
     calls_at,
@@ -22,7 +23,7 @@ from tc.trace.branches import (
 )
 
 #: functions and methods that need a number itself: sizes, counts, positions
-_COUNTING: Final = frozenset((
+COUNTING: Final = frozenset((
     "zeros", "ones", "empty", "full", "arange", "rand", "randn", "eye", "linspace", "view",
     "reshape", "expand", "repeat", "narrow", "split", "chunk", "topk", "unflatten", "new_zeros",
     "new_ones", "new_empty", "one_hot",
@@ -53,7 +54,7 @@ def is_used_as_index(file: str, line: int, name: str) -> bool:
         parts: list[ast.AST] = []
         if isinstance(node, ast.Subscript):
             parts = [node.slice]
-        elif isinstance(node, ast.Call) and called_name(node) in _COUNTING:
+        elif isinstance(node, ast.Call) and called_name(node) in COUNTING:
             parts = [*node.args, *(one.value for one in node.keywords)]
         elif isinstance(node, ast.Return) and function is not None:
             parts = [node] if function.name in ("__len__", "__index__") else []
@@ -139,6 +140,38 @@ def is_dimension(file: str, line: int, name: str) -> bool:
             taken += call.args
         if any(ast.unparse(one) in names for one in taken):
             return True
+    return False
+
+
+#: functions and methods that make text of what they are given
+_SPELLING: Final = frozenset(("str", "repr", "format", "hex", "bin", "oct", "ascii"))
+
+
+def is_spelled_out(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line makes text of an input of that name, and uses it.
+
+    Text of a tensor is another one. What only an error or a message to somebody says is no use.
+    """
+    function = function_at(file, line)
+    names = names_of(as_written(name))
+    waiting: list[ast.AST] = [function] if function is not None else []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Raise | ast.Assert):
+            continue
+        if isinstance(node, ast.Call) and called_name(node) in REPORTING:
+            continue
+        texts: list[ast.AST] = []
+        if isinstance(node, ast.JoinedStr):
+            texts = [one for one in node.values if isinstance(one, ast.FormattedValue)]
+        elif isinstance(node, ast.Call) and called_name(node) in _SPELLING:
+            texts = [*node.args, *(one.value for one in node.keywords)]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+            texts = [node.right] if is_text else []
+        if any(reads(one, names) for one in texts):
+            return True
+        waiting += ast.iter_child_nodes(node)
     return False
 
 

@@ -144,7 +144,7 @@ class Recipe:
 
 MARK: Final = Recipe("{api}.maybe_mark_dynamic({marked}) before the first call", "call", True, True)
 MARK_MADE: Final = Recipe(
-    "{api}.maybe_mark_dynamic({name}, {index}) where {name} is made, before the first call",
+    "{api}.maybe_mark_dynamic({marked}) where {name} is made, before the first call",
     "call",
     True,
     True,
@@ -501,10 +501,18 @@ def advice(subject: Subject, producer: str, made: bool = False) -> tuple[str, ..
     row = [one for one in recipes(subject.kind, subject.place) if one.producer in ("", side)]
     if subject.kind is Kind.IMPLIED and ".shape[" not in subject.source:
         row.remove(PAD)  # a number is no size
+    if UNSPEC_INT in row and not _is_kept_as_int(subject):
+        row.remove(UNSPEC_INT)
     of_all = [one for one in row if not _OF_INPUT.search(one.text) and one is not DYNAMIC_NUMBERS]
     if made and len(of_all) < len(row):
         row = [*of_all, MEND_BREAK]
     return tuple(dict.fromkeys(one.text.format_map(words) for one in row))
+
+
+def _is_kept_as_int(subject: Subject) -> bool:
+    """Whether a setting for ints serves a number: 0 and 1 are constants of a graph even so."""
+    ints = all(one.lstrip("-").isdigit() for one in (subject.old, subject.new) if one)
+    return ints and not (subject.new in ("0", "1") and subject.old not in ("0", "1"))
 
 
 #: numbers that Python prints by names that it does not have

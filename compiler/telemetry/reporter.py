@@ -327,6 +327,7 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
     detail = cause.note or cause.detail
     code, source = cause.reason.code, linecache.getline(place.file, place.line).rstrip("\n")
     known, within = cause.reason.fix, record.stack[-1].file
+    callers = [(at.file, at.line) for at in record.stack[:-1]]
     title, why = cause.title, cause.reason.why
     if is_of_context(title, place.file, place.line, in_library(within)):
         code, title, of_all, known = *CONTEXT[:3], CONTEXT[3:]
@@ -339,7 +340,7 @@ def break_event(record: BreakRecord) -> trace.GraphBreak:
         line=place.line,
         function=place.name,
         detail=detail,
-        fix=fixes_at(code, place.file, place.line, source, known, title, within),
+        fix=fixes_at(code, place.file, place.line, source, known, title, within, callers),
         end_line=end_line,
         col=col,
         end_col=end_col,

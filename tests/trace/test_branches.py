@@ -16,7 +16,7 @@ from tc.trace.branches import (
     is_keywords,
     is_looped_over,
     is_made_before_break,
-    is_spelled_out,
+    is_made_when_missing,
     is_tested,
     is_with_header,
     only_reports,
@@ -27,7 +27,13 @@ from tc.trace.branches import (
 )
 from tc.trace.breakfixes import FIXES, fixes_at
 from tc.trace.lines import line_of, lines_of
-from tc.trace.positions import is_exponent, is_stored, is_used_as_index, is_used_whole
+from tc.trace.positions import (
+    is_exponent,
+    is_spelled_out,
+    is_stored,
+    is_used_as_index,
+    is_used_whole,
+)
 
 ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.capture_scalar_outputs")
 
@@ -430,3 +436,27 @@ def test_exponents_and_what_a_function_sets_itself(tmp_path: Path) -> None:
     file.write_text("def f(self, x):\n    self.table = x * (2 ** self.bits - 1)\n    return x\n")
     assert is_exponent(str(file), 2, "net.bits") and not is_exponent(str(file), 2, "x")
     assert is_stored(str(file), 2, "net.table") and not is_stored(str(file), 2, "net.bits")
+
+
+def test_what_is_appended_outside_of_all_functions_is_outside_already(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    text = "def f(cloth):\n    return len(cloth.pinned)\ncloth.pinned.append(4)\n"
+    path.write_text(text)
+    assert not is_appended_to(str(path), 1, "cloth.pinned")
+    inside = tmp_path / "other.py"
+    inside.write_text(text + "def g(cloth):\n    cloth.pinned.append(5)\n")
+    assert is_appended_to(str(inside), 1, "cloth.pinned")
+
+
+def test_what_a_test_makes_may_be_there_before(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(
+        "def f(self, x):\n    if self.table is None:\n        self.table = x\n    return x\n"
+        "def g(self, x):\n    if self.old is not None:\n        x = x + self.old\n"
+        "    self.old = x\n    return x\n"
+    )
+    assert is_made_when_missing(str(path), 1, "self.table")
+    other = tmp_path / "other.py"
+    other.write_text("def h(self, x):\n    self.m = x + (x if self.m is None else self.m)\n")
+    assert is_made_when_missing(str(other), 1, "self.m")
+    assert not is_made_when_missing(str(path), 5, "self.old")

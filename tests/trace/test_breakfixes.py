@@ -223,3 +223,90 @@ def test_functions_of_libraries_are_not_to_be_registered() -> None:
         assert fixes_at("TC120", "", 0, "y = f(x)", known, title) == ways
     line = "(g,) = torch.autograd.grad(e, x)"
     assert fixes_at("TC120", "", 0, line, known[:1])[0].startswith("torch.func.grad(f)(x)")
+
+
+@pytest.mark.parametrize(
+    "title", ["format() of a tensor needs a Python value", "str() of a tensor"]
+)
+def test_text_of_a_tensor_is_made_outside(title: str) -> None:
+    assert fixes_at("TC101", "", 0, "print(f'{x:.2f}')", OF_NUMBERS, title) == (OUT,)
+    assert fixes_at("TC101", "", 0, "n = int(x)", OF_NUMBERS, "int() of a tensor") == OF_NUMBERS
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("for g in range(int(graph.max()) + 1):\n        pass", (OUT,)),
+        ("y = torch.zeros(int(graph.max()) + 1, 3)", OF_NUMBERS[1:]),
+        ("y = x * int(graph.max())", OF_NUMBERS),
+    ],
+)
+def test_a_number_that_counts_at_once_is_no_tensor(
+    tmp_path: Path, line: str, left: tuple[str, ...]
+) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(f"def f(graph, x):\n    {line}\n")
+    source = line.partition("\n")[0]
+    assert fixes_at("TC101", str(path), 2, source, OF_NUMBERS) == left
+
+
+def test_what_a_caller_catches_is_not_asserted(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(
+        "def check(x):\n    if x.max() > 1:\n        raise ValueError('over')\n"
+        "def f(x):\n    try:\n        check(x)\n    except ValueError:\n        pass\n"
+        "    check(x)\n"
+    )
+    line, known = "if x.max() > 1:", ("torch.where",)
+    tried = fixes_at("TC110", str(path), 2, line, known, callers=[(str(path), 6)])
+    assert not any("_assert_async" in one for one in tried) and "catch outside" in tried[1]
+    plain = fixes_at("TC110", str(path), 2, line, known, callers=[(str(path), 9)])
+    assert "_assert_async" in plain[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "is_count"),
+    [
+        ("self.n = max(self.n - 1, 4)", True),
+        ("self.n -= 1", True),
+        ("self.y = x", False),
+        ("x = x * 2", False),
+        ("self.n, self.y = 3, x", False),
+    ],
+)
+def test_a_count_that_a_branch_sets_is_set_outside(
+    tmp_path: Path, body: str, is_count: bool
+) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(
+        f"def f(self, x):\n    t = torch.linspace(0, 1, self.n)\n    if x.sum() > 0:\n"
+        f"        {body}\n    return x * self.y + t\n"
+    )
+    found = fixes_at("TC110", str(path), 3, "if x.sum() > 0:", ("torch.where",))
+    assert ("act on it after the call" in found[0]) is is_count
+
+
+def test_functions_of_pythons_own_modules_are_not_to_be_registered() -> None:
+    known = ("move the call out", "register it: torch.library.custom_op", "allow_in_graph(fn)")
+    of = "call of {} that the tracer cannot look into"
+    assert fixes_at("TC120", "", 0, "", known, of.format("heapq.heappop")) == known[:1]
+    assert fixes_at("TC120", "", 0, "", known, of.format("mine.decode")) == known
+
+
+@pytest.mark.parametrize(
+    ("later", "refused"),
+    [
+        ("best = best[best != 0]\n    return [str(c) for c in best.tolist()]", True),
+        ("return best.tolist()", True),
+        ("return x.tolist(), best * 2", False),
+    ],
+)
+def test_a_setting_for_sizes_is_refused_where_numbers_follow(
+    tmp_path: Path, later: str, refused: bool
+) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(f"def f(x):\n    best = torch.unique_consecutive(x)\n    {later}\n")
+    setting = "tc.config.capture_dynamic_output_shape_ops = True"
+    line = "best = torch.unique_consecutive(x)"
+    known = ("use a masked form with a fixed shape", setting)
+    assert (setting not in fixes_at("TC102", str(path), 2, line, known)) is refused

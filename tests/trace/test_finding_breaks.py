@@ -183,7 +183,7 @@ def test_a_frame_that_only_leads_to_a_break_is_not_at_fault(tmp_path: Path) -> N
          "`get_rng_state` in file `/x/site-packages/torch/random.py` should not be traced.",
          "call of get_rng_state that the tracer cannot look into"),
         (7, "Explanation: Dynamo does not know how to trace the Python builtin `_warnings.warn`.",
-         "call of _warnings.warn that the tracer cannot look into"),
+         "call of warnings.warn that the tracer cannot look into"),
         (7, "Dynamo does not know how to trace the builtin `<unknown module>.Random.random.`",
          "call of Random.random that the tracer cannot look into"),
     ],

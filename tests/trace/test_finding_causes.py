@@ -8,8 +8,10 @@ from pathlib import Path
 from tc_log import Compiler
 
 from tc.trace import events as ev
+from tc.trace.compiles import Compile, Frame
+from tc.trace.findings.apart import has_caller_in, other_than
 from tc.trace.findings.matching import Row, match
-from tc.trace.findings.model import Finding
+from tc.trace.findings.model import Finding, Recompile
 from tc.trace.ids import CompileId
 from tc.trace.source_events import FunctionLines, SourceLines
 
@@ -237,3 +239,13 @@ def test_an_attribute_that_is_set_to_another_value_is_reported_as_the_value(
     ):
         (found,) = findings(tmp_path / name, ev.Recompile("f", "m.py", 3, of, causes))
         assert (found.title, found.reason) == (title, "x.unit")
+
+
+def test_a_function_that_goes_on_behind_its_own_break_is_not_called_by_itself() -> None:
+    mine = Compile("1/0", 1, None, 0, file="m.py", function="forward", line=3)
+    one = Recompile(mine)
+    namesake = Compile("0/0", 1, None, 0, file="m.py", function="forward", line=8)
+    mine.frames = (Frame("m.py", 9, "forward"), Frame("m.py", 3, "forward"))
+    assert not has_caller_in(one, other_than(mine, [mine]))
+    assert not has_caller_in(Recompile(namesake), other_than(namesake, [mine]))
+    assert has_caller_in(one, other_than(mine, [mine, namesake]))

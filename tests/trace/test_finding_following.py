@@ -57,3 +57,21 @@ def test_a_break_of_another_function_is_not_named(tmp_path: Path) -> None:
     ).findings
     (again,) = (one for one in found if one.code == "TC201")
     assert again.fix == ("fix the graph break before it: then no value is passed across it",)
+
+
+def test_a_break_in_a_callee_is_named_where_the_callee_goes_on(tmp_path: Path) -> None:
+    """What is compiled behind it is the rest of the callee, by itself."""
+    outer = {"line": 12, "name": "outer", "filename": FILE}
+    head = "User code traceback:\n"
+    text = BREAK.replace(head, f'{head}  File "{FILE}", line 13, in outer\n    f(x)\n')
+    found = torch_log(
+        tmp_path,
+        ({"dynamo_start": {"stack": [outer]}, **ids(0)}, None),
+        artifact(0, "dynamo_graph_break_reason", text),
+        _resumed(0),
+        _resumed(1),
+        artifact(1, "recompile_reasons", "1/0: ___stack0 == 2", 1),
+    ).findings
+    broke = next(one for one in found if one.code == "TC101")
+    (again,) = (one for one in found if one.code == "TC201")
+    assert f"before it, {broke.id}:" in again.fix[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from itertools import product
@@ -238,13 +239,20 @@ def runs(
     return {side: _ran(tmp_path_factory.mktemp(side), side) for side in ("torch", "tc")}
 
 
+#: the break that a recompile follows from, where it is known
+_NAMED = re.compile(r"it, TC\d+-[\w.]+:")
+
+
 def _asking(diagnosis: Diagnosis, file: str, recipe: str) -> list[Finding]:
     """The findings of a program that ask for the edit."""
     return [
         one
         for one in diagnosis.findings
         if Path(one.where.file).name == file
-        and any((found := recipe_of(text)) and found.text == recipe for text in one.fix)
+        and any(
+            (found := recipe_of(_NAMED.sub("it:", text))) and found.text == recipe
+            for text in one.fix
+        )
     ]
 
 

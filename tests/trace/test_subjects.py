@@ -89,3 +89,50 @@ def test_hooks_are_those_of_a_module_that_is_named() -> None:
     assert remedy(cause, "tc", "forward")[0] == "hooks of self.b were added or removed"
     unnamed = Cause("len(___stack0._forward_hooks)", "0", "1", "length")
     assert remedy(unnamed, "tc", "forward")[0] == "hooks of a module were added or removed"
+
+
+@pytest.mark.parametrize(
+    ("body", "first"),
+    [
+        (
+            "if self.old is not None:\n        x = x + self.old\n    self.old = x",
+            "nothing to do if",
+        ),
+        ("if self.old is None:\n        self.old = x * 0", "make self.old before the first call"),
+        ("if self.old is not None:\n        x = x + self.old", "make self.old before"),
+    ],
+)
+def test_what_the_last_call_left_has_no_value_before_the_first(
+    tmp_path: Path, body: str, first: str
+) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(self, x):\n    {body}\n    return x\n")
+    cause = Cause("self.old", "None", "a tensor", "constant")
+    assert remedy(cause, "tc", "f", at=(str(file), 2))[2][0].startswith(first)
+
+
+def test_the_parameter_of_a_turn_is_no_other_module(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def step(params):\n    for p in params:\n        p.add_(1)\n")
+    cause = Cause("p.shape[0]", "6", "4", "size", "torch.nn.parameter.Parameter")
+    begins = str(file), 1
+    made = remedy(cause, "tc", "torch_dynamo_resume_in_step_at_2", at=begins, begins=begins)
+    assert made[2] == ("fix the graph break before it: then no value is passed across it",)
+    passed = remedy(cause, "tc", "step", at=begins, begins=begins)
+    assert passed[2][0].startswith("nothing to do: a module that is made of other parts")
+
+
+def test_sizes_that_change_together_are_marked_together() -> None:
+    cause = Cause("rays.a.shape[0]", "4", "6", "size")
+    sizes = ["rays.a.shape[0]", "rays.b.shape[0]"]
+    (marks,) = (one for one in remedy(cause, "tc", "f", sizes)[2] if "mark_dynamic" in one)
+    assert "maybe_mark_dynamic(rays.a, 0), tc.maybe_mark_dynamic(rays.b, 0) where" in marks
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "helps"),
+    [("0", "1", True), ("4", "5", True), ("2", "1", False), ("0.0", "0.5", False)],
+)
+def test_the_setting_for_ints_of_modules_is_for_ints(old: str, new: str, helps: bool) -> None:
+    fixes = remedy(Cause("self.n", old, new, "constant"), "torch", "forward")[2]
+    assert any("allow_unspec_int" in one for one in fixes) is helps

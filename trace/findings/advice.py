@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -383,6 +384,14 @@ def row_of(number: int | None, text: str) -> Advice | None:
     return next((row for row in ROWS if row.pattern.search(text)), None)
 
 
+#: `_heapq.heappop`, which a program imports from `heapq`
+_OF_ACCELERATOR: Final = re.compile(r"^_(?=([a-z]\w*)\.)")
+
+
+def _as_imported(found: re.Match[str]) -> str:
+    return "" if found[1] in sys.stdlib_module_names else found[0]
+
+
 def advise(number: int | None, text: str) -> tuple[Advice, str]:
     """Return the row for a break and its title, with the detail filled in."""
     row = OPTIMIZER_STEP if OPTIMIZER_STEP.pattern.search(text) else row_of(number, text)
@@ -392,4 +401,5 @@ def advise(number: int | None, text: str) -> tuple[Advice, str]:
         return OTHER, OTHER.title
     match = row.pattern.search(text)
     detail = next((group for group in match.groups() if group), "") if match else ""
+    detail = _OF_ACCELERATOR.sub(_as_imported, detail)
     return row, row.title.replace("{}", detail or _UNNAMED.get(row.code, ""))

@@ -69,12 +69,39 @@ def is_apart(one: Recompile, lead: Cause, in_python: Set[tuple[str, str]]) -> bo
     A caller that is captured has the attributes of each of its modules in its graph.
 
     Args:
-        in_python: (file, function) of what was given up because of a graph break.
+        in_python: (file, function) of what else was given up because of a graph break.
     """
-    callers = functions_above(one.compiled)
+    is_cut = not one.compiled.noted(
+        "tc_recompile"
+    )  # PyTorch leaves out the caller: a `forward`, too
     subject = subject_about(lead, one.compiled.alias or one.compiled.function)
     is_setting = subject.kind in (Kind.STRING, Kind.CONSTANT, Kind.OBJECT)
-    return is_setting and subject.place is Place.MODULE and bool(callers & in_python)
+    return (
+        is_setting
+        and subject.place is Place.MODULE
+        and (
+            has_caller_in(one, in_python)
+            or (is_cut and bool(functions_of([one.compiled]) & in_python))
+        )
+    )
+
+
+def has_caller_in(one: Recompile, in_python: Set[tuple[str, str]]) -> bool:
+    """Whether a function that another one calls is compiled apart, because that runs in Python.
+
+    What it is called with is made there: no program can do anything to it before the first call.
+    """
+    callers = {(of.file, last_name(plain_function(of.name))) for of in one.compiled.frames[:-1]}
+    return bool(callers & in_python)
+
+
+def other_than(compiled: Compile, given_up: Iterable[Compile]) -> set[tuple[str, str]]:
+    """Return (file, function) of what was given up, without the function of a compile itself.
+
+    Several methods of a file may share its name.
+    """
+    mine = compiled.file, compiled.line
+    return functions_of(one for one in given_up if (one.file, one.line) != mine)
 
 
 def gave_up(compiled: Compile) -> bool:

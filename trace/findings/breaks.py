@@ -28,7 +28,7 @@ from tc.trace.findings.codes import OTHER_BREAK, Code
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where, here
 from tc.trace.findings.rows import Facts, finding
-from tc.trace.ids import is_resumed, resume_names
+from tc.trace.ids import is_resumed, plain_function, resume_names
 from tc.trace.recipes import CALLER
 from tc.trace.session import Session, all_compiles
 
@@ -232,7 +232,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     if any(_SUBGRAPHS.search(f"{at.file} {at.source}") for at in stack):
         fix = tuple(one for one in fix if not _OF_LOGS.search(one))
     within = stack[-1].file if stack else ""
-    fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title, within)
+    callers = [(at.file, at.line) for at in _inlined(stack, compiled)[:-1]]
+    fix = fixes_at(advice.code, where.file, where.line, where.source, fix, title, within, callers)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
     unknown = advice.code == OTHER_BREAK and is_with_header(where.file, where.line)
@@ -265,6 +266,14 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         stack=tuple(stack),
         named=(stack[-1].file, stack[-1].function) if stack else None,
     )
+
+
+def _inlined(stack: Sequence[Where], compiled: Compile) -> Sequence[Where]:
+    """Return the frames of a break from that of the compiled function on, without its callers."""
+    mine = compiled.file, last_name(plain_function(compiled.original))
+    at = [n for n, one in enumerate(stack)
+          if (one.file, last_name(plain_function(one.function))) == mine]  # fmt: skip
+    return stack[at[-1] :] if at else ()
 
 
 #: a function of torch's that PyTorch itself does not trace: no program can register it

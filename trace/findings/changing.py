@@ -13,7 +13,7 @@ from tc.trace.findings.model import Cause, Recompile
 from tc.trace.findings.remedies import subject_about
 from tc.trace.guardtext import PARAMETER
 from tc.trace.positions import is_used_whole
-from tc.trace.recipes import FEW, Kind, Place, recipes
+from tc.trace.recipes import BRANCHES, COMPUTE, FEW, Kind, Place, recipe_of, recipes
 from tc.trace.subjects import SPECIAL, part_of
 
 Input = tuple[int, str, str]
@@ -194,3 +194,15 @@ def dicts_in(values: Mapping[str, str]) -> set[str]:
 
 _A_DICT: Final = re.compile(r"[dD]ict\b")
 _KEYS_OF: Final = re.compile(r"list\([\w.\[\]']+\)")
+
+
+def of_many_values(fix: tuple[str, ...], lead: Cause) -> tuple[str, ...]:
+    """Return the fixes of an input that takes more values than what is worth a graph each."""
+    left = tuple(text for text in fix if recipe_of(text) is not FEW)
+    if BRANCHES in map(recipe_of, left) and subject_about(lead).kind in _PLAIN:
+        return (COMPUTE.text.format(source=lead.source), *left)
+    return left
+
+
+#: kinds of which plain Python can make a number or a tensor before the call
+_PLAIN: Final = (Kind.STRING, Kind.CONSTANT, Kind.NO_TENSOR, Kind.COUNT)

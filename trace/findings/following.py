@@ -62,12 +62,11 @@ def _behind(place: Place, left: Mapping[Place, Finding]) -> Finding | None:
 
 
 def _left_at(one: Finding, compiles: Mapping[str, Compile]) -> Iterator[Place]:
-    """Yield where a break leaves compiled functions."""
+    """Yield where a break leaves functions: the compiled one, and those that it had called."""
     for of in _compiles_of(one, compiles):
-        name = plain_function(of.function)
         for at in one.stack or (one.where,):
-            if plain_function(at.function).rpartition(".")[2] == name:
-                yield of.lane.index, at.file, name, at.line
+            name = plain_function(at.function).rpartition(".")[2]
+            yield of.lane.index, at.file, name, at.line
 
 
 def _resumed_at(one: Finding, compiles: Mapping[str, Compile]) -> Iterator[Place]:

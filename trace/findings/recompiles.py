@@ -17,8 +17,10 @@ from tc.trace.findings.apart import (
     functions_above,
     functions_of,
     gave_up,
+    has_caller_in,
     is_apart,
     is_called,
+    other_than,
 )
 from tc.trace.findings.changing import (
     NUMBERS,
@@ -31,6 +33,7 @@ from tc.trace.findings.changing import (
     inputs_of,
     marks,
     of_input,
+    of_many_values,
     static_sizes,
 )
 from tc.trace.findings.codes import Code
@@ -42,9 +45,7 @@ from tc.trace.findings.sites import named_by, read_at, stack_of, where_of
 from tc.trace.ids import MODES, changed_apart, free_inputs
 from tc.trace.parsed import parse_json
 from tc.trace.recipes import (
-    BRANCHES,
     CLONED,
-    COMPUTE,
     FEW,
     MARK,
     RANGES,
@@ -356,7 +357,6 @@ def recompiled(facts: Facts) -> list[Event]:
     many, holding, first = counting(found), _holding(found), first_values(found)
     compiled_here = functions_of(all_compiles(facts.session))
     given_up = [c for c in all_compiles(facts.session) if gave_up(c)]
-    in_python = functions_of(given_up)
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
@@ -371,6 +371,7 @@ def recompiled(facts: Facts) -> list[Event]:
         sizes = [cause.source for cause in one.causes if cause.kind == "size"]
         at = (lead.file, lead.line) if lead.line else (one.compiled.file, one.compiled.line)
         called = is_called(one.compiled, compiled_here, given_up)
+        in_python = other_than(one.compiled, given_up)
         called = called or is_apart(one, lead, in_python)
         marked = marks(one, lead)
         reason = _as_found(reason, lead, producer)
@@ -382,8 +383,9 @@ def recompiled(facts: Facts) -> list[Event]:
         )  # fmt: skip
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
-        fix = _of_many_values(fix, lead) if of_input(one, lead) in many else fix
+        fix = of_many_values(fix, lead) if of_input(one, lead) in many else fix
         can_mark = bool(marked) and of_input(one, lead) not in special
+        can_mark = can_mark and not has_caller_in(one, in_python)
         fix = _that_can_be_made(fix, one, lead, can_mark)
         made.append(
             Event(
@@ -520,18 +522,6 @@ def _as_found_later(
         file, line = holding[of_input(one, lead)]
         lead = replace(lead, file=file, line=line)
     return read_at(one, as_guarded(one, lead))
-
-
-def _of_many_values(fix: tuple[str, ...], lead: Cause) -> tuple[str, ...]:
-    """Return the fixes of an input that takes more values than what is worth a graph each."""
-    left = tuple(text for text in fix if recipe_of(text) is not FEW)
-    if BRANCHES in map(recipe_of, left) and subject_about(lead).kind in _PLAIN:
-        return (COMPUTE.text.format(source=lead.source), *left)
-    return left
-
-
-#: kinds of which plain Python can make a number or a tensor before the call
-_PLAIN: Final = (Kind.STRING, Kind.CONSTANT, Kind.NO_TENSOR, Kind.COUNT)
 
 
 #: there is something to do where a function reached the limit

@@ -15,8 +15,8 @@ from tc.trace.branches import (
     is_keywords,
     is_looped_over,
     is_made_before_break,
+    is_made_when_missing,
     is_read,
-    is_spelled_out,
     is_tested,
     only_reports,
     with_cell_named,
@@ -27,6 +27,7 @@ from tc.trace.positions import (
     is_dimension,
     is_exponent,
     is_gone_through,
+    is_spelled_out,
     is_stored,
     is_used_as_index,
 )
@@ -81,22 +82,27 @@ def remedy(
     in_step = OF_OPTIMIZER.search(subject.source)  # which is a graph of its own, whoever calls it
     if called and subject.place is not Place.PROCESS and not in_step:
         subject = replace(subject, kind=Kind.CALLED)
+    named = _passed(together)
+    if subject.kind is Kind.SIZE and not marked and len(named) <= _MOST_MARKS:
+        marked = tuple((one.name, one.index) for one in named)
     subject = replace(subject, marked=marked)
     made = _is_made_inside(subject, cause, function, begins)
     title, why = _ROWS[subject.kind](subject, cause)
-    named = [
-        one
-        for one in together
-        if subject_about(Cause(one, "", "", "size")).kind is not Kind.ACROSS_BREAK
-    ]
+    if made and subject.kind is Kind.STRUCTURE:  # the parameter of this turn, not other modules
+        subject = replace(subject, kind=Kind.ACROSS_BREAK)
     if subject.kind is Kind.GROWS and len(named) > 1:
-        title = f"{grouped(named)} grow together"
-        owners = [subject_about(Cause(one, "", "", "size")).name for one in named]
-        subject = replace(subject, name=", ".join(alike(owners)))
+        title = f"{grouped([one.source for one in named])} grow together"
+        subject = replace(subject, name=", ".join(alike([one.name for one in named])))
     fixes = advice(subject, producer, made)
     if is_stored(*at, subject.name):  # by the function: there is no place before the first call
         fixes = tuple(text for text in fixes if recipe_of(text) is not MARK_MADE)
     return title, why, fixes
+
+
+def _passed(sizes: Sequence[str]) -> list[Subject]:
+    """Return the sizes of what a program passes: no value from before a graph break has a name."""
+    found = (subject_about(Cause(one, "", "", "size")) for one in sizes)
+    return [one for one in found if one.kind is not Kind.ACROSS_BREAK]
 
 
 def _is_made_inside(subject: Subject, cause: Cause, function: str, begins: tuple[str, int]) -> bool:
@@ -108,6 +114,8 @@ def _is_made_inside(subject: Subject, cause: Cause, function: str, begins: tuple
     return held and is_used_as_index(*begins, subject.name)
 
 
+#: inputs that one edit marks, at most
+_MOST_MARKS: Final = 4
 _NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
 #: places of which no setting makes a number dynamic at once
 _OTHERS: Final = (
@@ -150,6 +158,8 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.KEYS
     if kind in _ITEMS and is_filled(*at, name):
         return Kind.FILLED
+    if kind is Kind.NONE and is_stored(*at, name) and not is_made_when_missing(*at, name):
+        return Kind.NO_TENSOR  # what the last call left: there is no value of before the first
     if kind is Kind.COUNT and is_gone_through(*at, name):
         return Kind.EACH_ITEM
     if kind is Kind.EQUAL and any(is_tested(*at, one) for one in name.split(", ")):
