@@ -80,9 +80,9 @@ def differences(real: Any, fake: Any) -> Iterator[str]:
             continue
         for name in ("shape", "stride", "storage_offset", "dtype"):
             pair = [getattr(each, name) for each in (one, other)]
-            eager, ours = [each() if callable(each) else each for each in pair]
-            if eager != ours:
-                yield f"{name} of {tuple(one.shape)}: eager {eager}, fake {ours}"
+            eager, fakes = [each() if callable(each) else each for each in pair]
+            if eager != fakes:
+                yield f"{name} of {tuple(one.shape)}: eager {eager}, fake {fakes}"
 
 
 def compared(op: Any, sample: Any, change: Change, rng: random.Random) -> list[str] | None:

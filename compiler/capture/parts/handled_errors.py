@@ -14,7 +14,6 @@ import contextlib
 import dis
 import types
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -255,7 +254,6 @@ def _suppresses(t: Interpreter, leaving: Value, others: frozenset[str]) -> bool:
     return _may_return_true(method.__code__)
 
 
-@cache
 def _may_return_true(code: types.CodeType) -> bool:
     """Return whether a function may return anything but constants that are false."""
     before: Any = None

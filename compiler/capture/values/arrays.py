@@ -30,7 +30,7 @@ from tc.compiler.capture.values.array_samples import (
     sample_array,
     sampled,
 )
-from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.slices import SliceValue
@@ -431,7 +431,7 @@ class _Results:
             result, tuple | list
         ):
             pairs = zip(value.values(self.t), result, strict=True)
-            found = [self.of(one, other) for one, other in pairs]
+            found: list[Slot] = [self.of(one, other) for one, other in pairs]
             if isinstance(result, list):
                 return ListValue(found)
             return tuple_of(found, type(result))

@@ -570,7 +570,8 @@ class PythonModuleValue(Value):
         """Store an attribute; settings of torch are descriptors of their modules' classes."""
         kind = type(self.obj)
         raw = type_lookup(kind, name)
-        if replaced_slot(kind, "__setattr__") is not MISSING:
+        own = replaced_slot(kind, "__setattr__") is not MISSING
+        if own and not is_library(kind.__module__):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
         if isinstance(raw, property) and raw.fset is not None:
             t.inline_object(raw.fset, [self, value])
