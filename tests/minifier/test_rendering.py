@@ -26,6 +26,16 @@ class Point:
         """Says "it"."""
         return f"{self.x!r:>{width}} {'-'.join(map(str, rest))} {self.x=} {{}} {f'{key}'}"
 
+class Scaled:
+    def __init__(self, by):
+        self.by = 2
+        self.count = by
+    @property
+    def twice(self):
+        return self.by * 2
+
+wide = Scaled(3).twice
+
 def logged(*names):
     def around(function):
         @functools.wraps(function)
