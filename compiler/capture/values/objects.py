@@ -212,14 +212,9 @@ class Attributed(Value):
     def generic_set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         """Store an attribute as `object.__setattr__` does."""
         raw = type_lookup(self.cls, name)
-        if isinstance(raw, property):
-            if raw.fset is None:
-                self._raise_lacking(t, name, "setter")
-            t.inline_object(raw.fset, [self, value])
-            return
-        setter = descriptor_method(t, raw, "__set__")
-        if setter is not None:
-            setter.call(t, [self, value], {})
+        if isinstance(raw, property) and raw.fset is None:
+            self._raise_lacking(t, name, "setter")
+        if _set_by_descriptor(t, self, raw, value):
             return
         self._refuse_slot_of_c(raw, name)
         ordinary = type_lookup(self.cls, "__setattr__") is object.__setattr__
@@ -501,6 +496,17 @@ class ClassValue(KnownObject):
         r.load_object(self.obj)
 
 
+def _set_by_descriptor(t: Interpreter, owner: Value, raw: Any, value: Value) -> bool:
+    """Store an attribute by what the class has under its name; return False if it has no setter."""
+    if isinstance(raw, property):
+        t.inline_object(raw.fset, [owner, value])
+        return True
+    setter = descriptor_method(t, raw, "__set__")
+    if setter is not None:
+        setter.call(t, [owner, value], {})
+    return setter is not None
+
+
 def _changes_modes(t: Interpreter) -> bool:
     """Return whether a mode of torch is another than at the start of the frame."""
     return any(mode.read() != t.modes.value_before(name) for name, mode in MODES.rows())
@@ -573,14 +579,10 @@ class PythonModuleValue(Value):
         own = replaced_slot(kind, "__setattr__") is not MISSING
         if own and not is_library(kind.__module__):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
-        if isinstance(raw, property) and raw.fset is not None:
-            t.inline_object(raw.fset, [self, value])
-            return
-        setter = descriptor_method(t, raw, "__set__")
-        if setter is not None:
-            setter.call(t, [self, value], {})
-            return
-        t.effects.store_global(vars(self.obj), name, value)
+        if isinstance(raw, property) and raw.fset is None:
+            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
+        if not _set_by_descriptor(t, self, raw, value):
+            t.effects.store_global(vars(self.obj), name, value)
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
