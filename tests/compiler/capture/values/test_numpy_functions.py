@@ -79,7 +79,7 @@ def operands(count: int, dtype: torch.dtype, arrays: bool) -> list[Any]:
 
 def test_of_tensors_they_return_what_they_do_in_eager(drawn):
     cases = itertools.product([*UNIVERSAL, *OTHERS], TYPES, (1, 2), (False, True))
-    for name, dtype, count, arrays in drawn(cases, 40):
+    for name, dtype, count, arrays in drawn(cases, 25):
         function = getattr(np, name)
 
         def program(*args, function=function):
