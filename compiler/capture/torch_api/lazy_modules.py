@@ -76,6 +76,11 @@ def make_parameter(t: Interpreter, kind: type, args: Args, kwargs: Kwargs) -> Va
         if args or "data" in kwargs
         else [t.output.call_torch(torch.empty, [t.values.known(0)], {})]
     )
+    data = given[0] if given else kwargs["data"]
+    plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+    if isinstance(data, TensorValue) and data.kind not in plain:
+        what = f"{kind.__name__}() of a tensor subclass, whose class it keeps"
+        data.cannot(breaks.UNSUPPORTED_CALL, what)
     made = t.output.call_torch(kind, given, kwargs)
     assert isinstance(made, TensorValue)
     made.kind = kind

@@ -13,6 +13,8 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.rows import Predicate
 from tc.compiler.capture.values.base import Args, Kwargs, Raised, Value
@@ -43,7 +45,10 @@ def _isinstance(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return own
     if _reads_as_it_says(value) and not any(map(_has_own_check, _flat(classes))):
         return ConstValue(_is_of(t, value, _flat(classes)))
-    if isinstance(value, TensorValue | ObjectValue) and real is not None:
+    followed = isinstance(value, TensorValue | ObjectValue) and real is not None
+    if followed or isinstance(
+        real, torch.Tensor
+    ):  # a mark on it says if it is a parameter
         return t.python.folded(isinstance, real, classes)
     if isinstance(value, ConstValue):
         return t.python.folded(isinstance, value.obj, classes)

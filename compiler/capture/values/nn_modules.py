@@ -112,8 +112,11 @@ class NNModuleValue(ObjectValue):
 
     def _changes_tables(self, t: Interpreter, name: str, value: Value) -> bool:
         """Return whether ``self.name = value`` has to be seen by what lists parameters."""
-        if issubclass(value.python_type(), REGISTERED):
+        kind, obj = value.python_type(), getattr(value, "obj", None)
+        if issubclass(kind, REGISTERED) or isinstance(obj, REGISTERED):
             return True
+        if issubclass(kind, torch.Tensor) and kind is not torch.Tensor:
+            return True  # a mark on the tensor says whether it is a parameter
         if any(self._table_now(t, table) is not None for table in self.TABLES):
             return True
         held = vars(self.obj) if self.obj is not None else {}

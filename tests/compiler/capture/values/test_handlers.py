@@ -92,3 +92,31 @@ def test_a_copy_of_a_tensor_has_its_gradient():
     same, grad = tc.compile(program, backend="eager")(x)
     assert same
     assert grad.tolist() == [2, 2]
+
+
+class Marked(torch.Tensor):
+    """A subclass, instances of which parameters may be."""
+
+
+class Holder(torch.nn.Module):
+    def __init__(self, given: Any) -> None:
+        super().__init__()
+        self.made = torch.nn.Parameter(torch.ones(2, device="cpu").as_subclass(Marked))
+        print(end="")
+        self.given = given
+        self.plain = torch.nn.Parameter(torch.ones(1, device="cpu"))
+
+
+def test_parameters_of_tensor_subclasses_keep_their_class_and_are_registered():
+    given = torch.nn.Parameter(torch.ones(2, device="cpu").as_subclass(Marked))
+
+    def program(x):
+        held = Holder(given)
+        return held, -held.made, x + 1
+
+    x = torch.ones(2, device="cpu")
+    compiled, expected = tc.compile(program, backend="eager"), program(x)
+    for _ in range(2):
+        held, negated, _ = compiled(x)
+        assert list(held.state_dict()) == list(expected[0].state_dict())
+        assert type(held.made) is type(negated) is Marked
