@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
+from tc.compiler.core.fakes import CHANNELS_LAST
+
 aten = torch.ops.aten
 NEAREST = ("nearest", "nearest-exact")
 #: modes by the dimensions of their input
 LINEAR = {3: "linear", 4: "bilinear", 5: "trilinear"}
-CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 #: height and width of an image that ATen resamples in its kernel for channels last, at most
 SMALL_IMAGE = 128
 

@@ -387,7 +387,7 @@ def forget_frames(error: BaseException) -> None:
         behind = behind.__cause__ or behind.__context__
 
 
-def handled(name: str, handler: Callable[..., Result], *given: Any) -> Result:
+def call_handler(name: str, handler: Callable[..., Result], *given: Any) -> Result:
     """Call a handler.
 
     Args:

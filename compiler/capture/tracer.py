@@ -181,7 +181,7 @@ class Tracer:
         is_tail_call, self._tail_codes = function.code in self._tail_codes, ()
         handler = handler_of(function.obj) if function.obj is not None else None
         if handler is not None:
-            return breaks.handled(function.describe(), handler, self, args, kwargs)
+            return breaks.call_handler(function.describe(), handler, self, args, kwargs)
         inner = self._original(function)
         if inner is not None:  # a wrapped function: its original is inlined here
             self._tail_codes = inner.tail_call_codes() if is_tail_call else ()

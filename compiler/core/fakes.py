@@ -371,8 +371,8 @@ def _as_first(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Te
     return _contiguous(call, result, args, suggest_memory_format(args[0]))
 
 
-#: the layout with the channels last, by the number of dimensions
-_LAST = (*[torch.contiguous_format] * 4, torch.channels_last, torch.channels_last_3d)
+#: number of dimensions -> the layout with the channels last
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def _batch_normed(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
@@ -381,8 +381,8 @@ def _batch_normed(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torc
     Then channels last is, whatever the steps along dimensions of size 1.
     """
     if result.device.type == "cpu" and iteration_order.may_be_narrow(args[0]):
-        forms = [torch.contiguous_format, *_LAST[args[0].dim() :][:1]]
-        for form in forms:
+        last = CHANNELS_LAST.get(args[0].dim(), torch.contiguous_format)
+        for form in (torch.contiguous_format, last):
             if args[0].is_contiguous(memory_format=form):
                 return _contiguous(call, result, args, form)
     return _as_first(call, result, args)

@@ -66,8 +66,6 @@ _OF_INTEGERS = names("""
 _DIVISIONS = names("""
     div div_ divide floor_divide floor_divide_ floordiv fmod fmod_ mod remainder remainder_
 """)
-#: what ``contextlib.contextmanager`` makes
-_HOLDS_GENERATOR = contextlib._GeneratorContextManager
 _RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: functions that refuse values which programs seldom have: they are mistakes
 _SELDOM = _OF_INDICES | _OF_INTEGERS | _DIVISIONS
@@ -170,7 +168,7 @@ def _may_fail(name: str, args: Sequence[Any]) -> bool:
 
 def _index(name: str, args: Sequence[Any]) -> Sequence[Any]:
     """Return the parts of an index: lists among them are indices, as tensors are."""
-    if not name.endswith("item") and not name.endswith("item__"):
+    if name.strip("_") not in ("getitem", "setitem"):
         return ()
     index = args[1]
     return index if isinstance(index, tuple) else (index,)
@@ -238,7 +236,10 @@ def _suppresses(t: Interpreter, leaving: Value, others: frozenset[str]) -> bool:
         return not isinstance(leaving, FunctionValue) or _may_return_true(leaving.code)
     owner = leaving.owner
     kind = owner.python_type()
-    if isinstance(owner, ObjectValue) and issubclass(kind, _HOLDS_GENERATOR):
+    of_generator = (
+        contextlib._GeneratorContextManager
+    )  # by ``contextlib.contextmanager``
+    if isinstance(owner, ObjectValue) and issubclass(kind, of_generator):
         made = owner.stored(t, "gen")
         if isinstance(made, GeneratorValue):
             within = made.frame  # at the ``yield`` that the error is thrown in

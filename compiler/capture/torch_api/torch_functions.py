@@ -108,7 +108,9 @@ class HandledValue(TorchValue):
             found = t.intercept(self.obj, args, kwargs)
             if found is not None:
                 return found
-        return breaks.handled(self.describe(), HANDLERS[id(self.obj)], t, args, kwargs)
+        return breaks.call_handler(
+            self.describe(), HANDLERS[id(self.obj)], t, args, kwargs
+        )
 
 
 class TensorDescriptor(TorchValue):

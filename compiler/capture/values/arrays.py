@@ -391,9 +391,7 @@ def record(
             found = t.output.call_torch(target, values, {})
             if said is None or isinstance(found, ConstValue):
                 return _as_arrays(t, found, scalars)
-            universal = isinstance(call.function, np.ufunc)
-            results = _Results(t, said, held, call.text, fixed, universal)
-            return results.of(found, said.result)
+            return _Results(t, said, held, call, fixed).of(found, said.result)
 
     if not call.is_known(t):
         return recorded()
@@ -421,9 +419,8 @@ class _Results:
     t: Interpreter
     said: Sampled
     held: Sequence[ArrayValue]
-    text: str
+    call: NumpyCall
     fixed: bool
-    universal: bool
 
     def of(self, value: Value, result: Any) -> Value:
         """Return the value of a result."""
@@ -462,7 +459,8 @@ class _Results:
 
         Other functions call the tensors' own methods, and return what these do.
         """
-        if not self.universal or value.example.dim() != result.dim():
+        universal = isinstance(self.call.function, np.ufunc)
+        if not universal or value.example.dim() != result.dim():
             self._refuse("of a tensor")
         if value.example.dtype == result.dtype:
             return value
@@ -488,7 +486,7 @@ class _Results:
         return value
 
     def _refuse(self, why: str) -> NoReturn:
-        raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{self.text}() ({why})")
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{self.call.text}() ({why})")
 
 
 def constant_array(t: Interpreter, result: Any) -> ArrayValue:

@@ -46,9 +46,8 @@ def _isinstance(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if _reads_as_it_says(value) and not any(map(_has_own_check, _flat(classes))):
         return ConstValue(_is_of(t, value, _flat(classes)))
     followed = isinstance(value, TensorValue | ObjectValue) and real is not None
-    if followed or isinstance(
-        real, torch.Tensor
-    ):  # a mark on it says if it is a parameter
+    # of a tensor that is not followed, too, a mark says whether it is a parameter
+    if followed or isinstance(real, torch.Tensor):
         return t.python.folded(isinstance, real, classes)
     if isinstance(value, ConstValue):
         return t.python.folded(isinstance, value.obj, classes)

@@ -12,7 +12,7 @@ from tc.compiler.capture.values.arrays import (
     arguments,
     record,
 )
-from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.core.sources import Source
 
@@ -48,21 +48,14 @@ ON_TYPES = frozenset(
 FILLS = frozenset(("copyto", "fill_diagonal", "place", "put", "putmask"))
 
 
-class NumpyFunctionValue(Value):
+class NumpyFunctionValue(KnownObject):
     """A function of numpy that ``torch._numpy`` implements on tensors."""
 
     noun = "a numpy function"
 
     def __init__(self, obj: Any, name: str, source: Source | None) -> None:
-        self.obj = obj
+        super().__init__(obj, source)
         self.name = name
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
 
     def describe(self) -> str:
         return f"numpy.{self.name}"

@@ -512,20 +512,11 @@ def _changes_modes(t: Interpreter) -> bool:
     return any(mode.read() != t.modes.value_before(name) for name, mode in MODES.rows())
 
 
-class PythonModuleValue(Value):
+class PythonModuleValue(KnownObject):
     """A Python module: attributes are read from it and guarded one by one."""
 
     noun = "a Python module"
-
-    def __init__(self, obj: types.ModuleType, source: Source | None) -> None:
-        self.obj: types.ModuleType = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
+    obj: types.ModuleType
 
     def describe(self) -> str:
         return self.obj.__name__

@@ -302,7 +302,7 @@ class TensorValue(NodeValue):
                 return found
         special = METHODS.get(name)
         if special is not None:
-            return breaks.handled(f"Tensor.{name}", special, t, self, args, kwargs)
+            return breaks.call_handler(f"Tensor.{name}", special, t, self, args, kwargs)
         if name in REFUSED or not hasattr(torch.Tensor, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"Tensor.{name}")
         return t.output.call_torch(name, [self, *args], kwargs, method=True)
