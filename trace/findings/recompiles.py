@@ -42,7 +42,7 @@ from tc.trace.findings.reasons import COMMENT, parse_reason
 from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.findings.sites import named_by, read_at, stack_of, where_of
-from tc.trace.ids import MODES, changed_apart, free_inputs
+from tc.trace.ids import MODES, changed_apart, free_inputs, resets_before
 from tc.trace.parsed import parse_json
 from tc.trace.recipes import (
     CLONED,
@@ -452,6 +452,8 @@ def _is_of_call(one: Event, first: Event) -> bool:
     """Whether a function was compiled again for a mode in the call that an earlier one was."""
     mine, of = one.compiled, first.compiled
     if (mine.lane, one.reason) != (of.lane, first.reason):
+        return False
+    if resets_before(mine.id) != resets_before(of.id):  # a line that runs one program after another
         return False
     return calls_of(mine) == calls_of(of) or bool(functions_of([of]) & functions_above(mine))
 
