@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-import symtable
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -86,10 +85,10 @@ def what_it_does(file: str, line: int, source: str = "", numbers: bool = False) 
 def _found(file: str, line: int, _length: int, numbers: bool) -> Does | None:
     tree = _tree(file, _length)
     found = None
-    for parents in _branches(tree) if tree is not None else ():
+    for parents in branches_of(tree) if tree is not None else ():
         test = getattr(parents[-1], "test", None)
         if test is not None and test.lineno <= line <= (test.end_lineno or line):
-            found = _does(parents) if not numbers or _has_number(test) else found
+            found = does_of(parents) if not numbers or _has_number(test) else found
     return found
 
 
@@ -110,16 +109,17 @@ def _tree(file: str, _length: int) -> ast.AST | None:
     return tree_of("".join(lines_of(file)))
 
 
-def _branches(node: ast.AST, above: tuple[ast.AST, ...] = ()) -> Iterator[tuple[ast.AST, ...]]:
+def branches_of(node: ast.AST, above: tuple[ast.AST, ...] = ()) -> Iterator[tuple[ast.AST, ...]]:
     """Yield the branches below a node, outer ones first, each with all that is around it."""
     here = (*above, node)
     if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):
         yield here
     for child in ast.iter_child_nodes(node):
-        yield from _branches(child, here)
+        yield from branches_of(child, here)
 
 
-def _does(parents: tuple[ast.AST, ...]) -> Does:
+def does_of(parents: tuple[ast.AST, ...]) -> Does:
+    """Return what a branch does, which is the last of these: it is given with all around it."""
     node = parents[-1]
     if isinstance(node, ast.While):
         return Does.LOOPS
@@ -142,8 +142,15 @@ def _does(parents: tuple[ast.AST, ...]) -> Does:
         endless = around and isinstance(around[-1], ast.While)
         return Does.LOOPS if endless or isinstance(ends[0], ast.Break) else Does.CHOOSES
     if any(isinstance(end, ast.Return) for end in ends):
-        return Does.LEAVES
+        return Does.LOOPS if _in_loop(parents) else Does.LEAVES
     return Does.CHOOSES
+
+
+def _in_loop(parents: tuple[ast.AST, ...]) -> bool:
+    """Whether a branch is in a loop of the function: to return there ends the loop as well."""
+    inner = [n for n, one in enumerate(parents) if isinstance(one, ast.FunctionDef | ast.Lambda)]
+    here = parents[max(inner, default=0) :]
+    return any(isinstance(one, ast.For | ast.While) for one in here)
 
 
 def _exception(node: ast.expr | None) -> str:
@@ -229,7 +236,7 @@ def branch_at(file: str, line: int) -> ast.If | None:
     """Return the innermost `if` statement whose condition is at a line."""
     tree = tree_at(_original.get()(file))
     found = None
-    for parents in _branches(tree) if tree is not None else ():
+    for parents in branches_of(tree) if tree is not None else ():
         node = parents[-1]
         if isinstance(node, ast.If) and node.test.lineno <= line <= (node.test.end_lineno or line):
             found = node
@@ -244,8 +251,10 @@ def _tests_of(file: str, line: int, name: str) -> list[tuple[ast.AST, ...]]:
     file, name = map(_original.get(), (file, name))
     tree = tree_at(file)
     names = names_of(name)
+    if tree is not None:
+        names = (*names, *_compared_by(tree, name))
     found = []
-    for parents in _branches(tree) if tree is not None else ():
+    for parents in branches_of(tree) if tree is not None else ():
         test = getattr(parents[-1], "test", None)
         around = [one for one in parents if isinstance(one, ast.FunctionDef)]
         if test is None or not any(_first(one) <= line <= (one.end_lineno or 0) for one in around):
@@ -254,6 +263,17 @@ def _tests_of(file: str, line: int, name: str) -> list[tuple[ast.AST, ...]]:
         if reads(test, names) or (here and _has_attribute(test, name)):
             found.append(parents)
     return found
+
+
+def _compared_by(tree: ast.AST, name: str) -> Iterator[str]:
+    """Yield what compares an attribute: who tests the property tests that as well."""
+    owner, _, attribute = name.rpartition(".")
+    for one in ast.walk(tree) if owner else ():
+        marks = one.decorator_list if isinstance(one, ast.FunctionDef) else []
+        if isinstance(one, ast.FunctionDef) and any("property" in ast.unparse(m) for m in marks):
+            compared = (node for node in ast.walk(one) if isinstance(node, ast.Compare))
+            if any(reads(node, (f"self.{attribute}",)) for node in compared):
+                yield from (f"{owner}.{one.name}", f"self.{one.name}")
 
 
 def _has_attribute(node: ast.AST, name: str) -> bool:
@@ -268,7 +288,7 @@ def _does_by_number(parents: tuple[ast.AST, ...]) -> Does:
     rows = [one for body in bodies for one in body]
     if rows and all(isinstance(one, ast.Continue) or _only_reports(one, LONGER) for one in rows):
         return Does.COLLECTS
-    return _does(parents)
+    return does_of(parents)
 
 
 _SIZE: Final = re.compile(r"(?P<of>.+)\.shape\[(?P<index>\d+)\]")
@@ -519,80 +539,6 @@ def function_at(file: str, line: int) -> ast.FunctionDef | None:
         if isinstance(one, ast.FunctionDef) and _first(one) <= line <= (one.end_lineno or 0)
     ]
     return max(around, key=_first, default=None)
-
-
-_CELL: Final = re.compile(
-    r"(?:list\([\w.\[\]'\"]+\.values\(\)\))?[\w.\[\]'\"]+\.__closure__\[(\d+)\]\.cell_contents"
-)
-
-
-def with_cell_named(file: str, line: int, source: str) -> str:
-    """Return a source with a variable of an outer function by its name: `len(history)`.
-
-    A guard names the cell by its number among those of the function that reads it, at the line.
-    The source stays as it is where that function is not available, or is a lambda.
-    """
-    found = _CELL.search(source)
-    function = function_at(file, line) if found is not None else None
-    if found is None or function is None:
-        return source
-    lambdas = (one for one in ast.walk(function) if isinstance(one, ast.Lambda))
-    if any(one.lineno <= line <= (one.end_lineno or line) for one in lambdas):
-        return source
-    file = _original.get()(file)
-    names = _cells(file, function.name, function.lineno, len(lines_of(file)))
-    index = int(found[1])
-    return source.replace(found[0], names[index]) if index < len(names) else source
-
-
-@lru_cache(256)
-def _cells(file: str, function: str, line: int, _length: int) -> tuple[str, ...]:
-    """Return the variables of outer functions that a function uses, as `co_freevars` has them."""
-    waiting = [symtable.symtable("".join(lines_of(file)), file, "exec")]
-    while waiting:
-        table = waiting.pop()
-        if isinstance(table, symtable.Function) and (table.get_name(), table.get_lineno()) == (
-            function, line,
-        ):  # fmt: skip
-            return tuple(sorted(table.get_frees()))
-        waiting += table.get_children()
-    return ()
-
-
-_ARGUMENT: Final = re.compile(r"(?<![\w.])(?:args\[(\d+)\]|kwargs\['(\w+)'\])")
-
-
-def with_argument_named(file: str, line: int, source: str) -> str:
-    """Return a source with an argument of a wrapper as the call at the user's line passes it.
-
-    `args[0].shape[1]` is `x.shape[1]` where the line is `loss = net(x)`. The source stays as it is
-    where the line has several calls that pass something there, or passes what has no name.
-    """
-    found = _ARGUMENT.search(source)
-    file = _original.get()(file)
-    tree = tree_at(file) if found is not None else None
-    passed: set[str] = set()
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or line):
-            value = _passed(node, found[1], found[2]) if found is not None else None
-            passed |= {ast.unparse(value)} if value is not None else set()
-    name = min(passed, default="")
-    is_name = len(passed) == 1 and _NAME.fullmatch(name)
-    return source.replace(found[0], name) if found is not None and is_name else source
-
-
-_NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
-
-
-def _passed(call: ast.Call, index: str | None, keyword: str | None) -> ast.expr | None:
-    """Return what a call passes at a position, or by a keyword; what it unpacks may be there."""
-    if index is None:
-        unpacked = [ast.Starred(one.value) for one in call.keywords if one.arg is None]
-        named = [one.value for one in call.keywords if one.arg == keyword]
-        return next(iter((*named, *unpacked)), None)
-    before = call.args[: int(index) + 1]
-    unpacked = [one for one in before if isinstance(one, ast.Starred)]
-    return unpacked[0] if unpacked else dict(enumerate(call.args)).get(int(index))
 
 
 def _first(function: ast.FunctionDef) -> int:

@@ -18,14 +18,24 @@ from tc.trace.branches import (
     REPORTING,
     Does,
     branch_at,
+    branches_of,
     called_name,
     calls_at,
+    does_of,
     function_at,
     is_in_try,
     is_with_header,
     reads,
     text_of,
     what_it_does,
+)
+from tc.trace.decisions import (
+    AFTERWARDS,
+    acts,
+    assigned,
+    bounds_slice,
+    is_compared_by_python,
+    later_tests,
 )
 from tc.trace.positions import COUNTING, is_used_as_index
 from tc.trace.syntax import tree_of
@@ -77,9 +87,17 @@ _AS_TENSOR: Final = "keep the value as a"
 _OF_LENGTH: Final = re.compile(r"\blen\(|\.(?:shape|size|numel)\b")
 _USELESS: Final = (_OF_NUMBERS, "for an assertion")
 _CHOSEN: Final = "keep it as a tensor, and choose with torch.where(condition, a, b)"
+_LEAST: Final = (
+    "keep it as a tensor, with clamp, torch.minimum or torch.maximum in place of min() and max()"
+)
+_MOVES: Final = "move the conversion"
 _OF_LOGS: Final = "for print and loggers"
 _REPORTS: Final = re.compile(r"\bp?print\b|\blog|\bwarn")
 _GUARDED: Final = "guard it"
+_REORDERS: Final = "config.reorderable_logging_functions"
+_LEFT_OUT: Final = (
+    "torch._dynamo.config.ignore_logging_functions.add(it), and its calls are left out"
+)
 _BEGINS_CALL: Final = re.compile(r"[\w.]+\(")
 
 
@@ -119,6 +137,19 @@ _FUNC_GRAD: Final = (
     "torch.func.grad(f)(x), or torch.func.grad_and_value, in place of torch.autograd.grad: it is a "
     "part of the graph"
 )
+_FUNCTIONAL: Final = re.compile(r"\bautograd\.functional\.(jacobian|hessian|vjp|jvp)\b")
+_OF_FUNC: Final = (
+    "torch.func.{} in place of torch.autograd.functional.{}: it is a part of the graph"
+)
+_SETS_GRADIENTS: Final = re.compile(r"^call of Tensor\.requires_grad_\b")
+GRADIENTS_FIRST: Final = (
+    "call requires_grad_() before the compiled function, on what is passed to it"
+)
+#: where Python's own code enters the lock of a `functools.cached_property`
+_CACHED: Final = re.compile(r"[/\\]functools\.py$")
+_CACHED_FIRST: Final = (
+    "read the property before the compiled function: functools.cached_property keeps its value"
+)
 _LAZY: Final = re.compile(r"\blazy module\b")
 _CALL_FIRST: Final = "call the module once before it is compiled: that makes its parameters"
 #: code of torch's that runs the backward hooks of a module
@@ -153,6 +184,8 @@ _ALL_MODULES: Final = (
     "run all of them and choose, if they are few: torch.stack([one(x) for one in modules])"
     ".index_select(0, i.reshape(1))[0]"
 )
+#: an operator that has to know a number of a tensor, as PyTorch's row says it
+_LOOKS_AT: Final = re.compile(r"^an operator needs to look at tensor data$")
 #: advice about `x[i]`, which a slice cannot take
 _OF_INDEX: Final = re.compile(r"^gather in place of indexing")
 _SLICE: Final = (
@@ -201,21 +234,34 @@ def fixes_at(
         return (LIST_INSTEAD,)
     if _GENERATOR in title:
         return (RANDOM_OUTSIDE,)
+    if code == CONTEXT[0] and _CACHED.search(within):
+        return (_CACHED_FIRST,)
+    if functional := _FUNCTIONAL.search(text):
+        name = functional[1]
+        return (_OF_FUNC.format("jacrev" if name == "jacobian" else name, name), *known)
+    if _SETS_GRADIENTS.search(title):
+        return (GRADIENTS_FIRST,)
     if code == "TC131" and source.strip() and text and not _RAISING.search(text):
         return (_RAISES_ELSEWHERE, *known)
     if _OF_PACKED.search(f"{text} {title}") or (code in _OF_DATA and _IN_RECURRENT.search(within)):
         return (_PACKED_APART,)
     if code in _OF_DATA and _RANDOM_ARRAYS.search(text):
         return (CALL_OUTSIDE,)
-    if _tests_length(file, line):
+    if tests := _tests_of_length(file, line):
         known = tuple(one for one in known if _SHAPES_ALONE not in one)
+        if Does.LOOPS in map(does_of, tests):
+            known = (FIXES[Does.LOOPS][-1], *known)
     if code == "TC102" and _NEEDS_NUMBERS.search(text) and _is_position(file, line):
         known = tuple(one for one in known if _OF_NUMBERS not in one)
+    if _LOOKS_AT.search(title) and later_tests(file, line):
+        return _by_what_follows(file, line, known)
     if code == "TC102":
         return _fixes_of_sizes(text, title, known, _becomes_numbers(file, line))
     if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
         return tuple(_SLICE if _OF_INDEX.match(one) else one for one in known)
     numbers, asked = code == "TC101", code in (*ASKING, _LATER)
+    if numbers and bounds_slice(file, line):
+        return _SLICE, *(one for one in known if one.startswith(_MOVES))
     in_container = _IN_CONTAINER.search(within) is not None
     if numbers and (in_container or _is_needed(file, line, title)):
         ways = (one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one)
@@ -228,13 +274,34 @@ def fixes_at(
     if does is Does.RAISES and any(is_in_try(*at) for at in callers):
         does = Does.CATCHES
     if does is None:
-        return tuple(known)
+        return _by_what_follows(file, line, known) if asked else tuple(known)
     if code == _LATER and does not in FIXES:
         rest = tuple(known[1:] or known)
         return rest if _OF_LENGTH.search(text) else (_CHOSEN, *rest)
-    if does is Does.CHOOSES and _chooses_counts(file, line):
+    if does is Does.CHOOSES and (_chooses_counts(file, line) or _acts_at(file, line)):
         return (_OUTSIDE,)
     return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in _USELESS))
+
+
+def _acts_at(file: str, line: int) -> bool:
+    branch = branch_at(file, line)
+    return branch is not None and acts(branch, file, line)
+
+
+def _by_what_follows(file: str, line: int, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the ways out in view of what the function decides later by what the line reads."""
+    moves = [one for one in known if one.startswith(_MOVES)]
+    if is_compared_by_python(file, line):
+        return _LEAST, *moves
+    tests = later_tests(file, line)
+    does = {does_of(one) for one in tests}
+    if not does:
+        return tuple(known)
+    if Does.LOOPS in does:
+        return FIXES[Does.LOOPS]
+    if does <= AFTERWARDS or any(acts(one[-1], file, line) for one in tests):
+        return _OUTSIDE, *moves
+    return _CHOSEN, *moves
 
 
 def _is_needed(file: str, line: int, title: str) -> bool:
@@ -254,10 +321,26 @@ def _possible(code: str, title: str, text: str, known: Sequence[str]) -> tuple[s
     module = _OF_MODULE.search(title)
     if module and module[1] in sys.stdlib_module_names:
         left = tuple(one for one in left if not _FOR_TENSORS.search(one))
+    if not _takes_text(text):
+        left = tuple(_LEFT_OUT if _REORDERS in one else one for one in left)
     if _OF_LIBRARIES.search(title):
         left = tuple(one for one in left if not _REGISTERS.search(one))
     of_gradients = code in _OF_AUTOGRAD and _GRADIENTS.search(text)
     return (_FUNC_GRAD, *left) if of_gradients else left
+
+
+def _takes_text(text: str) -> bool:
+    """Whether a call that reports something is given text and values alone.
+
+    PyTorch calls such a function later, and no other: `warn(text, UserWarning)` has a class.
+    """
+    tree = tree_of(text)
+    calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call)] if tree is not None else []
+    return not any(
+        isinstance(value, ast.Name | ast.Attribute) and ast.unparse(value).endswith("Warning")
+        for one in calls
+        for value in (*one.args, *(of.value for of in one.keywords))
+    )
 
 
 def _fixes_of_sizes(
@@ -287,7 +370,7 @@ def _is_position(file: str, line: int) -> bool:
     if function is None:
         return False
     nodes = list(ast.walk(function))
-    names = _assigned(nodes, line)
+    names = assigned(nodes, line)
     slices = [one.slice for one in nodes if isinstance(one, ast.Subscript)]
     return any(reads(part, tuple(names)) for part in slices)
 
@@ -315,7 +398,7 @@ def _is_kept(file: str, line: int) -> bool:
 def _is_size(file: str, line: int) -> bool:
     """Whether a number that a line reads out of a tensor is a size, or counts something."""
     function = function_at(file, line)
-    names = _assigned(list(ast.walk(function)), line) if function is not None else ()
+    names = assigned(list(ast.walk(function)), line) if function is not None else ()
     counted = _has_reading(file, line, COUNTING)
     return counted or any(is_used_as_index(file, line, name) for name in names)
 
@@ -353,27 +436,30 @@ def _chooses_counts(file: str, line: int) -> bool:
     )
 
 
-def _tests_length(file: str, line: int) -> bool:
-    """Whether the function at a line goes one way or the other by how long the line's result is."""
+def _tests_of_length(file: str, line: int) -> list[tuple[ast.AST, ...]]:
+    """Return the branches at a line's function that go by how long the result of the line is."""
     function = function_at(file, line)
     nodes = list(ast.walk(function)) if function is not None else []
-    tests = [one.test for one in nodes if isinstance(one, ast.If | ast.While | ast.IfExp)]
-    return any(
-        reads(test, (f"len({name})", f"{name}.numel()", f"{name}.shape[0]", f"{name}.size(0)"))
-        for name in _assigned(nodes, line)
-        for test in tests
-    )
+    return [
+        parents
+        for parents in (branches_of(function) if function is not None else ())
+        for name in assigned(nodes, line)
+        if reads(
+            getattr(parents[-1], "test", parents[-1]),
+            (f"len({name})", f"{name}.numel()", f"{name}.shape[0]", f"{name}.size(0)"),
+        )
+    ]
 
 
 def _becomes_numbers(file: str, line: int) -> bool:
     """Whether numbers are read out of what a line makes, or of what is made of that later on."""
     function = function_at(file, line)
     nodes = list(ast.walk(function)) if function is not None else []
-    names = _assigned(nodes, line)
+    names = assigned(nodes, line)
     made = [one for one in nodes if isinstance(one, ast.Assign) and one.lineno > line]
     for one in sorted(made, key=lambda one: one.lineno):
         if reads(one.value, tuple(names)):
-            names |= _assigned(nodes, one.lineno)
+            names |= assigned(nodes, one.lineno)
     return any(
         isinstance(one, ast.Call)
         and isinstance(one.func, ast.Attribute)
@@ -382,24 +468,6 @@ def _becomes_numbers(file: str, line: int) -> bool:
         and reads(one.func.value, tuple(names))
         for one in nodes
     )
-
-
-def _assigned(nodes: Sequence[ast.AST], line: int) -> set[str]:
-    """Return the names that a line assigns to, or loops with."""
-    targets = [
-        target
-        for one in nodes
-        if isinstance(one, ast.Assign) and one.lineno <= line <= (one.end_lineno or line)
-        for target in one.targets
-    ]
-    targets += [
-        one.target
-        for one in nodes
-        if isinstance(one, ast.For | ast.comprehension)
-        and one.iter.lineno <= line <= (one.iter.end_lineno or line)
-    ]
-    names = [one for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
-    return {one.id for one in names if isinstance(one.ctx, ast.Store)}
 
 
 def _is_slice(file: str, line: int) -> bool:

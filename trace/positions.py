@@ -105,6 +105,10 @@ def is_used_whole(file: str, line: int, name: str) -> bool:
     names = names_of(as_written(name))
     nodes = list(ast.walk(function)) if function is not None else []
     parts = [one.value for one in nodes if isinstance(one, ast.Subscript)]
+    called = {id(one.func) for one in nodes if isinstance(one, ast.Call)}
+    parts += [  # a field of a named tuple, not a method
+        one.value for one in nodes if isinstance(one, ast.Attribute) and id(one) not in called
+    ]
     calls = [one.func for one in nodes if isinstance(one, ast.Call)]
     parts += [
         one.value for one in calls if isinstance(one, ast.Attribute) and one.attr in _OF_ONE_KEY

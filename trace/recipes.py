@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from tc.trace.words import INDEX
+
 
 class Kind(enum.Enum):
     """What changed."""
@@ -27,6 +29,8 @@ class Kind(enum.Enum):
     NUMBER = "number"
     ONE_NUMBER = "a number to or from 0 or 1"
     TESTED = "a number that the code tests"
+    LEAST = "a number that the code gives to min or max"
+    READ = "a number that is read out of a tensor"
     SIDES = "a dynamic number that the code tests"
     REPORTED = "a number or bool by which the code only reports or collects something"
     DYNAMIC = "a number that is dynamic from now on"
@@ -53,6 +57,7 @@ class Kind(enum.Enum):
     COUNT = "length of what holds no tensors"
     CONTENTS = "numbers in a container that the code asks for all of them"
     APPENDED = "length of a list that the code appends to"
+    READ_BACK = "length of a list that the code appends to and reads"
     KEYS = "keys of a dict"
     TYPE = "type"
     STRUCTURE = "what a module is made of"
@@ -187,6 +192,12 @@ WHERE: Final = Recipe(
     "make {name} a 0-d tensor where it is set, and choose with torch.where({name}, a, b)",
     settles=True,
 )
+LEAST: Final = Recipe(
+    "make {name} a 0-d tensor where it is set, with clamp, torch.minimum or torch.maximum in place "
+    "of min() and max()",
+    settles=True,
+)
+SELECT: Final = Recipe(INDEX, settles=True)
 FEW: Final = Recipe(
     "nothing to do if it takes few values: each has a graph of its own, compiled once", "call", True
 )
@@ -256,6 +267,11 @@ PAD_LIST: Final = Recipe("pad {name} to one length, with a mask of what was adde
 STACK: Final = Recipe("pass torch.stack({name}), whose length is a size that can be dynamic")
 APPEND_OUTSIDE: Final = Recipe(
     "append to {name} outside of the compiled function, which returns what is to be added",
+    settles=True,
+)
+KEPT_OUTSIDE: Final = Recipe(
+    "append to {name}, and compute what the code needs of it, outside of the compiled function: "
+    "pass in the result",
     settles=True,
 )
 SAME_KEYS: Final = Recipe(
@@ -399,6 +415,8 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.ONE_NUMBER, Place.MODULE): (BUFFER, UNSPEC_INT),
     (Kind.ONE_NUMBER, ANY): (ZERO_D,),
     (Kind.TESTED, ANY): (FEW, WHERE),
+    (Kind.LEAST, ANY): (LEAST,),
+    (Kind.READ, ANY): (SELECT, MEND_BREAK),
     (Kind.SIDES, ANY): (SIDES, WHERE),
     (Kind.REPORTED, ANY): (FEW, TEST_OUTSIDE),
     (Kind.INDEXES, Place.LOCAL): (DYNAMIC_NUMBERS,),
@@ -431,6 +449,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.CONTENTS, ANY): (COMPUTE, FEW),
     (Kind.COUNT, ANY): (FEW, COMPUTE, BRANCHES),
     (Kind.APPENDED, ANY): (APPEND_OUTSIDE,),
+    (Kind.READ_BACK, ANY): (KEPT_OUTSIDE,),
     (Kind.KEYS, ANY): (SAME_KEYS,),
     (Kind.TYPE, ANY): (ONE_TYPE,),
     (Kind.STRUCTURE, ANY): (STRUCTURES,),

@@ -185,7 +185,9 @@ def subject_of(
 
 
 #: what objects of torch's own keep for themselves, and what a container holds
-_KNOWN_SORTS: Final = {"internal": Kind.INTERNAL, "made": Kind.MADE, "contents": Kind.CONTENTS}
+_KNOWN_SORTS: Final = {
+    "internal": Kind.INTERNAL, "made": Kind.MADE, "contents": Kind.CONTENTS, "read": Kind.READ,
+}  # fmt: skip
 
 
 def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind, str, str]:

@@ -23,6 +23,10 @@ CALL_OUTSIDE: Final = (
 )
 #: what to do about a graph break at something that can be gone through once only
 LIST_INSTEAD: Final = "pass a list of its items in place of the iterator: list(...)"
+#: what to do about `x[i]`, which asks a tensor without dimensions for its number
+INDEX: Final = (
+    "torch.index_select(x, 0, i) in place of x[i], where i is a tensor without dimensions"
+)
 #: what a line or a literal of a redacted trace begins with, and the whole of it, with its number
 HIDDEN: Final = "…"
 REDACTED: Final = re.compile(rf"{HIDDEN}(\d+)\b")

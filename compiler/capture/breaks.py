@@ -78,7 +78,7 @@ BUILTIN_CALL = _row(
     "call of {} while tracing",
     "it acts on the outside world or on values that the tracer does not follow",
     "move the call out of the compiled function",
-    "guard it with `if not torch.compiler.is_compiling():`",
+    "guard it, if only eager runs need it: `if not torch.compiler.is_compiling():`",
     "for print and loggers: tc.config.reorderable_logging_functions.add(print)",
 )
 LOGGER_CALL = _row(
@@ -87,7 +87,7 @@ LOGGER_CALL = _row(
     "call of {} while tracing",
     "the message would have to be written before the values exist",
     "tc.config.ignore_logger_methods.add(it), and its calls are left out",
-    "guard it with `if not torch.compiler.is_compiling():`",
+    "guard it, if only eager runs need it: `if not torch.compiler.is_compiling():`",
     "move the call out of the compiled function",
 )
 OUTSIDE_VALUE = _row(

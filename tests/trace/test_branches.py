@@ -22,11 +22,10 @@ from tc.trace.branches import (
     only_reports,
     text_of,
     what_it_does,
-    with_argument_named,
-    with_cell_named,
 )
 from tc.trace.breakfixes import FIXES, fixes_at
 from tc.trace.lines import line_of, lines_of
+from tc.trace.naming import with_argument_named, with_cell_named
 from tc.trace.positions import (
     is_exponent,
     is_spelled_out,
@@ -53,6 +52,7 @@ ROW = ("torch.where(condition, a, b)", "for an assertion: …", "tc.config.captu
         ("for k in range(9):\n    if bad(x):\n        break", 2, Does.LOOPS),
         ("for k in range(9):\n    if bad(x):\n        continue\n    x = x + k", 2, Does.CHOOSES),
         ("if bad(x):\n    return x, True\nreturn x, False", 1, Does.LEAVES),
+        ("for k in range(9):\n    if bad(x):\n        return k", 2, Does.LOOPS),
         ("y = x if bad(x) else x + 1", 1, Does.CHOOSES),
         ("if (flag and\n        bad(x)):\n    print(x)", 2, Does.REPORTS),
         ("for k in range(2):\n    if flag:\n        if bad(x):\n            raise ValueError", 3,
@@ -79,7 +79,9 @@ def test_what_a_branch_does(tmp_path: Path, body: str, line: int, does: Does | N
     file.write_text(f"def f(x, flag):\n{rows}")
     assert what_it_does(str(file), line + 1) is does
     found = fixes_at("TC110", str(file), line + 1, "", ROW)
-    expected = ROW if does is None else ROW[:1] if does is Does.CHOOSES else FIXES[does]
+    acts = "print" in body or "append" in body  # which no torch.where chooses
+    chosen = FIXES[Does.COLLECTS] if acts else ROW[:1]
+    expected = ROW if does is None else chosen if does is Does.CHOOSES else FIXES[does]
     assert found == expected
 
 

@@ -132,6 +132,33 @@ def test_a_mode_that_was_switched_is_one_finding_however_many_callees(tmp_path: 
     assert found.where.short == "model.py:3 in forward"
 
 
+def test_modes_that_programs_switch_one_after_the_other_are_no_one_call(tmp_path: Path) -> None:
+    """One line runs them, and each begins with a reset of the compiler."""
+    switched = ev.RecompileCause("grad_mode", "global_state()", "True", "False", "state of torch")
+    compiler = Compiler(tmp_path)
+    line = ev.StackFrame("/home/me/run.py", 9, "<module>", "")
+    for name in ("one", "two"):
+        own = ev.StackFrame(f"/home/me/{name}.py", 3, "f", "")
+        compiler.say(ev.FrameStart((line, own)), 0, 0)
+        event = ev.Recompile("f", f"/home/me/{name}.py", 3, CompileId(0, 0), (switched,))
+        compiler.say(event, 1, 0)
+        compiler.say(ev.FrameStart((line, own)), 1, 0)
+    found = compiler.end().findings
+    assert {(one.where.file, one.count) for one in found} == {
+        ("/home/me/one.py", 1), ("/home/me/two.py", 1),
+    }  # fmt: skip
+
+
+def test_a_context_of_autograd_is_given_by_its_caller(tmp_path: Path) -> None:
+    """`forward` of an autograd.Function is compiled by itself where `apply` runs in Python."""
+    compiler = Compiler(tmp_path)
+    event = ev.GraphBreak("TC122", "store to ctx.to_save cannot be replayed", "why",
+                          "/home/me/m.py", 4, "forward", "", ("return the new value",))  # fmt: skip
+    compiler.start().say(event, 0)
+    (found,) = compiler.end().findings
+    assert found.fix[0].startswith("fix what makes its caller run in Python")
+
+
 def test_a_line_of_a_callee_is_named_with_the_callee(tmp_path: Path) -> None:
     """It is a part of the compiled function, but not where the line stands."""
     compiler = Compiler(tmp_path).start()

@@ -75,3 +75,23 @@ def test_a_break_in_a_callee_is_named_where_the_callee_goes_on(tmp_path: Path) -
     broke = next(one for one in found if one.code == "TC101")
     (again,) = (one for one in found if one.code == "TC201")
     assert f"before it, {broke.id}:" in again.fix[0]
+
+
+def test_a_method_that_a_break_passed_on_follows_from_it(tmp_path: Path) -> None:
+    """`total.add_(bincount(x))`: the break is at `bincount`, and `add_` is called after it."""
+    first = {"line": 3, "name": "f", "filename": FILE}
+    method = BREAK.replace("Unsupported Tensor.item() call", "Attempted to call function marked as "
+                           "skipped").replace("Tensor.item()`", "the builtin "
+                           "`<unknown module>.Tensor.add_.`").replace("0124", "0007")  # fmt: skip
+    found = torch_log(
+        tmp_path,
+        ({"dynamo_start": {"stack": [first]}, **ids(0)}, None),
+        artifact(0, "dynamo_graph_break_reason", BREAK),
+        _resumed(0),
+        artifact(1, "dynamo_graph_break_reason", method),
+    ).findings
+    broke, follows = found
+    assert (broke.code, follows.code) == ("TC101", "TC120")
+    assert follows.fix == (
+        f"fix the graph break before it, {broke.id}: then no value is passed across it",
+    )

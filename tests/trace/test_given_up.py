@@ -53,6 +53,30 @@ def test_a_break_in_a_block_is_no_use_of_fullgraph(tmp_path: Path) -> None:
     assert not any("fullgraph" in fix for one in found.findings for fix in one.fix)
 
 
+def test_a_comprehension_is_compiled_by_itself_because_its_function_runs_in_python(
+    tmp_path: Path,
+) -> None:
+    metrics = {
+        "co_name": "<listcomp>", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
+        "fail_type": "Unsupported", "fail_reason": "Missing tp_iternext\n  Explanation: Dynamo does",
+        "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
+    }  # fmt: skip
+    broke = (
+        "Graph break in user code at /home/me/m.py:5\nGraph Break Reason: Failed to handle graph "
+        "break gracefully. Skipping the function and falling back to eager. Graph break "
+        "encountered:\n\nMissing tp_iternext\n"
+    )
+    note = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
+    found = torch_log(
+        tmp_path, START, (note, broke), ({"compilation_metrics": metrics, **IDS}, None)
+    )
+    (finding,) = [one for one in found.findings if one.code == "TC109"]
+    assert finding.fix == (
+        "fix what makes its caller run in Python (see the findings of the caller): then this is a "
+        "part of the caller's graph",
+    )
+
+
 def test_what_gives_a_function_up_is_the_break_inside(tmp_path: Path) -> None:
     reason = (
         "BUILD_STRING type error\n  Explanation: Format string part type is not correct.\n\n"

@@ -93,6 +93,8 @@ REASONS = [
      'name', "'a+b - c'", '', 'constant'),
     ("L['eps'] == 1e-05",
      'eps', '1e-05', '', 'constant'),
+    ("L['best'].item() == 2",
+     'best', '2', '', 'read'),
     ("L['d']['a-b'] == -3",
      "d['a-b']", '-3', '', 'constant'),
     ("not math.isnan(L['f'])",

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from tc.trace.breakfixes import CONTEXT as IN_BREAKS
+from tc.trace.breakfixes import GRADIENTS_FIRST
 from tc.trace.compiles import LIBRARY
-from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, FROM_OUTSIDE, LIST_INSTEAD, RANDOM_OUTSIDE
+from tc.trace.words import (
+    CALL_OUTSIDE,
+    COMPILE_BELOW,
+    FROM_OUTSIDE,
+    INDEX,
+    LIST_INSTEAD,
+    RANDOM_OUTSIDE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +42,6 @@ def _row(ids: tuple[int, ...], pattern: str, code: str, title: str, why: str, *f
     return Advice(ids, re.compile(pattern), code, title, why, fix)
 
 
-#: `x[i]` asks a tensor without dimensions for its number
-INDEX: Final = (
-    "torch.index_select(x, 0, i) in place of x[i], where i is a tensor without dimensions"
-)
 #: what to do about a break in a loop
 OWN_BODY: Final = "move the body of the loop to a function of its own, so that only it breaks"
 ROWS: Final = (
@@ -112,7 +116,7 @@ ROWS: Final = (
         "{}() is called while tracing",
         "it acts on the outside world, or on values the tracer does not follow",
         "move the call out of the compiled function",
-        "guard it: if not torch.compiler.is_compiling(): ...",
+        "guard it, if only eager runs need it: if not torch.compiler.is_compiling(): ...",
         "for print and loggers: torch._dynamo.config.reorderable_logging_functions.add(print)",
     ),
     _row(
@@ -122,7 +126,7 @@ ROWS: Final = (
         "a logger is called while tracing",
         "the message would have to be written before the values exist",
         "torch._dynamo.config.ignore_logging_functions.add(it), and its calls are left out",
-        "guard it: if not torch.compiler.is_compiling(): ...",
+        "guard it, if only eager runs need it: if not torch.compiler.is_compiling(): ...",
     ),
     _row(
         (25, 269, 4636),
@@ -153,6 +157,23 @@ ROWS: Final = (
         "move the call out of the compiled function",
         "if it is pure tensor code, register it: torch.library.custom_op",
         "torch.compiler.allow_in_graph(fn), if fn only calls torch operations",
+    ),
+    _row(
+        (125,),
+        r"Unsupported Tensor\.requires_grad_\(\) call",
+        "TC120",
+        "call of Tensor.requires_grad_",
+        "which tensors need gradients is settled before the graph runs",
+        GRADIENTS_FIRST,
+    ),
+    _row(
+        (208,),
+        r"torch\.\* op returned non-Tensor[\s\S]*?target: <built-in function (\w+)>",
+        "TC120",
+        "call of {} that returns no tensor",
+        "a graph holds tensors, and what this function returns is a plain value",
+        "move the call out of the compiled function",
+        "in place of a function of Python's, one of torch's, whose result is a tensor",
     ),
     _row(
         (156, 6270, 117),

@@ -29,7 +29,7 @@ from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where, here
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import is_resumed, plain_function, resume_names
-from tc.trace.recipes import CALLER
+from tc.trace.recipes import CALLER, MEND_BREAK
 from tc.trace.session import Session, all_compiles
 
 _REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)$", re.MULTILINE)
@@ -309,6 +309,10 @@ def _known_by(event: Event, known: Set[tuple[str, str]], given_up: Sequence[Comp
     """
     if _is_step_itself(event, known):
         return replace(event, fix=_STEP_ALONE)
+    if _OF_CONTEXT.search(event.title):
+        return replace(event, fix=(CALLER.text,))
+    if _METHOD.search(event.title) and event.compiled.line_of_resume == event.where.line:
+        return replace(event, fix=(MEND_BREAK.text,))
     mine = event.compiled
     calls = [(at.file, last_name(at.function)) for at in event.stack]
     at = next((n for n, one in enumerate(calls) if one in functions_of([mine])), 0)
@@ -318,6 +322,13 @@ def _known_by(event: Event, known: Set[tuple[str, str]], given_up: Sequence[Comp
     above = any(one in known and not LIBRARY.search(one[0]) for one in calls[:at])
     is_apart = above or is_called(mine, known, given_up)
     return replace(event, fix=(_MOVE_OUT, CALLER.text)) if is_apart else event
+
+
+#: what `forward` of an autograd.Function does to its context, which only `apply` gives it: it is
+#: compiled by itself where `apply` runs in Python
+_OF_CONTEXT: Final = re.compile(r"^store to ctx\.\w+ cannot be replayed")
+#: a method of a tensor that a break on the same line has passed on, before it was called
+_METHOD: Final = re.compile(r"^call of Tensor\.\w+ that the tracer cannot look into")
 
 
 def _is_step_itself(event: Event, known: Set[tuple[str, str]]) -> bool:

@@ -9,11 +9,24 @@ from dataclasses import replace
 from typing import Final
 
 from tc.trace.branches import is_made_before_break
+from tc.trace.decisions import is_plain_class
 from tc.trace.findings.model import Cause, Recompile
 from tc.trace.findings.remedies import subject_about
 from tc.trace.guardtext import PARAMETER
 from tc.trace.positions import is_used_whole
-from tc.trace.recipes import BRANCHES, COMPUTE, FEW, Kind, Place, recipe_of, recipes
+from tc.trace.recipes import (
+    BRANCHES,
+    COMPUTE,
+    FEW,
+    MEND_BREAK,
+    RANGES,
+    SIDES,
+    STRUCTURES,
+    Kind,
+    Place,
+    recipe_of,
+    recipes,
+)
 from tc.trace.subjects import SPECIAL, part_of
 
 Input = tuple[int, str, str]
@@ -206,3 +219,28 @@ def of_many_values(fix: tuple[str, ...], lead: Cause) -> tuple[str, ...]:
 
 #: kinds of which plain Python can make a number or a tensor before the call
 _PLAIN: Final = (Kind.STRING, Kind.CONSTANT, Kind.NO_TENSOR, Kind.COUNT)
+
+
+def at_limit(fix: tuple[str, ...], one: Recompile) -> tuple[str, ...]:
+    """Return the fixes of an input of a function that reached the limit: there is something to do.
+
+    What continues after a graph break has no inputs, if nothing breaks.
+    """
+    left = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
+    return left or ((MEND_BREAK.text,) if one.compiled.line_of_resume else ())
+
+
+#: there is something to do where a function reached the limit
+_NOT_AT_LIMIT: Final = (FEW, SIDES, STRUCTURES, RANGES)
+_TORCHS: Final = "torch.nn.modules."
+
+
+def is_plain_object(one: Recompile, lead: Cause) -> bool:
+    """Whether an input is an attribute of an object whose class, of the same file, is no module."""
+    held = one.held.get(f"type({lead.source.rpartition('.')[0]})", "")
+    return is_plain_class(one.compiled.file, held.rpartition(".")[2])
+
+
+def is_of_torch(one: Recompile, lead: Cause) -> bool:
+    """Whether an input is an attribute of a module of torch's, whose code reads it as it is."""
+    return one.held.get(f"type({lead.source.rpartition('.')[0]})", "").startswith(_TORCHS)

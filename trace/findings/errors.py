@@ -8,13 +8,14 @@ from typing import Final
 from tc.trace.branches import function_at, is_in_try
 from tc.trace.breakfixes import ASK_FIRST, fixes_at
 from tc.trace.compiles import LIBRARY, Compile, Failure
-from tc.trace.findings.advice import INDEX, REFUSED, advise, gb_id
+from tc.trace.findings.advice import REFUSED, advise, gb_id
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.hints import NO_FAKE, first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import cause_id
 from tc.trace.session import all_compiles
+from tc.trace.words import INDEX
 
 _USER_FRAME: Final = re.compile(
     r'^\s*File "(.+)", line (\d+), in (\S+)[ \t]*$(?:\n[ \t]+(?!File "|\^)(\S.*))?', re.MULTILINE

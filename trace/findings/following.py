@@ -27,7 +27,7 @@ def behind_breaks(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
     compiles = {one.slug: one for one in all_compiles(facts.session)}
     left: dict[Place, Finding] = {}
     for one in findings:
-        if one.kind.mark == _BREAK:
+        if one.kind.mark == _BREAK and MEND_BREAK.text not in one.fix:
             left.update(dict.fromkeys(_left_at(one, compiles), one))
     named: dict[str, Finding] = {}
     for one in findings:

@@ -45,6 +45,8 @@ _ARITHMETIC: Final = re.compile(
 _OTHER: Final = re.compile(
     r"['\"]|\dj\b|\b(?!(?:Mod|PythonMod|FloorDiv|Min|Max|float)\()[A-Za-z_]\w*\("
 )
+#: a number that is read out of a tensor, which PyTorch needs for an index or a size
+_READ: Final = re.compile(r"^(?P<source>[A-Za-z_][\w.\[\]'\"]*)\.item\(\) == (?P<old>-?[\d.e-]+)$")
 _SPECIAL: Final = re.compile(r"^(?:not )?math\.is(?:nan|inf|finite)\((?P<source>.+)\)$")
 _NAME: Final = re.compile(r"(?<![\w.'\"\]])[A-Za-z]\w*(?!\w*\()(?:\.\w+|\[[^\]]*\])*")
 _GONE: Final = re.compile(r"Cache line invalidated because (?P<source>.+) got deallocated")
@@ -103,6 +105,8 @@ def parse_reason(text: str) -> Cause:
         )
     if not _SHAPE.search(guard) and (source := _asked_of(guard)):
         return Cause(source, guardtext.readable(guard), "", "shape", guard)
+    if match := _READ.match(guard):
+        return Cause(guardtext.readable(match["source"]), match["old"], "", "read", guard)
     if match := _EQUAL.match(guard) or _EQUAL_ITEM.match(guard):
         source = guardtext.readable(match["source"])
         return Cause(source, match["old"].strip(), "", sort_of_value(source), guard)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tc.trace import guardtext
-from tc.trace.branches import with_argument_named
 from tc.trace.compiles import LIBRARY, Compile
 from tc.trace.findings.apart import (
     calls_of,
@@ -26,11 +25,14 @@ from tc.trace.findings.changing import (
     NUMBERS,
     Input,
     as_guarded,
+    at_limit,
     counting,
     dicts_in,
     first_values,
     in_vain,
     inputs_of,
+    is_of_torch,
+    is_plain_object,
     marks,
     of_input,
     of_many_values,
@@ -43,14 +45,11 @@ from tc.trace.findings.remedies import remedy, subject_about
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.findings.sites import named_by, read_at, stack_of, where_of
 from tc.trace.ids import MODES, changed_apart, free_inputs, resets_before
+from tc.trace.naming import with_argument_named
 from tc.trace.parsed import parse_json
 from tc.trace.recipes import (
     CLONED,
-    FEW,
     MARK,
-    RANGES,
-    SIDES,
-    STRUCTURES,
     Kind,
     recipe_of,
 )
@@ -379,10 +378,10 @@ def recompiled(facts: Facts) -> list[Event]:
             as_passed(one, lead), producer, named_so, sizes, at,
             (one.compiled.file, one.compiled.line), called,
             tuple((_named_argument(one, name), index) for name, index in marked),
-            _is_of_torch(one, lead), dicts_in(one.held),
+            is_of_torch(one, lead), dicts_in(one.held), is_plain_object(one, lead),
         )  # fmt: skip
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
-            fix = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
+            fix = at_limit(fix, one)
         fix = of_many_values(fix, lead) if of_input(one, lead) in many else fix
         can_mark = bool(marked) and of_input(one, lead) not in special
         can_mark = can_mark and not has_caller_in(one, in_python)
@@ -524,16 +523,6 @@ def _as_found_later(
         file, line = holding[of_input(one, lead)]
         lead = replace(lead, file=file, line=line)
     return read_at(one, as_guarded(one, lead))
-
-
-#: there is something to do where a function reached the limit
-_NOT_AT_LIMIT: Final = (FEW, SIDES, STRUCTURES, RANGES)
-_TORCHS: Final = "torch.nn.modules."
-
-
-def _is_of_torch(one: Recompile, lead: Cause) -> bool:
-    """Whether an input is an attribute of a module of torch's, whose code reads it as it is."""
-    return one.held.get(f"type({lead.source.rpartition('.')[0]})", "").startswith(_TORCHS)
 
 
 def _at_one_place(events: list[Event]) -> list[Event]:

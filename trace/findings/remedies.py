@@ -19,10 +19,11 @@ from tc.trace.branches import (
     is_read,
     is_tested,
     only_reports,
-    with_cell_named,
 )
+from tc.trace.decisions import is_given_to_least, is_read_back
 from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
+from tc.trace.naming import with_cell_named, with_field_named
 from tc.trace.positions import (
     is_dimension,
     is_exponent,
@@ -31,7 +32,18 @@ from tc.trace.positions import (
     is_stored,
     is_used_as_index,
 )
-from tc.trace.recipes import MARK_MADE, Kind, Place, Subject, advice, recipe_of
+from tc.trace.recipes import (
+    COMPUTE,
+    LEAST,
+    MARK_MADE,
+    TEST_OUTSIDE,
+    ZERO_D,
+    Kind,
+    Place,
+    Subject,
+    advice,
+    recipe_of,
+)
 from tc.trace.subjects import GLOBALS, OF_OPTIMIZER, is_number, subject_of
 from tc.trace.words import alike, grouped
 
@@ -49,6 +61,7 @@ def remedy(
     marked: tuple[tuple[str, str], ...] = (),
     of_torch: bool = False,
     dicts: Set[str] = frozenset(),
+    of_object: bool = False,
 ) -> Words:
     """Return (title, why, fixes).
 
@@ -62,12 +75,18 @@ def remedy(
         marked: (input, dimension) of the sizes that would have to be marked dynamic.
         of_torch: it is an attribute of a module of torch's own.
         dicts: last names of what is known to be a dict.
+        of_object: it is an attribute of an object that is known to be no module.
     """
     subject = subject_about(cause, function)
     if cause.line and subject.place is Place.CLOSURE:  # the line is of the function that has it
         cause = replace(cause, source=with_cell_named(*at, cause.source))
         name = with_cell_named(*at, subject.name)
         subject = replace(subject, source=cause.source, name=name)
+    if of_object and subject.place is Place.MODULE:  # which has no buffers
+        subject = replace(subject, place=Place.ATTRIBUTE)
+    if field := _field_named(at, subject.name):
+        cause = replace(cause, source=cause.source.replace(subject.name, field))
+        subject = replace(subject, source=subject.source.replace(subject.name, field), name=field)
     of_one_sort = is_number(cause.first) == is_number(subject.old)  # None, then numbers
     if cause.first and cause.kind == "constant" and of_one_sort:
         subject = replace(subject, old=cause.first)
@@ -76,6 +95,8 @@ def remedy(
     subject = replace(subject, kind=_by_use(subject, cause, at, of_torch))
     if subject.kind in _LISTS and is_appended_to_in_module(begins[0], subject.name):
         subject = replace(subject, kind=Kind.APPENDED)
+    if subject.kind is Kind.APPENDED and is_read_back(*at, subject.name):
+        subject = replace(subject, kind=Kind.READ_BACK)
     if subject.kind is Kind.INTERNAL:  # of a dict of torch's, its name and not the keys
         subject = replace(subject, source=subject.name)
         cause = replace(cause, source=subject.name)
@@ -94,9 +115,21 @@ def remedy(
         title = f"{grouped([one.source for one in named])} grow together"
         subject = replace(subject, name=", ".join(alike([one.name for one in named])))
     fixes = advice(subject, producer, made)
+    if subject.kind is Kind.DYNAMIC and is_given_to_least(*at, subject.name):
+        fixes = tuple(LEAST.text.format(name=subject.name) if recipe_of(text) is ZERO_D else text
+                      for text in fixes)  # fmt: skip
     if is_stored(*at, subject.name):  # by the function: there is no place before the first call
         fixes = tuple(text for text in fixes if recipe_of(text) is not MARK_MADE)
+        if subject.kind is Kind.HELD_NUMBER and is_tested(*at, subject.name):
+            outside = TEST_OUTSIDE.text.format(name=subject.name)
+            fixes = tuple(outside if recipe_of(text) is COMPUTE else text for text in fixes)
     return title, why, fixes
+
+
+def _field_named(at: tuple[str, int], name: str) -> str:
+    """Return the name of a field of a named tuple, where the code reads it so; else nothing."""
+    named = with_field_named(*at, name)
+    return named if named != name else ""
 
 
 def _passed(sizes: Sequence[str]) -> list[Subject]:
@@ -140,6 +173,8 @@ def _by_use(subject: Subject, cause: Cause, at: tuple[str, int], of_torch: bool)
         return Kind.SETTING
     if kind in (*_NUMBERS, Kind.BOOL) and only_reports(*at, name):
         return Kind.REPORTED
+    if kind in _NUMBERS and is_given_to_least(*at, name) and not cause.now_dynamic:
+        return Kind.LEAST
     if kind in _NUMBERS and is_tested(*at, name):
         return Kind.SIDES if cause.now_dynamic else Kind.TESTED
     if kind in (*_NUMBERS, Kind.HELD_NUMBER) and is_looped_over(*at, name):
@@ -491,6 +526,13 @@ def _across_break(subject: Subject, cause: Cause) -> tuple[str, str]:
     )
 
 
+def _read(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"the number in {subject.name} is a constant in the graph",
+        f"what the code does with it (an index, a size) needs the number itself{_change(cause)}",
+    )
+
+
 def _other(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source or 'an input'} changed",
@@ -501,7 +543,7 @@ def _other(subject: Subject, cause: Cause) -> tuple[str, str]:
 _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.SIZE: _size, Kind.TWIN: _size, Kind.EQUAL: _equal, Kind.ONE: _one, Kind.GROWS: _grows,
     Kind.NUMBER: _constant, Kind.ONE_NUMBER: _constant,
-    Kind.TESTED: _tested, Kind.REPORTED: _tested, Kind.SIDES: _sides,
+    Kind.TESTED: _tested, Kind.LEAST: _tested, Kind.REPORTED: _tested, Kind.SIDES: _sides,
     Kind.BOOL: _constant, Kind.STRING: _constant,
     Kind.CONSTANT: _constant, Kind.NONE: _none, Kind.TRAINING: _training,
     Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor,
@@ -519,10 +561,11 @@ _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.STATE: _global, Kind.SURROUNDINGS: _global, Kind.ATTACHED: _attached,
     Kind.DIMENSION: _dimension, Kind.EACH_ITEM: _length,
     Kind.FROZEN: _parameter, Kind.CAST: _parameter, Kind.APPENDED: _appended,
+    Kind.READ_BACK: _appended,
     Kind.SMALL_NUMBER: _small, Kind.TURNS: _turns, Kind.SETTING: _setting,
     Kind.INTERNAL: _internal, Kind.MADE: _none,
     Kind.IMPLIED: _implied, Kind.MULTIPLE: _shape,
     Kind.HELD: _held, Kind.HELD_NUMBER: _held_number, Kind.CONDITION: _shape,
     Kind.ALIASED: _aliased, Kind.RACED: _raced, Kind.ACROSS_BREAK: _across_break,
-    Kind.OTHER: _other,
+    Kind.READ: _read, Kind.OTHER: _other,
 }  # fmt: skip

@@ -12,6 +12,7 @@ from tc.trace.findings.codes import Code
 from tc.trace.findings.hints import named_in
 from tc.trace.findings.model import Event, Where, here
 from tc.trace.findings.rows import Facts, finding
+from tc.trace.recipes import CALLER
 from tc.trace.session import all_compiles
 
 _TITLE = "{} runs in Python"
@@ -37,6 +38,7 @@ _OF_CONTEXT: Final = (
     "fix the graph break in it, or at the `with` that enters it: then it is a part of its caller",
     _LITTLE,
 )
+_COMPREHENSIONS: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _APART: Final = "take this line out of the compiled function: what is left of it has kernels then"
 
 
@@ -205,6 +207,9 @@ def _given_up(compiled: Compile, failure: Failure) -> Event:
     elif cause is not None and cause.code == _RAISES:
         row, title, fix = cause, "", cause.fix
         why = f"{advise(gb_id(failure.reason), failure.reason)[1]}: {cause.why}"
+    elif function.rpartition(".")[2] in _COMPREHENSIONS:
+        title, fix = "it is compiled by itself", (CALLER.text,)
+        why = "the function that it stands in runs in Python, and gives it what it goes through"
     elif failure.file and not is_in_block(failure.file, failure.line):
         title, fix = "it breaks where it cannot be entered again", ("fix the break at this line",)
         why = "there is no place after the break at which compiled code can continue"
