@@ -58,7 +58,7 @@ def test_a_comprehension_is_compiled_by_itself_because_its_function_runs_in_pyth
 ) -> None:
     metrics = {
         "co_name": "<listcomp>", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
-        "fail_type": "Unsupported", "fail_reason": "Missing tp_iternext\n  Explanation: Dynamo does",
+        "fail_type": "Unsupported", "fail_reason": "Missing tp_iternext\n  Explanation: Dynamo",
         "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
     }  # fmt: skip
     broke = (
