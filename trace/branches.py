@@ -253,6 +253,7 @@ def _tests_of(file: str, line: int, name: str) -> list[tuple[ast.AST, ...]]:
     names = names_of(name)
     if tree is not None:
         names = (*names, *_compared_by(tree, name))
+        names = (*names, *_compared_as(file, line, names))
     found = []
     for parents in branches_of(tree) if tree is not None else ():
         test = getattr(parents[-1], "test", None)
@@ -270,10 +271,24 @@ def _compared_by(tree: ast.AST, name: str) -> Iterator[str]:
     owner, _, attribute = name.rpartition(".")
     for one in ast.walk(tree) if owner else ():
         marks = one.decorator_list if isinstance(one, ast.FunctionDef) else []
+        is_length = isinstance(one, ast.FunctionDef) and one.name == "__len__"
+        if is_length and reads(one, (f"self.{attribute}",)):
+            yield from (f"len({owner})", "len(self)")
         if isinstance(one, ast.FunctionDef) and any("property" in ast.unparse(m) for m in marks):
             compared = (node for node in ast.walk(one) if isinstance(node, ast.Compare))
             if any(reads(node, (f"self.{attribute}",)) for node in compared):
                 yield from (f"{owner}.{one.name}", f"self.{one.name}")
+
+
+def _compared_as(file: str, line: int, names: Sequence[str]) -> Iterator[str]:
+    """Yield the variables that hold what a comparison of an input gave: `last = n >= len(rows)`."""
+    function = function_at(file, line)
+    for one in ast.walk(function) if function is not None else ():
+        target = one.targets[0] if isinstance(one, ast.Assign) else None
+        if isinstance(one, ast.Assign) and isinstance(target, ast.Name):
+            compared = (node for node in ast.walk(one.value) if isinstance(node, ast.Compare))
+            if any(reads(node, names) for node in compared):
+                yield target.id
 
 
 def _has_attribute(node: ast.AST, name: str) -> bool:

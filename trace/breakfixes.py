@@ -39,7 +39,7 @@ from tc.trace.decisions import (
 )
 from tc.trace.positions import COUNTING, is_used_as_index
 from tc.trace.syntax import tree_of
-from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, LIST_INSTEAD, RANDOM_OUTSIDE
+from tc.trace.words import CALL_OUTSIDE, COMPILE_BELOW, INDEX, LIST_INSTEAD, RANDOM_OUTSIDE
 
 _OUTSIDE: Final = (
     "return the condition with the results, and act on it after the call, outside of the compiled "
@@ -255,6 +255,8 @@ def fixes_at(
         known = tuple(one for one in known if _OF_NUMBERS not in one)
     if _LOOKS_AT.search(title) and later_tests(file, line):
         return _by_what_follows(file, line, known)
+    if _LOOKS_AT.search(title) and _indexes(text):
+        return INDEX, *(one for one in known if _OF_NUMBERS not in one)
     if code == "TC102":
         return _fixes_of_sizes(text, title, known, _becomes_numbers(file, line))
     if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
@@ -327,6 +329,13 @@ def _possible(code: str, title: str, text: str, known: Sequence[str]) -> tuple[s
         left = tuple(one for one in left if not _REGISTERS.search(one))
     of_gradients = code in _OF_AUTOGRAD and _GRADIENTS.search(text)
     return (_FUNC_GRAD, *left) if of_gradients else left
+
+
+def _indexes(text: str) -> bool:
+    """Whether a line takes one item by a position that it computes, or that has a name."""
+    tree = tree_of(text)
+    items = [one.slice for one in ast.walk(tree) if isinstance(one, ast.Subscript)] if tree else []
+    return any(isinstance(one, ast.Name | ast.Subscript | ast.Call) for one in items)
 
 
 def _takes_text(text: str) -> bool:

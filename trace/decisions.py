@@ -29,6 +29,7 @@ from tc.trace.positions import is_used_as_index
 
 #: Python's own functions that compare what they are given
 _LEAST: Final = ("min", "max")
+_BETWEEN: Final = ("clamp", "clip", "clamp_", "clip_")
 _IDENTITY: Final = (ast.Is, ast.IsNot)
 
 
@@ -159,13 +160,18 @@ def _statements(branch: ast.AST) -> Iterator[ast.stmt]:
 
 
 def is_given_to_least(file: str, line: int, name: str) -> bool:
-    """Return whether the function at a line gives an input of that name to `min` or `max`."""
+    """Return whether the function at a line gives an input of that name to `min` or `max`.
+
+    Or to `clamp`, which takes two numbers or two tensors.
+    """
     names = names_of(as_written(name))
     return any(
-        isinstance(one.func, ast.Name)
-        and one.func.id in _LEAST
-        and len(one.args) > 1
-        and any(reads(value, names) for value in one.args)
+        len(given := [*one.args, *(of.value for of in one.keywords)]) > 1
+        and (
+            (isinstance(one.func, ast.Name) and one.func.id in _LEAST)
+            or (isinstance(one.func, ast.Attribute) and one.func.attr in _BETWEEN)
+        )
+        and any(reads(value, names) for value in given)
         for one in calls_at(file, line)
     )
 

@@ -193,8 +193,8 @@ WHERE: Final = Recipe(
     settles=True,
 )
 LEAST: Final = Recipe(
-    "make {name} a 0-d tensor where it is set, with clamp, torch.minimum or torch.maximum in place "
-    "of min() and max()",
+    "make {name} a 0-d tensor where it is set, with torch.minimum and torch.maximum in place of "
+    "min(), max() and clamp()",
     settles=True,
 )
 SELECT: Final = Recipe(INDEX, settles=True)
@@ -464,7 +464,7 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.ATTACHED, ANY): (SET_ALIKE,),
     (Kind.DIMENSION, ANY): _EACH_VALUE,
     (Kind.EACH_ITEM, ANY): (FEW,),
-    (Kind.HELD, ANY): (PAD, FEW),
+    (Kind.HELD, ANY): (FEW, PAD),
     (Kind.HELD_NUMBER, ANY): (COMPUTE, FEW),
     (Kind.SMALL_NUMBER, ANY): (SMALL_NUMBERS,),
     (Kind.TURNS, ANY): (FEW, LOOP_OUTSIDE),

@@ -10,6 +10,7 @@ from tc.trace.branches import Does, is_tested
 from tc.trace.breakfixes import FIXES, GRADIENTS_FIRST, fixes_at
 from tc.trace.decisions import acts, is_given_to_least, is_plain_class, is_read_back
 from tc.trace.findings.advice import advise
+from tc.trace.words import INDEX
 
 KEEP = "keep the value as a 0-d tensor: arithmetic, comparisons and torch.where accept it"
 MOVE = "move the conversion out of the compiled function"
@@ -81,6 +82,14 @@ def test_a_condition_that_is_tested_below(tmp_path: Path, then: str, ways: tuple
     assert fixes_at("TC102", alone, 2, "", row, title) == row
 
 
+def test_an_item_is_selected_where_its_position_is_a_tensor() -> None:
+    row = ("torch._dynamo.config.capture_scalar_outputs = True", "move the operator out")
+    title = "an operator needs to look at tensor data"
+    for line in ("return found[best]", "x = self.kept[self.steps[n + 1]]"):
+        assert fixes_at("TC102", "", 0, line, row, title) == (INDEX, row[1])
+    assert fixes_at("TC102", "", 0, "return x[0] * y[1:]", row, title) == row
+
+
 def test_a_size_that_ends_a_loop(tmp_path: Path) -> None:
     body = "for k in range(3):\n    i = x.nonzero()\n    if i.numel() == 0:\n        break\n"
     found = fixes_at("TC102", _file(tmp_path, body + "return x"), 3, "", ("use a masked form",))
@@ -103,12 +112,17 @@ def test_a_property_that_compares_tests_what_it_reads(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text(
         "class Track:\n    @property\n    def stable(self):\n        return self.hits >= 3\n"
+        "    def __len__(self):\n        return self.count\n"
         "    @property\n    def rate(self):\n        return self.misses / 2\n"
-        "def f(track, x):\n    if track.stable and track.rate:\n        x = x + track.hits\n"
+        "def f(track, x, last):\n    done = x.step + 1 >= last\n"
+        "    y = 1 if done else 2\n"
+        "    if track.stable and track.rate and len(track) < 8:\n        x = x + track.hits\n"
         "    return x\n"
     )
-    assert is_tested(str(file), 9, "track.hits")
-    assert not is_tested(str(file), 9, "track.misses")
+    names = ("track.hits", "track.misses", "track.count", "x.step", "last", "y")
+    assert [one for one in names if is_tested(str(file), 13, one)] == [
+        "track.hits", "track.count", "x.step", "last",
+    ]  # fmt: skip
 
 
 def test_a_list_that_is_read_as_well(tmp_path: Path) -> None:
@@ -120,9 +134,11 @@ def test_a_list_that_is_read_as_well(tmp_path: Path) -> None:
 
 
 def test_a_number_that_min_is_given(tmp_path: Path) -> None:
-    file = _file(tmp_path, "return x * min(self.limit, 2.0) + min(self.rows) + self.gain")
-    found = {one: is_given_to_least(file, 2, f"self.{one}") for one in ("limit", "rows", "gain")}
-    assert found == {"limit": True, "rows": False, "gain": False}
+    text = "return x.clamp(0, self.size) * min(self.limit, 2.0) + min(self.rows) + self.gain"
+    file = _file(tmp_path, text)
+    names = ("limit", "rows", "gain", "size")
+    found = [one for one in names if is_given_to_least(file, 2, f"self.{one}")]
+    assert found == ["limit", "size"]
 
 
 def test_a_class_that_is_no_module(tmp_path: Path) -> None:

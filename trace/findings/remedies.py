@@ -37,6 +37,7 @@ from tc.trace.recipes import (
     LEAST,
     MARK_MADE,
     TEST_OUTSIDE,
+    WHERE,
     ZERO_D,
     Kind,
     Place,
@@ -115,6 +116,8 @@ def remedy(
         title = f"{grouped([one.source for one in named])} grow together"
         subject = replace(subject, name=", ".join(alike([one.name for one in named])))
     fixes = advice(subject, producer, made)
+    if subject.kind in _BY_TEST and is_used_as_index(*at, subject.name):  # a tensor is no position
+        fixes = tuple(text for text in fixes if recipe_of(text) is not WHERE)
     if subject.kind is Kind.DYNAMIC and is_given_to_least(*at, subject.name):
         fixes = tuple(LEAST.text.format(name=subject.name) if recipe_of(text) is ZERO_D else text
                       for text in fixes)  # fmt: skip
@@ -154,6 +157,7 @@ _NUMBERS: Final = (Kind.NUMBER, Kind.ONE_NUMBER)
 _OTHERS: Final = (
     Place.FIELD, Place.ITEM, Place.ATTRIBUTE, Place.MODULE, Place.GLOBAL, Place.CLOSURE,
 )  # fmt: skip
+_BY_TEST: Final = (Kind.TESTED, Kind.SIDES)
 _LISTS: Final = (Kind.LENGTH, Kind.COUNT)
 _ITEMS: Final = (Kind.LENGTH, Kind.COUNT, Kind.KEYS)
 #: a module's attribute as guards name it, which no program passes

@@ -39,6 +39,7 @@ _OF_CONTEXT: Final = (
     _LITTLE,
 )
 _COMPREHENSIONS: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+_BY_CALLER: Final = (CALLER.text,)
 _APART: Final = "take this line out of the compiled function: what is left of it has kernels then"
 
 
@@ -208,7 +209,7 @@ def _given_up(compiled: Compile, failure: Failure) -> Event:
         row, title, fix = cause, "", cause.fix
         why = f"{advise(gb_id(failure.reason), failure.reason)[1]}: {cause.why}"
     elif function.rpartition(".")[2] in _COMPREHENSIONS:
-        title, fix = "it is compiled by itself", (CALLER.text,)
+        title, fix = "it is compiled by itself", _BY_CALLER
         why = "the function that it stands in runs in Python, and gives it what it goes through"
     elif failure.file and not is_in_block(failure.file, failure.line):
         title, fix = "it breaks where it cannot be entered again", ("fix the break at this line",)
@@ -227,7 +228,7 @@ def _given_up(compiled: Compile, failure: Failure) -> Event:
         fix=fix,
         where=Where(failure.file, failure.line, function=function) if failure.file
         else Where(*compiled.home, function=function),
-        reason="given up",
+        reason="compiled by itself" if fix == _BY_CALLER else "given up",
         compiled=compiled,
         place=broke.place if broke else "",
         time=broke.time if broke else "",
