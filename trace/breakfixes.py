@@ -228,14 +228,8 @@ def fixes_at(
         return (_CALL_FIRST,)
     if code == "TC130" and is_in_try(file, line):
         return (ASK_FIRST,)
-    if _RUNS_HOOKS.search(within):
-        return (COMPILE_BELOW,)
-    if is_of_iterator(title):
-        return (LIST_INSTEAD,)
-    if _GENERATOR in title:
-        return (RANDOM_OUTSIDE,)
-    if code == CONTEXT[0] and _CACHED.search(within):
-        return (_CACHED_FIRST,)
+    if alone := _whatever_is_done(code, title, text, within):
+        return alone
     if functional := _FUNCTIONAL.search(text):
         name = functional[1]
         return (_OF_FUNC.format("jacrev" if name == "jacobian" else name, name), *known)
@@ -243,31 +237,17 @@ def fixes_at(
         return (GRADIENTS_FIRST,)
     if code == "TC131" and source.strip() and text and not _RAISING.search(text):
         return (_RAISES_ELSEWHERE, *known)
-    if _OF_PACKED.search(f"{text} {title}") or (code in _OF_DATA and _IN_RECURRENT.search(within)):
-        return (_PACKED_APART,)
-    if code in _OF_DATA and _RANDOM_ARRAYS.search(text):
-        return (CALL_OUTSIDE,)
     if tests := _tests_of_length(file, line):
         known = tuple(one for one in known if _SHAPES_ALONE not in one)
         if Does.LOOPS in map(does_of, tests):
             known = (FIXES[Does.LOOPS][-1], *known)
-    if code == "TC102" and _NEEDS_NUMBERS.search(text) and _is_position(file, line):
-        known = tuple(one for one in known if _OF_NUMBERS not in one)
-    if _LOOKS_AT.search(title) and later_tests(file, line):
-        return _by_what_follows(file, line, known)
-    if _LOOKS_AT.search(title) and _indexes(text):
-        return INDEX, *(one for one in known if _OF_NUMBERS not in one)
     if code == "TC102":
-        return _fixes_of_sizes(text, title, known, _becomes_numbers(file, line))
+        return _fixes_of_result(file, line, text, title, known)
     if any(_OF_INDEX.match(one) for one in known) and _is_slice(file, line):
         return tuple(_SLICE if _OF_INDEX.match(one) else one for one in known)
     numbers, asked = code == "TC101", code in (*ASKING, _LATER)
-    if numbers and bounds_slice(file, line):
-        return _SLICE, *(one for one in known if one.startswith(_MOVES))
-    in_container = _IN_CONTAINER.search(within) is not None
-    if numbers and (in_container or _is_needed(file, line, title)):
-        ways = (one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one)
-        return (_ALL_MODULES, *ways) if in_container else tuple(ways)
+    if numbers and (ways := _by_its_place(file, line, title, within, known)):
+        return ways
     if numbers and _is_size(file, line):
         known = tuple(one for one in known if not one.startswith(_AS_TENSOR))
     if numbers and (_OF_ARRAYS in title or _is_kept(file, line)):
@@ -283,6 +263,47 @@ def fixes_at(
     if does is Does.CHOOSES and (_chooses_counts(file, line) or _acts_at(file, line)):
         return (_OUTSIDE,)
     return FIXES.get(does) or tuple(one for one in known if not any(w in one for w in _USELESS))
+
+
+def _whatever_is_done(code: str, title: str, text: str, within: str) -> tuple[str, ...]:
+    """Return the only way out of a break at what can be done in one way; nothing of others."""
+    of_data = code in _OF_DATA
+    rows = (
+        (_RUNS_HOOKS.search(within), COMPILE_BELOW),
+        (is_of_iterator(title), LIST_INSTEAD),
+        (_GENERATOR in title, RANDOM_OUTSIDE),
+        (code == CONTEXT[0] and _CACHED.search(within), _CACHED_FIRST),
+        (_OF_PACKED.search(f"{text} {title}"), _PACKED_APART),
+        (of_data and _IN_RECURRENT.search(within), _PACKED_APART),
+        (of_data and _RANDOM_ARRAYS.search(text), CALL_OUTSIDE),
+    )
+    return next(((way,) for holds, way in rows if holds), ())
+
+
+def _fixes_of_result(
+    file: str, line: int, text: str, title: str, known: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the ways out of an operator whose result depends on data, its size or its value."""
+    if _NEEDS_NUMBERS.search(text) and _is_position(file, line):
+        known = tuple(one for one in known if _OF_NUMBERS not in one)
+    if _LOOKS_AT.search(title) and later_tests(file, line):
+        return _by_what_follows(file, line, known)
+    if _LOOKS_AT.search(title) and _indexes(text):
+        return INDEX, *(one for one in known if _OF_NUMBERS not in one)
+    return _fixes_of_sizes(text, title, known, _becomes_numbers(file, line))
+
+
+def _by_its_place(
+    file: str, line: int, title: str, within: str, known: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the ways out for a number that has to be one where it is read; nothing of others."""
+    if bounds_slice(file, line):
+        return _SLICE, *(one for one in known if one.startswith(_MOVES))
+    in_container = _IN_CONTAINER.search(within) is not None
+    if not in_container and not _is_needed(file, line, title):
+        return ()
+    ways = (one for one in known if not one.startswith(_AS_TENSOR) and _OF_NUMBERS not in one)
+    return (_ALL_MODULES, *ways) if in_container else tuple(ways)
 
 
 def _acts_at(file: str, line: int) -> bool:

@@ -78,16 +78,9 @@ def remedy(
         dicts: last names of what is known to be a dict.
         of_object: it is an attribute of an object that is known to be no module.
     """
-    subject = subject_about(cause, function)
-    if cause.line and subject.place is Place.CLOSURE:  # the line is of the function that has it
-        cause = replace(cause, source=with_cell_named(*at, cause.source))
-        name = with_cell_named(*at, subject.name)
-        subject = replace(subject, source=cause.source, name=name)
+    subject, cause = _named(subject_about(cause, function), cause, at)
     if of_object and subject.place is Place.MODULE:  # which has no buffers
         subject = replace(subject, place=Place.ATTRIBUTE)
-    if field := _field_named(at, subject.name):
-        cause = replace(cause, source=cause.source.replace(subject.name, field))
-        subject = replace(subject, source=subject.source.replace(subject.name, field), name=field)
     of_one_sort = is_number(cause.first) == is_number(subject.old)  # None, then numbers
     if cause.first and cause.kind == "constant" and of_one_sort:
         subject = replace(subject, old=cause.first)
@@ -115,7 +108,11 @@ def remedy(
     if subject.kind is Kind.GROWS and len(named) > 1:
         title = f"{grouped([one.source for one in named])} grow together"
         subject = replace(subject, name=", ".join(alike([one.name for one in named])))
-    fixes = advice(subject, producer, made)
+    return title, why, _that_hold(advice(subject, producer, made), subject, at)
+
+
+def _that_hold(fixes: tuple[str, ...], subject: Subject, at: tuple[str, int]) -> tuple[str, ...]:
+    """Return the fixes of an input that hold in view of what the code at a line does with it."""
     if subject.kind in _BY_TEST and is_used_as_index(*at, subject.name):  # a tensor is no position
         fixes = tuple(text for text in fixes if recipe_of(text) is not WHERE)
     if subject.kind is Kind.DYNAMIC and is_given_to_least(*at, subject.name):
@@ -126,7 +123,19 @@ def remedy(
         if subject.kind is Kind.HELD_NUMBER and is_tested(*at, subject.name):
             outside = TEST_OUTSIDE.text.format(name=subject.name)
             fixes = tuple(outside if recipe_of(text) is COMPUTE else text for text in fixes)
-    return title, why, fixes
+    return fixes
+
+
+def _named(subject: Subject, cause: Cause, at: tuple[str, int]) -> tuple[Subject, Cause]:
+    """Return an input by the name that the code at a line has for it."""
+    if cause.line and subject.place is Place.CLOSURE:  # the line is of the function that has it
+        cause = replace(cause, source=with_cell_named(*at, cause.source))
+        name = with_cell_named(*at, subject.name)
+        subject = replace(subject, source=cause.source, name=name)
+    if field := _field_named(at, subject.name):
+        cause = replace(cause, source=cause.source.replace(subject.name, field))
+        subject = replace(subject, source=subject.source.replace(subject.name, field), name=field)
+    return subject, cause
 
 
 def _field_named(at: tuple[str, int], name: str) -> str:
