@@ -34,8 +34,10 @@ from tc.trace.decisions import (
     acts,
     assigned,
     bounds_slice,
+    filters_items,
     is_compared_by_python,
     later_tests,
+    takes_position,
 )
 from tc.trace.positions import COUNTING, is_used_as_index
 from tc.trace.syntax import tree_of
@@ -179,6 +181,8 @@ _PACKED_APART: Final = (
     "torch.compiler.disable: the graph breaks once"
 )
 #: a number that chooses one of several modules is no part of a graph, whatever the settings
+#: a list or a tuple asks for the number by which it is indexed
+_OF_LIST: Final = re.compile(r"^index\(\) of a tensor\b")
 _IN_CONTAINER: Final = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]container\.py$")
 _ALL_MODULES: Final = (
     "run all of them and choose, if they are few: torch.stack([one(x) for one in modules])"
@@ -255,6 +259,8 @@ def fixes_at(
     does = what_it_does(file, line, source, numbers) if asked else None
     if does is Does.RAISES and any(is_in_try(*at) for at in callers):
         does = Does.CATCHES
+    if does is None and code == "TC110" and filters_items(file, line):
+        return (_OUTSIDE,)
     if does is None:
         return _by_what_follows(file, line, known) if asked else tuple(known)
     if code == _LATER and does not in FIXES:
@@ -299,6 +305,9 @@ def _by_its_place(
     """Return the ways out for a number that has to be one where it is read; nothing of others."""
     if bounds_slice(file, line):
         return _SLICE, *(one for one in known if one.startswith(_MOVES))
+    of_tensor = any(_OF_INDEX.match(one) for one in known)
+    if not of_tensor and (_OF_LIST.match(title) or takes_position(file, line)):
+        return tuple(one for one in known if one.startswith(_MOVES))
     in_container = _IN_CONTAINER.search(within) is not None
     if not in_container and not _is_needed(file, line, title):
         return ()

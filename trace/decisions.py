@@ -130,6 +130,31 @@ def bounds_slice(file: str, line: int) -> bool:
     return any(_has_reading(one, line) for one in slices)
 
 
+def filters_items(file: str, line: int) -> bool:
+    """Return whether a comprehension at a line leaves items out: how many are left is no tensor."""
+    function = function_at(file, line)
+    return any(
+        one.lineno <= line <= (one.end_lineno or line)
+        for around in (ast.walk(function) if function is not None else ())
+        if isinstance(around, ast.comprehension)
+        for one in around.ifs
+    )
+
+
+def takes_position(file: str, line: int) -> bool:
+    """Return whether a line indexes with a tensor, and calls nothing that reads the number."""
+    function = function_at(file, line)
+    nodes = [
+        one for one in (ast.walk(function) if function is not None else ())
+        if isinstance(one, ast.Call | ast.Subscript)
+        and one.lineno <= line <= (one.end_lineno or line)
+    ]  # fmt: skip
+    calls = (one for one in nodes if isinstance(one, ast.Call))
+    items = (one.slice for one in nodes if isinstance(one, ast.Subscript))
+    reading = any(called_name(one) in READING for one in calls)
+    return not reading and any(isinstance(one, ast.Name) for one in items)
+
+
 def acts(branch: ast.AST, file: str, line: int) -> bool:
     """Return whether a branch does what no `torch.where` can choose, whatever else it does.
 
@@ -172,6 +197,20 @@ def is_given_to_least(file: str, line: int, name: str) -> bool:
             or (isinstance(one.func, ast.Attribute) and one.func.attr in _BETWEEN)
         )
         and any(reads(value, names) for value in given)
+        for one in calls_at(file, line)
+    )
+
+
+def is_given_to_math(file: str, line: int, name: str) -> bool:
+    """Return whether the function at a line gives an input of that name to a function of `math`.
+
+    Such a function reads the number out of a tensor.
+    """
+    names = names_of(as_written(name))
+    return any(
+        isinstance(one.func, ast.Attribute)
+        and ast.unparse(one.func.value) == "math"
+        and any(reads(value, names) for value in one.args)
         for one in calls_at(file, line)
     )
 

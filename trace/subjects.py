@@ -23,7 +23,9 @@ _PROPERTIES: Final = {
 }  # fmt: skip
 _OF_PARAMETERS: Final = {"dtype": Kind.CAST, "requires_grad": Kind.FROZEN}
 _PASSED_ON: Final = "a value from before the break"
-_UNNAMED: Final = re.compile(r"\b___\w|\ba value from before\b")  # names that compilers make up
+_UNNAMED: Final = re.compile(
+    r"\b___\w|\ba value from before\b|^<\w+>\."
+)  # names that compilers make up
 _PARAMETER: Final = re.compile(r"\b_parameters\b|nn\.parameter\.Parameter|failed on a parameter")
 _IN: Final = re.compile(r"^.+ in (?P<of>[^'\" ]+)$")  # `'k' in d`, as a source
 _SAME: Final = "the same object as "

@@ -8,8 +8,16 @@ import pytest
 
 from tc.trace.branches import Does, is_tested
 from tc.trace.breakfixes import FIXES, GRADIENTS_FIRST, fixes_at
-from tc.trace.decisions import acts, is_given_to_least, is_plain_class, is_read_back
+from tc.trace.decisions import (
+    acts,
+    is_given_to_least,
+    is_given_to_math,
+    is_plain_class,
+    is_read_back,
+)
 from tc.trace.findings.advice import advise
+from tc.trace.findings.model import Cause
+from tc.trace.findings.remedies import remedy
 from tc.trace.words import INDEX
 
 KEEP = "keep the value as a 0-d tensor: arithmetic, comparisons and torch.where accept it"
@@ -139,6 +147,38 @@ def test_a_number_that_min_is_given(tmp_path: Path) -> None:
     names = ("limit", "rows", "gain", "size")
     found = [one for one in names if is_given_to_least(file, 2, f"self.{one}")]
     assert found == ["limit", "size"]
+
+
+def test_a_number_that_math_is_given(tmp_path: Path) -> None:
+    """`math.cos` reads the number out of a tensor."""
+    file = _file(tmp_path, "return x * math.cos(self.step / 9) * torch.cos(self.angle)")
+    assert is_given_to_math(file, 2, "self.step") and not is_given_to_math(file, 2, "self.angle")
+    cause = Cause("self.step", "2", "3", "constant")
+    fixes = remedy(cause, "tc", "M.forward", at=(file, 2))[2]
+    assert fixes[0].startswith("compute what needs self.step as plain Python")
+    other = remedy(Cause("self.angle", "2", "3", "constant"), "tc", "M.forward", at=(file, 2))[2]
+    assert "register_buffer" in other[0]
+
+
+def test_a_number_that_is_tested_and_indexes_is_taken_out(tmp_path: Path) -> None:
+    file = _file(tmp_path, "if self.at > 3:\n    x = x + 1\nreturn x[self.at]")
+    fixes = remedy(Cause("self.at", "2", "3", "constant"), "tc", "f", at=(file, 2))[2]
+    assert fixes[-1].startswith("take self.at, and what the code does by it, out of")
+
+
+def test_a_comprehension_that_leaves_items_out(tmp_path: Path) -> None:
+    file = _file(tmp_path, "rows = [y for y in x if y > 0]\nreturn rows, [y + 1 for y in x]")
+    assert fixes_at("TC110", file, 2, "", ("torch.where(condition, a, b)",)) == (OUTSIDE,)
+    assert fixes_at("TC110", file, 3, "", ("torch.where(condition, a, b)",)) != (OUTSIDE,)
+
+
+def test_a_list_is_indexed_by_a_number(tmp_path: Path) -> None:
+    file = _file(
+        tmp_path, "best = x.argmax()\nself.advance(WORDS[best])\nreturn WORDS[best.item()]"
+    )
+    title = "index() of a tensor needs a Python value"
+    assert fixes_at("TC101", file, 3, "", ROW, title) == (MOVE,)
+    assert fixes_at("TC101", file, 3, "", ROW, "Tensor.item() needs a Python number") == (MOVE,)
 
 
 def test_a_class_that_is_no_module(tmp_path: Path) -> None:

@@ -53,6 +53,27 @@ def test_a_break_in_a_block_is_no_use_of_fullgraph(tmp_path: Path) -> None:
     assert not any("fullgraph" in fix for one in found.findings for fix in one.fix)
 
 
+def test_what_comes_from_outside_is_called_outside(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("def f(x):\n    n = random.randint(2, 4)\n    return x * n\n")
+    metrics = {
+        "co_name": "f", "co_filename": str(file), "co_firstlineno": 1,
+        "fail_type": "Unsupported", "fail_reason": "Unsupported python_type() call",
+        "fail_user_frame_filename": str(file), "fail_user_frame_lineno": 2,
+    }  # fmt: skip
+    note = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
+    broke = (
+        f"Graph break in user code at {file}:2\nGraph Break Reason: Failed to handle graph break "
+        "gracefully. Skipping the function and falling back to eager. Graph break encountered:\n\n"
+        "Unsupported python_type() call\n"
+    )
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    found = torch_log(logs, START, (note, broke), ({"compilation_metrics": metrics, **IDS}, None))
+    (finding,) = [one for one in found.findings if one.code == "TC109"]
+    assert finding.fix[0].startswith("call it outside of the compiled function")
+
+
 def test_a_comprehension_is_compiled_by_itself_because_its_function_runs_in_python(
     tmp_path: Path,
 ) -> None:
@@ -173,6 +194,7 @@ def test_a_function_of_tc_that_runs_in_python_asks_for_what_its_break_asks_for(
         ("self.mode", "'sum'", "'mean'", True),
         ("mode", "'sum'", "'mean'", False),  # an argument: what the caller passes
         ("self.scale", "2.0", "3.0", False),  # a number may be a tensor
+        ("x.dtype", "float32", "int64", True),  # tables of words, and layers: one for each
     ],
 )
 def test_settings_of_modules_differ_because_their_caller_runs_in_python(
@@ -186,7 +208,8 @@ def test_settings_of_modules_differ_because_their_caller_runs_in_python(
     )
     stack = (ev.StackFrame(MODEL, 3, "forward_all", ""), ev.StackFrame(MODEL, 9, "forward", ""))
     log.say(ev.FrameStart(stack), 0, 1)
-    cause = ev.RecompileCause(source, f"{source} == {old}", old, new, "a constant in the graph")
+    kind = "dtype" if source.endswith("dtype") else "a constant in the graph"
+    cause = ev.RecompileCause(source, f"{source} == {old}", old, new, kind)
     again = ev.Recompile("forward", MODEL, 9, CompileId(1, 0), (cause,))
     log.say(again, 1, 1).say(ev.FrameStart(stack), 1, 1)
     (finding,) = [one for one in log.end().findings if one.code == "TC201"]

@@ -78,6 +78,7 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
         ("SCALE", "1", "2", "constant", "G['SCALE'] == 1", Kind.ONE_NUMBER, Place.GLOBAL),
         ("f.__closure__[0].cell_contents", "3", "2", "constant", "", Kind.NUMBER, Place.CLOSURE),
         ("fn.__defaults__[0]", "1", "2", "constant", "", Kind.ONE_NUMBER, Place.DEFAULT),
+        ("<dictcomp>.n", "0", "1", "constant", "", Kind.ACROSS_BREAK, Place.ATTRIBUTE),
         ("best", "2", "3", "read", "", Kind.READ, Place.LOCAL),
         ("mask", "None", "a tensor", "constant", "", Kind.NONE, Place.LOCAL),
         ("kind", "Kind.A", "<Kind.B: 2>", "constant", "", Kind.CONSTANT, Place.LOCAL),

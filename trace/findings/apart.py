@@ -66,7 +66,8 @@ def is_called(
 def is_apart(one: Recompile, lead: Cause, in_python: Set[tuple[str, str]]) -> bool:
     """Whether an attribute of a module differs because its caller, which runs in Python, has many.
 
-    A caller that is captured has the attributes of each of its modules in its graph.
+    A caller that is captured has the attributes of each of its modules in its graph, and what it
+    gives each of them.
 
     Args:
         in_python: (file, function) of what else was given up because of a graph break.
@@ -76,13 +77,9 @@ def is_apart(one: Recompile, lead: Cause, in_python: Set[tuple[str, str]]) -> bo
     )  # PyTorch leaves out the caller: a `forward`, too
     subject = subject_about(lead, one.compiled.alias or one.compiled.function)
     is_setting = subject.kind in (Kind.STRING, Kind.CONSTANT, Kind.OBJECT)
-    return (
-        is_setting
-        and subject.place is Place.MODULE
-        and (
-            has_caller_in(one, in_python)
-            or (is_cut and bool(functions_of([one.compiled]) & in_python))
-        )
+    is_given = subject.kind in (Kind.DTYPE, Kind.NDIM) and subject.place is Place.LOCAL
+    return (is_given or (is_setting and subject.place is Place.MODULE)) and (
+        has_caller_in(one, in_python) or (is_cut and bool(functions_of([one.compiled]) & in_python))
     )
 
 

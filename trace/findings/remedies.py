@@ -20,7 +20,7 @@ from tc.trace.branches import (
     is_tested,
     only_reports,
 )
-from tc.trace.decisions import is_given_to_least, is_read_back
+from tc.trace.decisions import is_given_to_least, is_given_to_math, is_read_back
 from tc.trace.findings.model import Cause
 from tc.trace.ids import is_resumed
 from tc.trace.naming import with_cell_named, with_field_named
@@ -33,6 +33,7 @@ from tc.trace.positions import (
     is_used_as_index,
 )
 from tc.trace.recipes import (
+    BUFFER,
     COMPUTE,
     LEAST,
     MARK_MADE,
@@ -41,6 +42,7 @@ from tc.trace.recipes import (
     ZERO_D,
     Kind,
     Place,
+    Recipe,
     Subject,
     advice,
     recipe_of,
@@ -113,17 +115,23 @@ def remedy(
 
 def _that_hold(fixes: tuple[str, ...], subject: Subject, at: tuple[str, int]) -> tuple[str, ...]:
     """Return the fixes of an input that hold in view of what the code at a line does with it."""
-    if subject.kind in _BY_TEST and is_used_as_index(*at, subject.name):  # a tensor is no position
-        fixes = tuple(text for text in fixes if recipe_of(text) is not WHERE)
-    if subject.kind is Kind.DYNAMIC and is_given_to_least(*at, subject.name):
-        fixes = tuple(LEAST.text.format(name=subject.name) if recipe_of(text) is ZERO_D else text
-                      for text in fixes)  # fmt: skip
-    if is_stored(*at, subject.name):  # by the function: there is no place before the first call
-        fixes = tuple(text for text in fixes if recipe_of(text) is not MARK_MADE)
-        if subject.kind is Kind.HELD_NUMBER and is_tested(*at, subject.name):
-            outside = TEST_OUTSIDE.text.format(name=subject.name)
-            fixes = tuple(outside if recipe_of(text) is COMPUTE else text for text in fixes)
-    return fixes
+    kind, name = subject.kind, subject.name
+    stored = is_stored(*at, name)  # by the function: there is no place before the first call
+    instead: dict[Recipe | None, Recipe] = {}
+    if kind in _BY_TEST and is_used_as_index(*at, name):  # a tensor is no position
+        instead[WHERE] = TEST_OUTSIDE
+    if kind is Kind.DYNAMIC and is_given_to_least(*at, name):
+        instead[ZERO_D] = LEAST
+    if is_given_to_math(*at, name):  # which takes no tensors
+        instead |= dict.fromkeys((ZERO_D, BUFFER, WHERE), COMPUTE)
+    if stored and kind is Kind.HELD_NUMBER and is_tested(*at, name):
+        instead[COMPUTE] = TEST_OUTSIDE
+    fixes = tuple(text for text in fixes if not stored or recipe_of(text) is not MARK_MADE)
+    words = {"name": name, "source": subject.source}
+    return tuple(
+        other.text.format_map(words) if (other := instead.get(recipe_of(text))) else text
+        for text in fixes
+    )
 
 
 def _named(subject: Subject, cause: Cause, at: tuple[str, int]) -> tuple[Subject, Cause]:

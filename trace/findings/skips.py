@@ -12,8 +12,10 @@ from tc.trace.findings.codes import Code
 from tc.trace.findings.hints import named_in
 from tc.trace.findings.model import Event, Where, here
 from tc.trace.findings.rows import Facts, finding
+from tc.trace.lines import line_of
 from tc.trace.recipes import CALLER
 from tc.trace.session import all_compiles
+from tc.trace.words import CALL_OUTSIDE, FROM_OUTSIDE
 
 _TITLE = "{} runs in Python"
 _IN_LOOP: Final = re.compile(r"graph break in loop|for/while loop")
@@ -39,6 +41,8 @@ _OF_CONTEXT: Final = (
     _LITTLE,
 )
 _COMPREHENSIONS: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+#: a call of a module that gives random numbers, or the time
+_FROM_OUTSIDE: Final = re.compile(rf"(?<![\w.])(?:{'|'.join(FROM_OUTSIDE)})\.\w+\(")
 _BY_CALLER: Final = (CALLER.text,)
 _APART: Final = "take this line out of the compiled function: what is left of it has kernels then"
 
@@ -211,6 +215,9 @@ def _given_up(compiled: Compile, failure: Failure) -> Event:
     elif function.rpartition(".")[2] in _COMPREHENSIONS:
         title, fix = "it is compiled by itself", _BY_CALLER
         why = "the function that it stands in runs in Python, and gives it what it goes through"
+    elif failure.file and _FROM_OUTSIDE.search(line_of(failure.file, failure.line)):
+        title, fix = "it breaks where it cannot be entered again", (CALL_OUTSIDE,)
+        why = "what the line calls comes from outside of the program, and differs each time"
     elif failure.file and not is_in_block(failure.file, failure.line):
         title, fix = "it breaks where it cannot be entered again", ("fix the break at this line",)
         why = "there is no place after the break at which compiled code can continue"
