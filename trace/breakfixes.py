@@ -323,12 +323,10 @@ def _acts_at(file: str, line: int) -> bool:
 def _by_what_follows(file: str, line: int, known: Sequence[str]) -> tuple[str, ...]:
     """Return the ways out in view of what the function decides later by what the line reads."""
     moves = [one for one in known if one.startswith(_MOVES)]
-    if is_compared_by_python(file, line):
-        return _LEAST, *moves
     tests = later_tests(file, line)
     does = {does_of(one) for one in tests}
     if not does:
-        return tuple(known)
+        return (_LEAST, *moves) if is_compared_by_python(file, line) else tuple(known)
     if Does.LOOPS in does:
         return FIXES[Does.LOOPS]
     if does <= AFTERWARDS or any(acts(one[-1], file, line) for one in tests):

@@ -49,6 +49,7 @@ def _file(folder: Path, body: str) -> str:
         ("v = x.sum().item()\nif v > 3:\n    x = x + 1\nreturn x", (CHOOSE, MOVE)),
         ("v = x.sum().item()\nreturn x * min(1.0, 2 / v)", (LEAST, MOVE)),
         ("v = min(1.0, 2 / x.sum().item())\nreturn x * v", (LEAST, MOVE)),
+        ("v = max(0.0, x.sum().item())\nif v < 3:\n    x = x + 1\nreturn x * v", (CHOOSE, MOVE)),
         ("v = x.sum().item()\nreturn x if v is None else x * v", ROW),
         ("v = x.sum().item()\nreturn x * max([1, 2])", ROW),
         ("for k in range(3):\n    v = x.sum().item()\n    if v > 3:\n        break\nreturn x",

@@ -95,3 +95,30 @@ def test_a_method_that_a_break_passed_on_follows_from_it(tmp_path: Path) -> None
     assert follows.fix == (
         f"fix the graph break before it, {broke.id}: then no value is passed across it",
     )
+
+
+def test_all_breaks_of_a_callee_are_named(tmp_path: Path) -> None:
+    """A function continues behind its call of one that breaks at two lines."""
+    outer = {"line": 12, "name": "outer", "filename": FILE}
+    inner = {"line": 3, "name": "f", "filename": FILE}
+    head = "User code traceback:\n"
+    text = BREAK.replace(head, f'{head}  File "{FILE}", line 13, in outer\n    f(x)\n')
+    second = (
+        text.replace("line 7", "line 8").replace(":7", ":8").replace("n = x.sum()", "m = x.max()")
+    )
+    name = {"line": 12, "name": "torch_dynamo_resume_in_outer_at_13", "filename": FILE}
+    rows = [({"dynamo_start": {"stack": [name]}, **ids(3, n)}, None) for n in range(2)]
+    found = torch_log(
+        tmp_path,
+        ({"dynamo_start": {"stack": [outer]}, **ids(0)}, None),
+        artifact(0, "dynamo_graph_break_reason", text),
+        ({"dynamo_start": {"stack": [outer, inner]}, **ids(1)}, None),
+        artifact(1, "dynamo_graph_break_reason", second),
+        *rows,
+        artifact(3, "recompile_reasons", "3/0: ___stack0 == 2", 1),
+    ).findings
+    first, other = (one.id for one in found if one.code == "TC101")
+    (again,) = (one for one in found if one.code == "TC201")
+    assert again.fix == (
+        f"fix the graph break before it, {first} and {other}: then no value is passed across it",
+    )

@@ -12,6 +12,7 @@ from tc.trace.findings.rows import Facts
 from tc.trace.ids import plain_function
 from tc.trace.recipes import MEND_BREAK
 from tc.trace.session import all_compiles
+from tc.trace.words import count
 
 _BREAK: Final = "break"
 _BEFORE: Final = "before it"
@@ -20,34 +21,46 @@ Place = tuple[int, str, str, int]
 
 
 def behind_breaks(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings, each recompile that a break alone leads to behind that break.
+    """Return the findings, each recompile that breaks alone lead to behind the first of these.
 
-    Its only way out is to fix the break, whose id the fix names.
+    Its only way out is to fix the breaks, whose ids the fix names: a function may have called one
+    that breaks in several lines.
     """
     compiles = {one.slug: one for one in all_compiles(facts.session)}
-    left: dict[Place, Finding] = {}
+    left: dict[Place, dict[str, Finding]] = {}
     for one in findings:
         if one.kind.mark == _BREAK and MEND_BREAK.text not in one.fix:
-            left.update(dict.fromkeys(_left_at(one, compiles), one))
-    named: dict[str, Finding] = {}
+            for place in _left_at(one, compiles):
+                left.setdefault(place, {})[one.id] = one
+    named: dict[str, dict[str, Finding]] = {}
     for one in findings:
         if MEND_BREAK.text in one.fix:
-            causes = (_behind(place, left) for place in _resumed_at(one, compiles))
-            named.update((one.id, cause) for cause in causes if cause is not None)
+            for place in _resumed_at(one, compiles):
+                named.setdefault(one.id, {}).update(_behind(place, left))
     listed: dict[str, Finding] = {}
     for one in findings:
-        cause = named.get(one.id)
-        if cause is not None:
-            said = MEND_BREAK.text.replace(_BEFORE, f"{_BEFORE}, {cause.id}", 1)
+        if causes := named.get(one.id):
+            said = MEND_BREAK.text.replace(_BEFORE, f"{_BEFORE}, {_all_of(list(causes))}", 1)
             if one.fix[0] == MEND_BREAK.text:
-                listed.setdefault(cause.id, cause)
+                listed.setdefault(*next(iter(causes.items())))
             one = replace(one, fix=tuple(said if x == MEND_BREAK.text else x for x in one.fix))
         listed.setdefault(one.id, one)
     return list(listed.values())
 
 
-def _behind(place: Place, left: Mapping[Place, Finding]) -> Finding | None:
-    """Return the break behind which a function continues.
+def _all_of(ids: Sequence[str]) -> str:
+    """`A, B and C`; of many the first ones."""
+    some = ids[:_NAMED]
+    more = count(len(ids) - _NAMED, "other") if len(ids) > _NAMED else ""
+    *first, last = (*some, more) if more else some
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+_NAMED: Final = 3
+
+
+def _behind(place: Place, left: Mapping[Place, Mapping[str, Finding]]) -> Mapping[str, Finding]:
+    """Return the breaks behind which a function continues, by their ids.
 
     After a break in a loop it continues at the loop, or behind it: the break is the nearest one
     above in the function, or else the last.
@@ -58,7 +71,7 @@ def _behind(place: Place, left: Mapping[Place, Finding]) -> Finding | None:
     lines = [at[-1] for at in left if [*at[:-1]] == function]
     above = [one for one in lines if one <= line]
     nearest = max(above or lines, default=None)
-    return None if nearest is None else left[place[0], place[1], place[2], nearest]
+    return {} if nearest is None else left[place[0], place[1], place[2], nearest]
 
 
 def _left_at(one: Finding, compiles: Mapping[str, Compile]) -> Iterator[Place]:

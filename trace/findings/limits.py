@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tc.trace.compiles import LIBRARY, calls_in_python
+from tc.trace.compiles import LIBRARY, Compile, calls_in_python
 from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Finding, Recompile, Where, here
 from tc.trace.findings.rows import Facts, finding
@@ -58,7 +58,7 @@ def limits(facts: Facts) -> list[Event]:
                     fix=(_FIX[0], _FIX[1].format("tc.config.recompile_limit")),
                     where=here(compiled) if LIBRARY.search(where.file) else where,
                     named=(where.file, function),
-                    reason="",
+                    reason=_reason(compiled),
                     compiled=compiled,
                     place=note.place,
                     time=note.time,
@@ -101,6 +101,11 @@ def behind_causes(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
     return listed
 
 
+def _reason(compiled: Compile) -> str:
+    """What distinguishes the limits of a function: what continues behind a break has its own."""
+    return "behind a break" if compiled.line_of_resume else ""
+
+
 def _refusal(session: Session, one: Recompile) -> Event:
     """PyTorch records a reason to compile again, and then no compile."""
     first = next(
@@ -118,7 +123,7 @@ def _refusal(session: Session, one: Recompile) -> Event:
         why=_WHY,
         fix=(_FIX[0], _FIX[1].format("torch._dynamo.config.recompile_limit")),
         where=here(first),
-        reason="",
+        reason=_reason(first),
         compiled=one.compiled,
         place=note.place,
         time=note.time,
