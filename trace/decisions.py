@@ -51,6 +51,16 @@ def assigned(nodes: Sequence[ast.AST], line: int) -> set[str]:
     return {one.id for one in names if isinstance(one.ctx, ast.Store)}
 
 
+def lines_of_stores(file: str, line: int, name: str) -> list[int]:
+    """Return the lines at which the function at a line assigns to a variable."""
+    function = function_at(file, line)
+    return [
+        one.lineno
+        for one in (ast.walk(function) if function is not None else ())
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one.id == name
+    ]
+
+
 def later_tests(file: str, line: int) -> list[tuple[ast.AST, ...]]:
     """Return the branches of the function at a line that test what the line has read.
 

@@ -148,6 +148,8 @@ def test_a_number_that_min_is_given(tmp_path: Path) -> None:
     names = ("limit", "rows", "gain", "size")
     found = [one for one in names if is_given_to_least(file, 2, f"self.{one}")]
     assert found == ["limit", "size"]
+    cause = Cause("self.size", "1.0", "2.0", "constant", now_dynamic=True)
+    assert "torch.minimum" in remedy(cause, "torch", "__call__", at=(file, 2))[2][-1]
 
 
 def test_a_number_that_math_is_given(tmp_path: Path) -> None:

@@ -122,3 +122,28 @@ def test_all_breaks_of_a_callee_are_named(tmp_path: Path) -> None:
     assert again.fix == (
         f"fix the graph break before it, {first} and {other}: then no value is passed across it",
     )
+
+
+def test_a_variable_passes_all_breaks_since_it_was_set(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import torch\ndef f(x):\n    a = x.sum().item()\n    n = x.shape[0]\n"
+        "    b = x.max().item()\n    c = x.min().item()\n    return x * n * a * b * c\n"
+    )
+    frame = {"line": 2, "name": "f", "filename": str(file)}
+    rows = []
+    for number, line in enumerate((3, 5, 6)):
+        name = f"torch_dynamo_resume_in_f_at_{line}"
+        text = BREAK.replace(FILE, str(file)).replace(":7", f":{line}")
+        text = text.replace("line 7", f"line {line}").replace("x.sum()", f"x.{line}()")
+        rows += [({"dynamo_start": {"stack": [frame]}, **ids(number)}, None),
+                 artifact(number, "dynamo_graph_break_reason", text)]  # fmt: skip
+        frame = {"line": 2, "name": name, "filename": str(file)}
+    rows += [({"dynamo_start": {"stack": [frame]}, **ids(9, n)}, None) for n in range(2)]
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    reason = "9/0: n == 2  # return x  # model.py:7 in f"
+    found = torch_log(logs, *rows, artifact(9, "recompile_reasons", reason, 1)).findings
+    breaks = {one.where.line: one.id for one in found if one.code == "TC101"}
+    (again,) = (one for one in found if one.code == "TC201")
+    assert f"before it, {breaks[6]} and {breaks[5]}:" in again.fix[-1]

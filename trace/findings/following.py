@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from tc.trace.compiles import Compile
+from tc.trace.decisions import lines_of_stores
 from tc.trace.findings.model import Finding
 from tc.trace.findings.rows import Facts
 from tc.trace.ids import plain_function
@@ -36,7 +38,7 @@ def behind_breaks(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
     for one in findings:
         if MEND_BREAK.text in one.fix:
             for place in _resumed_at(one, compiles):
-                named.setdefault(one.id, {}).update(_behind(place, left))
+                named.setdefault(one.id, {}).update(_passed_since(one, place, left))
     listed: dict[str, Finding] = {}
     for one in findings:
         if causes := named.get(one.id):
@@ -72,6 +74,27 @@ def _behind(place: Place, left: Mapping[Place, Mapping[str, Finding]]) -> Mappin
     above = [one for one in lines if one <= line]
     nearest = max(above or lines, default=None)
     return {} if nearest is None else left[place[0], place[1], place[2], nearest]
+
+
+def _passed_since(
+    one: Finding, place: Place, left: Mapping[Place, Mapping[str, Finding]]
+) -> Mapping[str, Finding]:
+    """Return the breaks that a variable of the function passes, from where it is set to a place.
+
+    Where it is not known, or has no name, the nearest: a value may be made behind the others.
+    """
+    nearest = _behind(place, left)
+    lane, file, function, line = place
+    names = (_ROOT.match(cause.source) for cause in one.causes[:1])
+    set_at = max((at for name in names if name for at in lines_of_stores(file, line, name[0])
+                  if at <= line), default=0)  # fmt: skip
+    if not set_at:
+        return nearest
+    passed = [at for at in left if at[:3] == (lane, file, function) and set_at <= at[3] <= line]
+    return {**nearest, **{name: of for at in sorted(passed) for name, of in left[at].items()}}
+
+
+_ROOT: Final = re.compile(r"[A-Za-z_]\w*")
 
 
 def _left_at(one: Finding, compiles: Mapping[str, Compile]) -> Iterator[Place]:

@@ -120,8 +120,8 @@ def _that_hold(fixes: tuple[str, ...], subject: Subject, at: tuple[str, int]) ->
     instead: dict[Recipe | None, Recipe] = {}
     if kind in _BY_TEST and is_used_as_index(*at, name):  # a tensor is no position
         instead[WHERE] = TEST_OUTSIDE
-    if kind is Kind.DYNAMIC and is_given_to_least(*at, name):
-        instead[ZERO_D] = LEAST
+    if is_given_to_least(*at, name):
+        instead |= dict.fromkeys((ZERO_D, BUFFER), LEAST)
     if is_given_to_math(*at, name):  # which takes no tensors
         instead |= dict.fromkeys((ZERO_D, BUFFER, WHERE), COMPUTE)
     if stored and kind is Kind.HELD_NUMBER and is_tested(*at, name):
