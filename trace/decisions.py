@@ -165,6 +165,27 @@ def takes_position(file: str, line: int) -> bool:
     return not reading and any(isinstance(one, ast.Name) for one in items)
 
 
+def other_readings(file: str, line: int) -> list[int]:
+    """Return the other lines of the loop around a line that read a value, or report something."""
+    function = function_at(file, line)
+    loops = [
+        one for one in (ast.walk(function) if function is not None else ())
+        if isinstance(one, ast.For | ast.While) and one.lineno <= line <= (one.end_lineno or line)
+    ]  # fmt: skip
+    loop = max(loops, key=lambda one: one.lineno, default=None)
+    return sorted({
+        one.lineno
+        for part in (loop.body if loop is not None else ())
+        for one in ast.walk(part)
+        if isinstance(one, ast.Call)
+        and not one.lineno <= line <= (one.end_lineno or line)
+        and (called_name(one) in REPORTING or ast.unparse(one.func).endswith(_READ_OUT))
+    })  # fmt: skip
+
+
+_READ_OUT: Final = (".item", ".tolist", ".numpy", ".nonzero")
+
+
 def acts(branch: ast.AST, file: str, line: int) -> bool:
     """Return whether a branch does what no `torch.where` can choose, whatever else it does.
 

@@ -14,6 +14,7 @@ from tc.trace.decisions import (
     is_given_to_math,
     is_plain_class,
     is_read_back,
+    other_readings,
 )
 from tc.trace.findings.advice import advise
 from tc.trace.findings.model import Cause
@@ -105,6 +106,16 @@ def test_a_size_that_ends_a_loop(tmp_path: Path) -> None:
     assert found == (FIXES[Does.LOOPS][-1], "use a masked form")
     kept = _file(tmp_path, body.replace("i.numel() == 0", "k > 1") + "return x")
     assert fixes_at("TC102", kept, 3, "", ("use a masked form",)) == ("use a masked form",)
+
+
+def test_other_lines_of_a_loop_that_lead_to_a_break(tmp_path: Path) -> None:
+    body = (
+        "y = x.item()\nfor k in range(3):\n    a = x.sum().item()\n    b = x * a\n"
+        "    if k:\n        print(b)\n    c = b.tolist()\nreturn c"
+    )
+    file = _file(tmp_path, body)
+    assert other_readings(file, 4) == [7, 8]
+    assert other_readings(file, 2) == other_readings(str(tmp_path / "away.py"), 4) == []
 
 
 def test_a_branch_that_steps_a_position_is_no_choice(tmp_path: Path) -> None:

@@ -32,6 +32,21 @@ def test_a_break_in_a_loop_is_no_use_of_fullgraph(tmp_path: Path) -> None:
     assert not any("fullgraph" in fix for fix in finding.fix)
 
 
+def test_a_break_in_a_loop_names_the_lines_behind_it(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(
+        "def f(x):\n    for k in range(3):\n        a = x.item()\n        x = x + a\n"
+        "        print(x)\n    return x\n"
+    )
+    log = Compiler(tmp_path / "logs").start(name="f")
+    broke = ev.GraphBreak("TC101", "item()", "why", str(file), 3, "f", fix=("keep it",),
+                          stack=(ev.StackFrame(str(file), 3, "f", ""),))  # fmt: skip
+    said = "item(), in a loop; its callees are captured separately"
+    log.say(broke).say(ev.FrameSkipped("f", str(file), 1, said))
+    (found,) = [one for one in log.end().findings if one.code == "TC190"]
+    assert found.why.endswith("line 5 reads a value, or reports something, in the loop as well")
+
+
 def test_a_break_in_a_block_is_no_use_of_fullgraph(tmp_path: Path) -> None:
     metrics = {
         "co_name": "f", "co_filename": "/home/me/m.py", "co_firstlineno": 3,

@@ -13,6 +13,7 @@ from typing import Final
 
 from tc.trace.breakfixes import is_of_iterator
 from tc.trace.compiles import LIBRARY
+from tc.trace.decisions import other_readings
 from tc.trace.findings.advice import OWN_BODY
 from tc.trace.findings.model import Event
 
@@ -136,8 +137,27 @@ def _with_breaks(
                 stack=one.stack or cause.stack,
                 reference=one.reference or cause.reference,
             )  # fmt: skip
-        found.append(one)
+        in_loop = of_loop or (mine and caused and OWN_BODY in one.fix)
+        found.append(_with_others(one) if in_loop else one)
     return found, taken
+
+
+def _with_others(one: Event) -> Event:
+    """Return a break in a loop with the other lines of the loop that lead to one, once it is gone.
+
+    Capture has come to none of these.
+    """
+    others = other_readings(one.where.file, one.where.line)
+    if not others:
+        return one
+    *first, last = (str(line) for line in others[:_NAMED])
+    said = f"line {last} reads a value, or reports something"
+    if first:
+        said = f"lines {', '.join(first)} and {last} read values, or report something"
+    return replace(one, why=f"{one.why}; {said}, in the loop as well")
+
+
+_NAMED: Final = 4
 
 
 def _lower(text: str) -> str:
