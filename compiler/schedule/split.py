@@ -23,6 +23,7 @@ import torch
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, constant, load, substitute, transform, walk
 from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.schedule.plan import Kernel, Let, Section, Statement, Store
 
 MAX_RANGES = 64
@@ -320,7 +321,13 @@ def _straight(index: Index, variable: Index, low: Index, high: Index) -> Index:
 
 
 def _resolved(node: Expr) -> Expr:
-    """Return what a test or a select of constants gives; another node as it is."""
+    """Return what a test or a select of constants gives, or an element that is widened for nothing;
+    another node as it is."""
+    if node.op == "to":
+        wide = node.args[0]
+        source = wide.args[0] if wide.op == "to" else node
+        undone = source.dtype is node.dtype and wide.dtype is compute_dtype(node.dtype)
+        return source if undone else node
     if node.op == "eq":
         left, right = map(_as_index, node.args)
         if left is not None and right is not None and (left - right).constant is not None:
