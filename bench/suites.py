@@ -3,6 +3,7 @@
     python bench/suites.py test.test_dict test.test_set         # CPython's own, by module
     PYTHONPATH=$PT_SRC/test python bench/suites.py test_autograd --backend eager
     python bench/suites.py test.test_enum --only test_flag --traceback
+    python bench/suites.py test_reductions --backend tc --share 0.05 --seed 7 --limit 10
 
 A module is run twice, each time in a process of its own: as it is, and with each test method
 compiled. Tests of CPython call no torch, so that their frames would be left to Python: each is
@@ -18,6 +19,7 @@ import argparse
 import importlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -34,15 +36,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-#: seconds of a test, and seconds without a word after which a process is stopped
-LIMIT, SILENT = 40, 100
+#: seconds without a word after which a process is stopped
+SILENT = 100
 #: processes that are started for a module at most
 STARTS = 12
 Row = dict[str, Any]
 
 
 class OutOfTime(BaseException):
-    """A test took longer than `LIMIT`."""
+    """A test took longer than ``--limit``."""
 
 
 def stop(*_: Any) -> None:
@@ -81,11 +83,11 @@ def compile_method(test: Any, module: str, backend: str) -> None:
     setattr(test, test._testMethodName, types.MethodType(compiled, test) if bound else compiled)
 
 
-def outcome_of(test: unittest.TestCase) -> tuple[str, str]:
-    """Run a test, and return what became of it, and its traceback."""
+def outcome_of(test: unittest.TestCase, limit: int) -> tuple[str, str]:
+    """Run a test for so many seconds, and return what became of it, and its traceback."""
     result = unittest.TestResult()
     try:
-        signal.alarm(LIMIT)
+        signal.alarm(limit)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             test.run(result)
@@ -97,12 +99,20 @@ def outcome_of(test: unittest.TestCase) -> tuple[str, str]:
         signal.alarm(0)
     failed = [*result.errors, *result.failures]
     if failed:
-        return "failed", failed[0][1]
+        late = any(text.rstrip().endswith(OutOfTime.__name__) for _, text in failed)
+        return "out of time" if late else "failed", failed[0][1]
     return "skipped" if result.skipped else "passed", ""
 
 
-def run_here(module: str, backend: str, only: str, rows: Path) -> None:
-    """Run the tests of a module that ``rows`` lacks, and append a row for each."""
+def is_drawn(name: str, options: argparse.Namespace) -> bool:
+    """Return whether a test is among those asked for."""
+    drawn = options.share >= 1 or random.Random(f"{options.seed} {name}").random() < options.share
+    return drawn and options.only in name
+
+
+def run_here(module: str, options: argparse.Namespace) -> None:
+    """Run the tests of a module that its file of rows lacks, and append a row for each."""
+    rows, backend = options.rows, options.backend
     signal.signal(signal.SIGALRM, stop)
     change: Callable[[Any], None] | None = None
     if backend:
@@ -120,7 +130,7 @@ def run_here(module: str, backend: str, only: str, rows: Path) -> None:
     before: type | None = None
     for test in tests_of(loaded):
         name, kind = test.id(), type(test)
-        if name in known or only not in name or not hasattr(test, "_testMethodName"):
+        if name in known or not is_drawn(name, options) or not hasattr(test, "_testMethodName"):
             continue
         append(rows, {"test": name, "outcome": "died"})  # unless another row follows
         if before is not kind:
@@ -131,7 +141,7 @@ def run_here(module: str, backend: str, only: str, rows: Path) -> None:
                 kind.setUpClass()
         if change is not None:
             change(test)
-        outcome, text = outcome_of(test)
+        outcome, text = outcome_of(test, options.limit)
         append(rows, {"test": name, "outcome": outcome, "text": text[-4000:]})
 
 
@@ -148,10 +158,14 @@ def read(rows: Path) -> list[Row]:
 
 
 # -- all of them -----------------------------------------------------------------------------------
-def run_module(module: str, backend: str, only: str, folder: Path) -> dict[str, Row]:
+def run_module(
+    module: str, backend: str, options: argparse.Namespace, folder: Path
+) -> dict[str, Row]:
     """Run the tests of a module in processes of their own, and return a row for each."""
     rows = folder / f"{module}-{backend or 'plain'}.jsonl"
-    command = [sys.executable, __file__, module, "--backend", backend, "--only", only]
+    command = [sys.executable, __file__, module, "--backend", backend, "--only", options.only]
+    for name in ("share", "seed", "limit"):
+        command += [f"--{name}", str(getattr(options, name))]
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     for _ in range(STARTS):
         with (folder / "log").open("a") as log:
@@ -181,17 +195,22 @@ def main() -> int:
     parser.add_argument("modules", nargs="+", help="modules of tests, as they are imported")
     parser.add_argument("--backend", default="eager", help="of tc.compile (default: eager)")
     parser.add_argument("--only", default="", help="a part of the names of the tests to run")
+    parser.add_argument("--share", type=float, default=1.0, help="of the tests, drawn by --seed")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    parser.add_argument("--limit", type=int, default=40, help="seconds of a test (default: 40)")
     parser.add_argument("--traceback", action="store_true", help="print what failed whole")
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rows is not None:
-        run_here(options.modules[0], options.backend, options.only, options.rows)
+        run_here(options.modules[0], options)
         return 0
+    if options.share < 1:
+        print(f"seed {options.seed}", flush=True)
     differences = 0
     with tempfile.TemporaryDirectory() as made:
         for module in options.modules:
-            plain = run_module(module, "", options.only, Path(made))
-            found = run_module(module, options.backend, options.only, Path(made))
+            plain = run_module(module, "", options, Path(made))
+            found = run_module(module, options.backend, options, Path(made))
             passed = [name for name, row in plain.items() if row["outcome"] == "passed"]
             outcomes = Counter(found[name]["outcome"] for name in passed if name in found)
             print(f"{module}: {len(passed)} pass in eager; compiled: {dict(outcomes)}", flush=True)

@@ -174,8 +174,10 @@ class Zoo:
 def chosen(zoo: Zoo, options: argparse.Namespace) -> list[tuple[str, str]]:
     """Return the models to run: those named, all, or a sample."""
     if options.only:
-        named = [tuple(name.split(":", 1)) for name in options.only.split(",")]
-        return [(family, name) for family, name in named]
+        named = [name.partition(":") for name in options.only.split(",")]
+        if unknown := [family for family, _, _ in named if family not in FAMILIES]:
+            raise SystemExit(f"--only takes family:name; no family is named {unknown[0]!r}")
+        return [(family, name) for family, _, name in named]
     families = options.family.split(",") if options.family else FAMILIES
     known = {family: zoo.names(family) for family in families}
     if options.all:

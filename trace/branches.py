@@ -474,18 +474,12 @@ def is_read(file: str, line: int) -> bool:
 def calls_at(file: str, line: int) -> Iterator[ast.Call]:
     """Yield the calls of the function at a line; where no `def` is around it, of its lambdas."""
     function = function_at(file, line)
-    for around in [function] if function is not None else _lambdas(file, line):
+    tree = tree_at(_original.get()(file)) if function is None else None
+    lambdas = [one for one in nodes_around(tree, line) if isinstance(one, ast.Lambda)]
+    for around in [function] if function is not None else lambdas:
         for node in ast.walk(around):
             if isinstance(node, ast.Call):
                 yield node
-
-
-def _lambdas(file: str, line: int) -> Iterator[ast.Lambda]:
-    file = _original.get()(file)
-    tree = tree_at(file)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Lambda) and node.lineno <= line <= (node.end_lineno or line):
-            yield node
 
 
 def is_filled(file: str, line: int, name: str) -> bool:
@@ -548,14 +542,20 @@ def function_at(file: str, line: int) -> ast.FunctionDef | None:
     """Return the innermost function around a line, None where its source is not available."""
     file = _original.get()(file)
     tree = tree_at(file)
-    around = [
-        one
-        for one in (ast.walk(tree) if tree is not None else ())
-        if isinstance(one, ast.FunctionDef) and _first(one) <= line <= (one.end_lineno or 0)
-    ]
-    return max(around, key=_first, default=None)
+    functions = [one for one in nodes_around(tree, line) if isinstance(one, ast.FunctionDef)]
+    return functions[-1] if functions else None
 
 
-def _first(function: ast.FunctionDef) -> int:
-    """The first line of a function, its decorators included, as code objects have it."""
-    return min([function.lineno, *(one.lineno for one in function.decorator_list)])
+def nodes_around(node: ast.AST | None, line: int) -> Iterator[ast.AST]:
+    """Yield what is at a line below a node, outer ones first; what has no place is looked into."""
+    for child in ast.iter_child_nodes(node) if node is not None else ():
+        if (last := getattr(child, "end_lineno", None)) is None:
+            yield from nodes_around(child, line)
+        elif _first(child) <= line <= last:
+            yield child
+            yield from nodes_around(child, line)
+
+
+def _first(node: ast.AST) -> int:
+    """The first line of what has a place, a function's decorators included, as code objects do."""
+    return min(one.lineno for one in [node, *getattr(node, "decorator_list", ())])  # type: ignore

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from tc.trace.branches import as_written, function_at, tree_at
+from tc.trace.branches import as_written, function_at, nodes_around, tree_at
 from tc.trace.lines import lines_of
 
 _CELL: Final = re.compile(
@@ -67,8 +67,8 @@ def with_argument_named(file: str, line: int, source: str) -> str:
     file = as_written(file)
     tree = tree_at(file) if found is not None else None
     passed: set[str] = set()
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or line):
+    for node in nodes_around(tree, line):
+        if isinstance(node, ast.Call):
             value = _passed(node, found[1], found[2]) if found is not None else None
             passed |= {ast.unparse(value)} if value is not None else set()
     name = min(passed, default="")

@@ -56,9 +56,9 @@ FROM_TORCH = {
         unsafe_split_with_sizes unbind block_diag select_backward slice_backward diagonal_backward
         unfold_backward""",
     "indexing": """masked_fill take isin isneginf isposinf
-        tril triu _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
-    "creation": """eye fill linspace logspace new_empty new_full new_ones new_zeros ones_like
-        zeros_like zeros ones empty_like hann_window""",
+        _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
+    "creation": """eye fill new_empty new_full new_ones new_zeros ones_like
+        zeros_like zeros ones empty_like""",
     "resampling": """upsample_linear1d upsample_bilinear2d upsample_trilinear3d
         affine_grid_generator""",
 }

@@ -95,8 +95,10 @@ def _same_bits(text: str, source: torch.dtype, target: torch.dtype) -> str:
     """Spell the bits of a value as another type of the same width."""
     if source is target:
         return text
-    if not (source.is_floating_point or target.is_floating_point):
-        return f"(({c_type(target)}){text})"  # C compilers wrap around
+    if all(d in LOW_PRECISION or not d.is_floating_point for d in (source, target)):
+        return (
+            f"(({c_type(target)}){text})"  # 16-bit floats are their bits; C compilers wrap around
+        )
     return f"tc_bits_{suffix(source)}_{suffix(target)}({text})"
 
 

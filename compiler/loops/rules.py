@@ -18,7 +18,7 @@ from tc.compiler.core.notes import MOST_FIRINGS, Notes
 from tc.compiler.core.rewrite import Any_, Firing, Match, Rewriter, Rule, Shape, match
 from tc.compiler.loops.expr import Expr, constant, rebuild
 from tc.compiler.loops.ir import LoopGraph, Nest, Node
-from tc.compiler.loops.ops import SCALAR_OPS
+from tc.compiler.loops.ops import LOW_PRECISION, SCALAR_OPS
 
 X, Y = Any_("x"), Any_("y")
 #: values of a higher cost are recorded as `LONG` only
@@ -84,6 +84,20 @@ def _product(x: Expr, c: Expr) -> Expr:
     return constant(1, x.dtype) if result is None else result
 
 
+def _of_narrow(op: str) -> Match:
+    """Match an op on the sign of an element, computed in another type."""
+    return match("to", match(op, match("to", X), name="sign"), name="node")
+
+
+def _in_bits(node: Expr, sign: Expr, x: Expr) -> Expr | None:
+    """Compute an op on the sign of a 16-bit float without the two conversions."""
+    if node.dtype is not x.dtype or x.dtype not in LOW_PRECISION:
+        return None
+    op, mask = ("xor", -0x8000) if sign.op == "neg" else ("and", 0x7FFF)
+    bits = Expr("bits", (x,), torch.int16)
+    return Expr("bits", (Expr(op, (bits, constant(mask, torch.int16)), torch.int16),), x.dtype)
+
+
 EXPONENT = Any_("c", lambda n: n.op == "const" and 0 <= n.data[0] <= MOST_SQUARED)
 POWER = Any_("c", _power_of_two)
 TRUE, FALSE = Any_("c", _is(True)), Any_("c", _is(False))
@@ -105,6 +119,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "abs_neg", match("abs", match("neg", X)), lambda x: Expr("abs", (x,), x.dtype), "|-x| → |x|"
     ),
+    Rule("neg_bits", _of_narrow("neg"), _in_bits, "-x → its bits, in 16-bit floats"),
+    Rule("abs_bits", _of_narrow("abs"), _in_bits, "|x| → its bits, in 16-bit floats"),
     Rule("not_not", match("not", match("not", X)), lambda x: x, "~~x → x"),
     Rule("and_true", match("and", X, TRUE), lambda x, c: _bool(x), "x & True → x"),
     Rule("true_and", match("and", TRUE, X), lambda x, c: _bool(x), "True & x → x"),

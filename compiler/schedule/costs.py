@@ -125,7 +125,10 @@ def _loops(kernel: Kernel, section: Section) -> tuple[Sequence[Index], Index]:
     if section.over is None:
         return loops, _iterations(loops)
     variable, low, high = section.over
-    return loops, _iterations([v for v in loops if v is not variable]) * (high - low)
+    count = high - low
+    if count.variables():  # from row to row another: half of it, as in a triangle
+        count = ix.floordiv(ix.extent(variable), ix.const(2))
+    return loops, _iterations([v for v in loops if v is not variable]) * count
 
 
 def _touch(value: Expr, loops: Sequence[Index], touched: dict[tuple[str, Index], Index]) -> None:

@@ -8,6 +8,7 @@ the code generators, so a difference from its results is their fault; a differen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -109,13 +110,25 @@ class _Run:
             self._section(section)
 
     def _section(self, section: Section) -> None:
+        """Run a section; if its range differs from row to row, one row after the other."""
+        bounds = section.over[1:] if section.over is not None else ()
+        needed = {atom for bound in bounds for atom in bound.variables()}
+        around = [v for v in self.loops if v.atoms() <= needed] if needed else []
+        for place in product(*(range(n) for n in ints([ix.extent(v) for v in around], self.env))):
+            self._part(section, dict(zip(map(str, around), place, strict=True)))
+
+    def _part(self, section: Section, fixed: dict[str, int]) -> None:
+        """Run a section for all positions of its loops, or for one of some of them."""
         rank, outer = len(self.loops), len(self.kernel.outer)
         shape = list(self.extents)
         for position, variable in enumerate(self.loops):
             values = torch.arange(shape[position], device="cpu")
             if section.over is not None and section.over[0] is variable:
-                values = torch.arange(*ints(section.over[1:], self.env), device="cpu")
-                shape[position] = len(values)
+                bounds = ints(section.over[1:], {**self.env, **fixed})
+                values = torch.arange(*bounds, device="cpu")
+            elif str(variable) in fixed:
+                values = values[fixed[str(variable)]].view(1)
+            shape[position] = len(values)
             self.scope[str(variable)] = grid(rank, position, values)
         if section.level == "row":
             shape[outer:] = [1] * (rank - outer)

@@ -17,6 +17,8 @@ from tc.compiler.schedule.fuse import Group, Member, Variables
 from tc.compiler.schedule.plan import LONGEST_COPIED
 
 HINT = 512
+#: fewest elements of an outer loop that is vectorised
+SHORTEST_LANE = 8
 TILE = 16
 
 
@@ -128,18 +130,19 @@ def _sorted(variables: Variables, indices: Sequence[Index]) -> Variables:
 
 
 def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
-    """Return the outer variable to vectorise if loads run along it rather than along rows."""
-    if not inner or not outer:
+    """Return the outer variable to vectorise if loads run along it rather than along rows.
+
+    Where they run along neither, their elements are nearer to each other along it.
+    """
+    long = [v for v in outer if (ix.extent(v).constant or SHORTEST_LANE) >= SHORTEST_LANE]
+    if not inner or not long:
         return None
     last = inner[-1]
     read = [use for m in group.members if m.level == "inner" for use in m.body.loads()]
     read = [use for use in read if any(_step(use, v) for v in inner)]  # varying in a row
-    score = {v: sum(_step(use, v) == 1 for use in read) for v in (*outer, last)}
+    score = {v: sum(_step(use, v) == 1 for use in read) for v in (*long, last)}
     along = score.pop(last)
-    best = max(score, key=lambda v: score[v])
-    small = ix.extent(best).constant
-    if score[best] == 0 or not (small is None or small >= 8):
-        return None
+    best = max(score, key=lambda v: (score[v], -_apart(read, v)[1]))
     if score[best] == along:  # as in a product of row-major matrices
         (count, far), (other, farther) = _apart(read, best), _apart(read, last)
         length = ix.product([ix.extent(v) for v in inner]).constant

@@ -7,6 +7,9 @@ after which they are resolved as well ("unrolling to remove a periodic condition
 
 Loops whose reads jump back are split alike: the parts of ``x.repeat(1, 3)`` are ranges, and a pixel
 shuffle reads every second element of a row from another channel.
+
+Where a mask compares positions of the last loop with those of a loop around it (``tril``, a causal
+mask), the ranges of each row are its own: they end where the row crosses the diagonal.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import torch
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, constant, load, substitute, transform, walk
 from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.schedule.plan import Kernel, Let, Section, Statement, Store
 
 MAX_RANGES = 64
@@ -27,7 +31,17 @@ MAX_RANGES = 64
 MAX_REPEATS = 8
 #: most copies of a loop's statements
 MAX_PERIOD = 8
-COMPARISONS = ("lt", "ge")
+#: comparisons of whole numbers -> whether they hold below the point where they change, and by how
+#: much that is past the right operand; of ``variable < right`` and so on
+COMPARISONS = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (False, 1)}
+#: the same comparison with its operands exchanged
+EXCHANGED = {"lt": "gt", "le": "ge", "ge": "le", "gt": "lt"}
+#: largest number added to positions that surely does not wrap around
+MAX_OFFSET = 1 << 31
+#: most points at which the masks of a row change
+MAX_DIAGONALS = 4
+#: fewest elements of a row that is split where it crosses a diagonal
+MIN_ROW = 64
 
 
 def split(kernel: Kernel) -> Kernel:
@@ -39,7 +53,41 @@ def split(kernel: Kernel) -> Kernel:
         sections = [made for r in ranges for made in _over(kernel.statements(), variable, last, *r)]
         if any(section.over != (variable, ix.ZERO, ix.extent(variable)) for section in sections):
             return replace(kernel, sections=tuple(sections))
-    return kernel
+    return _split_on_diagonals(kernel)
+
+
+def _split_on_diagonals(kernel: Kernel) -> Kernel:
+    """Split the last loop where masks of its rows change, if these points have a known order."""
+    *around, variable = kernel.outer
+    end = ix.extent(variable)
+    points = _diagonals(kernel.statements(), variable)
+    if not points or not around or ix.is_at_least(ix.const(MIN_ROW - 1) - end, 0):
+        return kernel
+    sections = []
+    for low, high in pairwise([ix.ZERO, *points, end]):
+        statements = [
+            replace(s, value=_decided(s.value, variable, low, high)) for s in kernel.statements()
+        ]
+        first, past = (ix.maximum(ix.ZERO, ix.minimum(point, end)) for point in (low, high))
+        sections.append(Section("row", tuple(statements), (variable, first, past)))
+    return replace(kernel, sections=tuple(sections))
+
+
+def _diagonals(statements: Sequence[Statement], variable: Index) -> list[Index]:
+    """Return the points of a row where masks change that also depend on the loops around, in order.
+
+    None where they are too many, or where their order is not the same for all rows.
+    """
+    points: list[Index] = []
+    for statement in statements:
+        for node in walk(statement.value):
+            for test in _conjuncts(node.args[0]) if node.op in ("select", "where") else ():
+                turn = _turning_point(test, variable)
+                if turn is not None and turn[0].variables() and turn[0] not in points:
+                    points.append(turn[0])
+    if len(points) > MAX_DIAGONALS or any((p - points[0]).constant is None for p in points):
+        return []
+    return sorted(points, key=lambda point: (point - points[0]).constant or 0)
 
 
 def _over(
@@ -158,8 +206,10 @@ def _ranges(kernel: Kernel, variable: Index) -> list[tuple[Index, Index]]:
             if node.op != "select":
                 continue
             for test in _conjuncts(node.args[0]):
-                point = _turning_point(test, variable)
-                if point is not None and not _insert(points, point):
+                turn = _turning_point(test, variable)
+                if turn is None or turn[0].variables():
+                    continue
+                if not _insert(points, turn[0]):
                     return []
     if variable is kernel.outer[-1]:
         for point in _turns(kernel.statements(), variable):
@@ -189,22 +239,40 @@ def _conjuncts(condition: Expr) -> list[Expr]:
 
 
 def _as_index(value: Expr) -> Index | None:
+    """Return a position, and what is a small number away from one, as an index."""
     if value.op == "index":
         index: Index = value.data[0]
         return index
+    if value.op in ("add", "sub") and value.dtype is torch.int64:
+        left, right = map(_as_index, value.args)
+        if left is None or right is None or not all(map(_is_small, (left, right))):
+            return None
+        return left + right if value.op == "add" else left - right
     is_whole = value.op == "const" and type(value.data[0]) is int
     return ix.const(value.data[0]) if is_whole else None
 
 
-def _turning_point(test: Expr, variable: Index) -> Index | None:
-    """Return the value of ``variable`` at which a test on it changes."""
+def _is_small(index: Index) -> bool:
+    """Whether adding an index to another one surely does not wrap around."""
+    return all(abs(factor) < MAX_OFFSET for _, factor in index.terms)
+
+
+def _turning_point(test: Expr, variable: Index) -> tuple[Index, bool] | None:
+    """Return the value of ``variable`` at which a test on it changes, and whether it holds below.
+
+    The value may be outside of the loop, and depend on other loops.
+    """
     if test.op not in COMPARISONS:
         return None
     left, right = (_as_index(arg) for arg in test.args)
-    if left is None or right is None or ix.coefficient(left, variable) is not ix.ONE:
+    if left is None or right is None:
         return None
-    point = right - (left - variable)
-    return None if point.variables() else point
+    for op, a, b in ((test.op, left, right), (EXCHANGED[test.op], right, left)):
+        rest = a - b - variable
+        if not variable.atoms() & rest.atoms():
+            below, past = COMPARISONS[op]
+            return past - rest, below
+    return None
 
 
 def _insert(points: list[Index], point: Index) -> bool:
@@ -225,11 +293,12 @@ def _decided(value: Expr, variable: Index, low: Index, high: Index) -> Expr:
     """Return the value for positions from ``low`` to before ``high``, with its selects resolved."""
 
     def change(node: Expr) -> Expr:
-        point = _turning_point(node, variable)
-        if point is not None:
+        turn = _turning_point(node, variable)
+        if turn is not None:
+            point, holds_below = turn
             below = ix.is_at_least(point - high, 0)
             if below or ix.is_at_least(low - point, 0):
-                return constant(below == (node.op == "lt"), torch.bool)
+                return constant(below == holds_below, torch.bool)
         if node.op == "load":
             return load(node.data[0], _straight(node.data[1], variable, low, high), node.dtype)
         return _resolved(node)
@@ -252,7 +321,13 @@ def _straight(index: Index, variable: Index, low: Index, high: Index) -> Index:
 
 
 def _resolved(node: Expr) -> Expr:
-    """Return what a test or a select of constants gives; another node as it is."""
+    """Return what a test or a select of constants gives, or an element that is widened for nothing;
+    another node as it is."""
+    if node.op == "to":
+        wide = node.args[0]
+        source = wide.args[0] if wide.op == "to" else node
+        undone = source.dtype is node.dtype and wide.dtype is compute_dtype(node.dtype)
+        return source if undone else node
     if node.op == "eq":
         left, right = map(_as_index, node.args)
         if left is not None and right is not None and (left - right).constant is not None:
@@ -261,6 +336,6 @@ def _resolved(node: Expr) -> Expr:
         plain, other = node.args if node.args[0].op == "const" else node.args[::-1]
         if plain.dtype is torch.bool:
             return other if plain.data[0] else plain
-    elif node.op == "select" and node.args[0].op == "const":
+    elif node.op in ("select", "where") and node.args[0].op == "const":
         return node.args[1] if node.args[0].data[0] else node.args[2]
     return node

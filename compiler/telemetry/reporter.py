@@ -117,8 +117,9 @@ class CompileReporter:
         """Report a graph break, as part of the attempt that it ended."""
         self.reasons.append(record.cause.title)
         self.restarted_after = time.perf_counter() - self.clock
-        attempt = CompileId(self.compile_id.frame, self.compile_id.compile, record.attempt)
-        trace.emit(break_event(record), attempt)
+        if trace.enabled():
+            attempt = CompileId(self.compile_id.frame, self.compile_id.compile, record.attempt)
+            trace.emit(break_event(record), attempt)
 
     # -- end -------------------------------------------------------------------------------
     @trace.reports(trace.nothing)

@@ -50,11 +50,13 @@ TC_INLINE TYPE tc_not_TAG(TYPE x) { return (TYPE)(~x); }
 TC_INLINE unsigned char tc_not_b8(unsigned char x) { return (unsigned char)(!x); }
 
 /* helper: tc_truncdiv_i64
-   Two steps in float64 are exact and vectorise; the second divides what the first left. */
+   Two steps in float64 are exact and vectorise; the second divides what the first left. Both
+   multiply by the reciprocal, which is a constant where the divisor is one. */
 TC_INLINE long long tc_truncdiv_i64(long long a, long long b) {
 #ifdef __AVX512DQ__
-  long long q = (long long)((double)a / (double)b), r = a - q * b;
-  q += (long long)((double)r / (double)b);
+  double per = 1.0 / (double)b;
+  long long q = (long long)((double)a * per), r = a - q * b;
+  q += (long long)((double)r * per);
   r = a - q * b;
   unsigned long long left = r < 0 ? 0ULL - (unsigned long long)r : (unsigned long long)r;
   unsigned long long size = b < 0 ? 0ULL - (unsigned long long)b : (unsigned long long)b;

@@ -45,6 +45,30 @@ def test_sums_in_lanes_agree_with_eager(name: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(symbolic(x), REDUCED[name](x), **bounds)
 
 
+PARTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "one of each": lambda x: x[..., 1],
+    "two of each": lambda x: x[..., 1:3],
+    "every other": lambda x: x.flatten(2)[..., ::2],
+    "turned": lambda x: x.transpose(1, 3)[:, 2],
+}
+
+
+@pytest.mark.sample(6)
+@crossed(name=REDUCED, part=PARTS)
+def test_sums_of_elements_apart_agree_with_eager(name: str, part: str) -> None:
+    def program(x: torch.Tensor) -> tuple[object, ...]:
+        y = PARTS[part](x)
+        rows = y.reshape(y.shape[0], y.shape[1], -1)
+        return REDUCED[name](rows), rows.sum(1), y.argmax(1), y.softmax(1), y.cumsum(1)
+
+    for dynamic in (False, True):
+        tc.reset()
+        compiled = tc.compile(program, dynamic=dynamic)
+        for shape in ((3, 20, 9, 4), (9, 4, 70, 5)):
+            x = torch.randn(shape, dtype=torch.float64)
+            torch.testing.assert_close(compiled(x), program(x))
+
+
 def test_special_values_in_lanes() -> None:
     special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 3e38, 1.0])
     x = special[torch.randint(0, 7, (4, 30, 40))]

@@ -69,8 +69,23 @@ def test_loops_along_memory_convert_in_runs() -> None:
     with capture_events() as events:
         tc.compile(lambda x: torch.relu(x * 3))(torch.randn(4, 300).half())
     code = "".join(e.code for e in map(event_of, events) if type(e).__name__ == "OutputCode")
-    assert code.count("tc_f16_to_f32_run(") == 2  # the helper, and one operand
-    assert code.count("tc_f32_to_f16_run(") == 2
+    assert code.count("tc_f16_to_f32_run(") == 3  # the helper, a full run of an operand, the rest
+    assert code.count("tc_f32_to_f16_run(") == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_signs_and_moves_of_16_bit_floats_convert_nothing(dtype: torch.dtype) -> None:
+    def program(x: torch.Tensor) -> list[torch.Tensor]:
+        return [-x, x.abs(), torch.cat([x.flip(0), x[3:]]), torch.where(x[:9] != 0, -x[:9], x[:9])]
+
+    x = every_half().view(dtype)
+    with capture_events() as events:
+        found = tc.compile(program)(x)
+    for mine, exact in zip(found, program(x), strict=True):
+        torch.testing.assert_close(mine, exact, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(mine.signbit() | mine.isnan(), exact.signbit() | exact.isnan())
+    code = "".join(e.code for e in map(event_of, events) if type(e).__name__ == "OutputCode")
+    assert "_to_f16_run" not in code
 
 
 OPPOSITE: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {

@@ -16,6 +16,7 @@ from tc.compiler.loops.rules import RULES, simplifier
 SPECIAL = [0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 0.3, 1e-40, 3e38]
 VALUES = {
     torch.float32: torch.tensor(SPECIAL),
+    torch.float16: torch.tensor(SPECIAL).half(),
     torch.int64: torch.tensor([0, 1, -1, 5, -7, 2**62]),
     torch.bool: torch.tensor([False, True]),
 }
@@ -45,6 +46,8 @@ def instance(pattern: Match | Any_, dtype: torch.dtype, bound: dict[str, Expr]) 
 def dtype_of(rule: Rule) -> torch.dtype:
     if rule.pattern.op in ("and", "or", "not"):
         return torch.bool
+    if rule.name in ("neg_bits", "abs_bits"):
+        return torch.float16
     return torch.int64 if rule.name == "add_zero" else torch.float32
 
 

@@ -67,6 +67,13 @@ def test_a_reduction_across_rows_gets_a_lane() -> None:
     """)
 
 
+def test_a_reduction_of_elements_apart_gets_the_lane_of_the_nearer_ones() -> None:
+    assert "p0 < 300 lane p0" in text(lambda x: x[..., 2].sum(0), r(70, 300, 4))
+    assert "lane" not in text(lambda x: x[..., 2].sum(1), r(70, 300, 4))
+    short = text(lambda x: x[..., 1:3].amax(1), r(9, 64, 50, 4))  # adjacent, and only two of them
+    assert "lane p1" in short and "p1 < 50" in short
+
+
 def test_a_product_of_matrices_that_lie_row_by_row_gets_a_lane() -> None:
     fn = lambda a, b: (a.unsqueeze(2) * b.unsqueeze(0)).sum(1)  # noqa: E731
     assert text(fn, r(8, 10), r(10, 64)) == dedent("""

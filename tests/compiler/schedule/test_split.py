@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 import tc
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, constant, index_value, load, walk
+from tc.compiler.schedule.interpret import run_kernel
 from tc.compiler.schedule.plan import Kernel, Let, Store
 from tc.compiler.schedule.plan import Section as Sec
 from tc.compiler.schedule.split import MAX_PERIOD, split
@@ -160,3 +162,53 @@ def test_moved_elements_and_their_gradients(move, dynamic):
     rows, columns = rng.randint(2, 12), rng.randint(2, 40)
     text = f"def program(x):\n    return {moved}\n"
     agree(text, dynamic, ((rows, columns), (rows + 1, columns + 3)))
+
+
+#: masks that cross the rows of ``x`` at different places
+MASKS = (
+    "x.tril({d})",
+    "x.triu({d}) * 2",
+    "x.sin().tril({e}).triu({d} - 3)",
+    "x.T.tril({d})",
+    "torch.where(row {op} column + {d}, x, x.exp())",
+    "torch.where(column - {d} {op} row, x * 2, -1)",
+    "torch.where((column <= row) & (column + {e} > row), x, 0.5)",
+    "torch.where((row - column {op} {d}) & (x > 0), x, x * x)",
+    "F.pad(x, (2, 3)).tril({d})",
+    "torch.stack([x, x + 1]).triu({d}).transpose(0, 1)",
+    "torch.cat([x.tril({d}), x.triu({e})], -1)",
+    "x.clone().tril_({d}) + torch.ones_like(x).triu_({e})",
+    "x.masked_fill(~torch.ones(x.shape, dtype=torch.bool).tril({d}), 3)",
+)
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks_that_cross_rows_and_their_gradients(mask, dynamic):
+    rng = random.Random()
+    rows, columns = rng.choice(((3, 200), (90, 90), (150, 70), (200, 66), (70, 64)))
+    op, d, e = rng.choice(("<", "<=", ">", ">=")), rng.randint(-80, 80), rng.randint(0, 9)
+    row = "row, column = torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])"
+    text = f"def program(x):\n    {row}\n    return {mask.format(op=op, d=d, e=e)}\n"
+    agree(text, dynamic, ((rows, columns), (rows + 5, columns + 1)))
+
+
+def test_a_triangle_is_two_ranges_of_each_row():
+    i, j = ix.var("i0", ix.const(90)), ix.var("i1", ix.const(70))
+    test = Expr("le", (index_value(j), index_value(i + 2)), torch.bool)
+    read = load("x", i * 70 + j, torch.float32)
+    value = Expr("where", (test, read, constant(0.0, torch.float32)), torch.float32)
+    kept = Expr("local", (), torch.float32, ("v",))
+    kernel = Kernel("k", (i, j), (), (Sec("row", (Let("v", value), Store("y", i * 70 + j, kept))),))
+    made = split(kernel)
+    assert [tuple(map(str, s.over[1:])) for s in made.sections] == [
+        ("0", "min(70, i0 + 3)"),
+        ("min(70, i0 + 3)", "70"),
+    ]
+    assert [s.value.op for s in made.statements() if isinstance(s, Let)] == ["load", "const"]
+    x, y = torch.randn(90, 70), torch.empty(90, 70)
+    run_kernel(made, {"x": x, "y": y})
+    assert torch.equal(y, x.tril(2))
+    narrow = replace(kernel, outer=(ix.var("i0", ix.const(90)), ix.var("i1", ix.const(20))))
+    assert split(narrow) is narrow
