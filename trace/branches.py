@@ -266,8 +266,13 @@ def _tests_of(file: str, line: int, name: str) -> list[tuple[ast.AST, ...]]:
     return found
 
 
-def _compared_by(tree: ast.AST, name: str) -> Iterator[str]:
-    """Yield what compares an attribute: who tests the property tests that as well."""
+@lru_cache(256)
+def _compared_by(tree: ast.AST, name: str) -> tuple[str, ...]:
+    """Return what compares an attribute: who tests the property tests that as well."""
+    return tuple(_comparing(tree, name))
+
+
+def _comparing(tree: ast.AST, name: str) -> Iterator[str]:
     owner, _, attribute = name.rpartition(".")
     for one in ast.walk(tree) if owner else ():
         marks = one.decorator_list if isinstance(one, ast.FunctionDef) else []

@@ -117,8 +117,13 @@ def with_field_named(file: str, line: int, source: str) -> str:
     return source[: found.start()] + name + source[found.end() :]
 
 
-def _named_tuples(tree: ast.AST) -> Iterator[tuple[str, ...]]:
-    """Yield the fields of each named tuple that a file defines."""
+@lru_cache(32)
+def _named_tuples(tree: ast.AST) -> tuple[tuple[str, ...], ...]:
+    """Return the fields of each named tuple that a file defines."""
+    return tuple(_defined_in(tree))
+
+
+def _defined_in(tree: ast.AST) -> Iterator[tuple[str, ...]]:
     for one in ast.walk(tree):
         if isinstance(one, ast.ClassDef) and any(ast.unparse(b) in _ANNOTATED for b in one.bases):
             yield tuple(
