@@ -10,8 +10,9 @@ from tc_log import Compiler
 from tc.trace import events as ev
 from tc.trace.compiles import Compile, Frame
 from tc.trace.findings.apart import has_caller_in, other_than
+from tc.trace.findings.changing import at_limit
 from tc.trace.findings.matching import Row, match
-from tc.trace.findings.model import Finding, Recompile
+from tc.trace.findings.model import Cause, Finding, Recompile
 from tc.trace.ids import CompileId
 from tc.trace.source_events import FunctionLines, SourceLines
 
@@ -276,3 +277,18 @@ def test_a_function_that_goes_on_behind_its_own_break_is_not_called_by_itself() 
     assert not has_caller_in(one, other_than(mine, [mine]))
     assert not has_caller_in(Recompile(namesake), other_than(namesake, [mine]))
     assert has_caller_in(one, other_than(mine, [mine, namesake]))
+
+
+def test_what_has_an_edit_at_the_limit() -> None:
+    """Few values are no excuse there; what continues behind a break has no inputs without it."""
+    few = ("nothing to do if it takes few values: each has a graph of its own, compiled once",)
+    for name, kind, of_tensors, way in (
+        ("torch_dynamo_resume_in_f_at_7", "length", True, "fix the graph break before it"),
+        ("f", "length", False, "compute what needs len(seen) as plain Python"),
+        ("f", "length", True, ""),
+    ):
+        one = Recompile(Compile("1/0", 1, None, 0, file="m.py", function=name, line=3))
+        cause = Cause("len(seen)", "2", "3", kind, of_tensors=of_tensors)
+        assert "".join(at_limit(few, one, cause)).startswith(way)
+        assert bool(at_limit(few, one, cause)) is bool(way)
+        assert at_limit(("pad it", *few), one, cause) == ("pad it",)

@@ -221,13 +221,16 @@ def of_many_values(fix: tuple[str, ...], lead: Cause) -> tuple[str, ...]:
 _PLAIN: Final = (Kind.STRING, Kind.CONSTANT, Kind.NO_TENSOR, Kind.COUNT)
 
 
-def at_limit(fix: tuple[str, ...], one: Recompile) -> tuple[str, ...]:
+def at_limit(fix: tuple[str, ...], one: Recompile, lead: Cause) -> tuple[str, ...]:
     """Return the fixes of an input of a function that reached the limit: there is something to do.
 
     What continues after a graph break has no inputs, if nothing breaks.
     """
     left = tuple(text for text in fix if recipe_of(text) not in _NOT_AT_LIMIT)
-    return left or ((MEND_BREAK.text,) if one.compiled.line_of_resume else ())
+    if left or one.compiled.line_of_resume:
+        return left or (MEND_BREAK.text,)
+    counted = lead.kind == "length" and not lead.of_tensors
+    return (COMPUTE.text.format(source=lead.source),) if counted else ()
 
 
 #: there is something to do where a function reached the limit

@@ -381,7 +381,7 @@ def recompiled(facts: Facts) -> list[Event]:
             is_of_torch(one, lead), dicts_in(one.held), is_plain_object(one, lead),
         )  # fmt: skip
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
-            fix = at_limit(fix, one)
+            fix = at_limit(fix, one, lead)
         fix = of_many_values(fix, lead) if of_input(one, lead) in many else fix
         can_mark = bool(marked) and of_input(one, lead) not in special
         can_mark = can_mark and not has_caller_in(one, in_python)
